@@ -1,7 +1,7 @@
 """``plog-broker`` and ``python -m plogd``: the broker in the foreground, without twistd.
 
-Exits with 0 after a clean stop (SIGTERM, SIGINT), 1 when the broker could not start or had to stop,
-2 when its command line or settings are wrong.
+The exit code is 0 after a clean stop (SIGTERM, SIGINT), 1 if the broker cannot start or has to
+stop, and 2 if the command line or the settings are wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a broker until it is told to stop; the exit code."""
+    """Run a broker until a signal stops it; return the exit code."""
     return run(sys.argv[1:] if argv is None else argv, _install_reactor, _make_service)
 
 
@@ -31,8 +31,12 @@ def run(
     install_reactor: Callable[[], Any],
     make_service: Callable[[Options, Any], BrokerService],
 ) -> int:
-    """As `main`, on the reactor that is installed; it is Any as in service.py."""
-    # Collecting what imports leave takes a fifth of a start; process.py begins it when it serves.
+    """Run a broker as `main` does, on the reactor that `install_reactor` returns.
+
+    The reactor is Any for the reason given in service.py.
+    """
+    # Collecting the garbage of imports takes a fifth of the start; process.py enables the collector
+    # once the broker serves requests.
     gc.disable()
     options = Options()
     options.synopsis = f"Usage: plog-broker {options.synopsis}"

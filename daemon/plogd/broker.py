@@ -1,11 +1,12 @@
-"""A whole broker without its sockets: builds the pure parts, starts and stops them in order.
+"""A complete broker without sockets: build the pure parts, start and stop them in order.
 
-The shell, the tests and the simulator give it ports and settings, call `start`, then hand each
-request to a `Dispatcher` over it (apis/dispatch.py), which they build. Nothing in here knows how
-bytes arrive, what time it is or what a disk is.
+The shell, the tests and the simulator pass it ports and settings, call `start`, and then pass each
+request to a `Dispatcher` that they build for the broker (apis/dispatch.py). Bytes, time and disks
+are reached only through the ports.
 
-Start: the log directories, the metadata log, this start's registration (which gives every partition
-a new leader epoch), the topics, their logs. Only then is there anything to serve.
+A start opens the log directories, loads the metadata log, registers the broker (which gives every
+partition a new leader epoch), and loads the topics and their logs. The broker serves requests only
+after that.
 
 Called on the reactor's thread. Source: Kafka 4.0 BrokerServer, BrokerMetadataPublisher.
 """
@@ -19,7 +20,7 @@ from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
 from plogd.concurrency import within
 from plogd.config import BrokerConfig, DynamicSettings
-from plogd.config.dynamic_config import overlay, told_changes
+from plogd.config.dynamic_config import describe_changes, overlay
 from plogd.config.loggers import Logs
 from plogd.connection_context import ConnectionContext
 from plogd.controller.acls import Acls
@@ -34,9 +35,9 @@ from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordi
 from plogd.coordinator.group.group_gauges import register_group_gauges
 from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
-from plogd.coordinator.group.group_record_check import check_group_record
+from plogd.coordinator.group.group_records import check_group_record
 from plogd.coordinator.producer_ids import ProducerIds
-from plogd.coordinator.runtime.shard_runtime import Surroundings
+from plogd.coordinator.runtime.shard_runtime import RuntimeContext
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.fair_queue import FairQueue
 from plogd.log.disk.reserved_space import keep_room
@@ -71,17 +72,17 @@ from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
-"""How long a request waits for the topic of its coordinator, which is made all the same."""
-_NO_ROOM_RETRY_MS = 1_000
+"""How long a request waits for its coordinator's topic; creation continues after that."""
+_NO_SPACE_RETRY_MS = 1_000
 _METADATA_LOG_CONFIG = TopicConfig(
-    cleanup_policy=(),  # Nothing of it may ever go: there are no snapshots.
+    cleanup_policy=(),  # No record may be deleted, because there are no snapshots.
     flush_messages=1,
     max_message_bytes=64 << 20,
 )
 
 
 class Broker:
-    """See the module's text. Its parts are public: request handlers work with them."""
+    """A broker and its parts, which are public because request handlers use them."""
 
     acls: Acls
     auto_topic_creation: AutoTopicCreation
@@ -107,35 +108,35 @@ class Broker:
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self.config = config
-        """What is in use: the files' settings with those under them that clients have set."""
+        """The settings in use: those of the files, overridden by those that clients have set."""
         self._static_config = config
         self._dynamic_settings = DynamicSettings()
         self.clock = clock
         self.timers = ReliableTimers(timers, clock=clock, turn=turn, on_bug=self.report_bug)
         self.fair_queue = FairQueue(self.timers)
-        """Gives requests with many elements their turns."""
+        """Schedules the slices of requests with many elements."""
         self.random = random
         self.jobs = jobs
         self.metrics = metrics
         self.is_ready = False
         """Whether requests can be served."""
         self.copy_memory: CopyMemory | None = None
-        """Counts copies of requests; None if nothing bounds the memory for requests."""
+        """Counts copies of requests; None if the memory for requests is unbounded."""
         self.on_last_log_dir_failed: Callable[[], None] = lambda: None
         """Called when the last log directory has failed."""
         self.on_config: Callable[[BrokerConfig], None] = lambda config: None
-        """Called with the settings to use from now on."""
+        """Called with the new settings each time they change."""
         self.logs: Logs | None = None
-        """Sets the levels of the broker's loggers; None if clients may not."""
-        self.on_address_told: Callable[[ConnectionContext, str, int], None] = lambda *_: None
-        """Called with a client's connection and the host and port it was referred to."""
+        """Sets the levels of the broker's loggers; None if clients may not change them."""
+        self.on_address_advertised: Callable[[ConnectionContext, str, int], None] = lambda *_: None
+        """Called with a client's connection and the host and port that its response names."""
         self.on_client_works: Callable[[ConnectionContext], None] = lambda _: None
-        """Called at the first request of a connection that is not about the cluster itself."""
+        """Called at a connection's first request for data: one that discovery does not need."""
         self._turn = turn
         self._report = report
         self._on_bug = on_bug
         self._bugs = metrics.counter(
-            "plog_unexpected_errors_total", "Errors that are bugs; each has a line in the log."
+            "plog_unexpected_errors_total", "Unexpected errors (bugs); the log has one line each."
         )
         self._advertised = config.advertised_by_name()
         self.cache = MetadataCache()
@@ -160,6 +161,7 @@ class Broker:
             random=self.random,
             jobs=self.jobs,
             turn=self._turn,
+            fair_queue=self.fair_queue,
             report=self._report,
             on_bug=self.report_bug,
         )
@@ -199,7 +201,7 @@ class Broker:
         )
 
     def _make_group_coordinator(self) -> GroupCoordinator[GroupMetadataManager]:
-        around = Surroundings(
+        around = RuntimeContext(
             replica_manager=self.replica_manager,
             config=lambda: self.config,
             clock=self.clock,
@@ -209,7 +211,7 @@ class Broker:
             on_bug=self.report_bug,
             skipped_records=self.metrics.counter(
                 "plog_coordinator_skipped_records_total",
-                "Records of coordinators' topics that could not be replayed at a load.",
+                "Records of coordinator topics that could not be replayed while loading.",
             ),
         )
         self.group_memory = GroupMemory(lambda: self.config, self.clock, self._report)
@@ -217,7 +219,7 @@ class Broker:
             self._make_groups,
             around,
             cache=self.cache,
-            make_topic=self._make_internal_topic,
+            create_topic=self._make_internal_topic,
             brokers=lambda: len(self._topic_defaults().brokers),
             metrics=self.metrics,
             memory=self.group_memory,
@@ -257,7 +259,7 @@ class Broker:
     # -- start and stop -----------------------------------------------------------------------
 
     def start(self) -> Later[None]:
-        """Load everything; done when requests can be served. Fails with PlogError if it cannot."""
+        """Load all data, then serve requests. Fails with PlogError if the broker cannot start."""
         return spawn(self._start())
 
     async def _start(self) -> None:
@@ -265,10 +267,12 @@ class Broker:
         metadata_log = await self.log_manager.load_metadata_log(
             METADATA_PARTITION, METADATA_TOPIC_ID, _METADATA_LOG_CONFIG
         )
-        self.store = EmbeddedStore(metadata_log, clock=self.clock, turn=self._turn)
+        self.store = EmbeddedStore(
+            metadata_log, clock=self.clock, turn=self._turn, fair_queue=self.fair_queue
+        )
         self.store.open()
         self._metadata_log = metadata_log
-        await self.keep_room()
+        await self.keep_room()  # Before the first record is written.
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
@@ -281,6 +285,7 @@ class Broker:
             brokers=self.replica_manager.topics,
             defaults=self._topic_defaults,
             random=self.random,
+            fair_queue=self.fair_queue,
             report=self._report,
         )
         self.auto_topic_creation = AutoTopicCreation(
@@ -304,26 +309,25 @@ class Broker:
         self.is_ready = True
         if not self.store.is_registered:
             self._report(
-                "there is no room in {log_dir} to write down that this broker has started: it "
-                "serves reads and deletes what retention lets go, and takes no writes until there "
-                "is room",
+                "cannot register this broker: no space left in {log_dir}; reads and retention "
+                "continue, and writes are refused until space is available",
                 log_dir=self.store.log_dir,
                 level="error",
             )
             self._register_later()
 
     def _register_later(self) -> None:
-        """Try again until this start is written down, or the disk has failed."""
+        """Retry until the registration is written, or the disk has failed."""
 
         def registered(_: None) -> None:
             self.replica_manager.topics.refuse_writes(False)
-            self._report("there is room again: this broker takes writes")
+            self._report("registered this broker: space is available again, writes are accepted")
 
-        def again() -> None:
+        def retry() -> None:
             if self.is_ready and not self.store.has_failed:
                 self.store.retry_registration().then(registered, lambda _: self._register_later())
 
-        self.timers.call_later(_NO_ROOM_RETRY_MS, again)
+        self.timers.call_later(_NO_SPACE_RETRY_MS, retry)
 
     def _start_security(self) -> None:
         self.acls = Acls(
@@ -335,7 +339,10 @@ class Broker:
         self.client_quotas.watch(self.quotas.update)
 
     def keep_room(self) -> Later[bool]:
-        """Keep room for the metadata, for when the disk is full; whether there is enough."""
+        """Reserve disk space for metadata records; return whether there is enough.
+
+        The reserve lets the broker start, and topics be deleted, when the disk is full.
+        """
         return keep_room(self._metadata_log, self.jobs)
 
     async def _load_logs(self, topics: Sequence[TopicState]) -> None:
@@ -350,22 +357,22 @@ class Broker:
         await self.log_manager.load_logs(known.get)
         missing = [key for key in known if self.log_manager.get(key) is None]
         if self.log_manager.offline_dirs:
-            # What is missing may lie in a directory that cannot be read. A fresh log in another
-            # one would serve an empty partition where there are records.
+            # A missing log may be in a directory that cannot be read. A new log in another
+            # directory would serve an empty partition although its records exist.
             self.replica_manager.topics.set_without_log(missing)
         elif missing:
             self._report(
-                "{count} partitions have no directory in any of log.dirs and are made anew, empty: "
-                "{partitions}. That is right if the broker ended while they were being made; else "
-                "their directories were removed: stop the broker, put them back from a copy in the "
-                "place of the new ones, and start again",
+                "cannot find the directories of {count} partitions in log.dirs: created empty logs "
+                "for {partitions}; this is correct if the broker stopped while creating them; "
+                "otherwise, to recover the records, stop the broker, replace the new directories "
+                "by those of a backup, and start it again",
                 count=len(missing),
                 partitions=shown_partitions(missing),
                 level="warn",
             )
 
     def stop(self) -> Later[None]:
-        """Make everything durable and leave the mark of a clean stop. Serve nothing meanwhile."""
+        """Stop serving, make all data durable, and write the clean shutdown marker."""
         self.is_ready = False
         return spawn(self._stop())
 
@@ -377,7 +384,7 @@ class Broker:
     # -- settings -----------------------------------------------------------------------------
 
     def update_config(self, config: BrokerConfig) -> None:
-        """Use the files' settings in `config` from now on; what clients have set stays stronger."""
+        """Replace the settings of the files; settings that clients have set still override them."""
         self._static_config = config
         self._use_settings()
 
@@ -389,7 +396,7 @@ class Broker:
         self._use_settings()
 
     def _use_settings(self) -> None:
-        """Take over all that may change while the broker runs."""
+        """Apply the settings that may change while the broker runs."""
         config, problems = overlay(self._static_config, self._dynamic_settings)
         for problem in problems:
             self._report("{problem}", problem=problem, level="warn")
@@ -399,12 +406,12 @@ class Broker:
         self.on_config(config)
 
     def _settings_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
-        """A client has changed settings, and that is durable."""
+        """Apply settings that a client has changed; the change is durable."""
         match key:
             case ("config", "topic", str(name)):
                 topic = self.cache.topic(name)
                 if topic is None or self.store.get(("topic", name))[0] is None:
-                    return  # Its logs are just being made, or deleted.
+                    return  # Its logs are being created or deleted.
                 self._report_change(f"topic {name}", topic.config, value)
                 self.replica_manager.topics.update_topic_config(name, value or {})
             case ("config", "broker", ""):
@@ -419,7 +426,7 @@ class Broker:
     def _report_change(
         self, what: str, old: Mapping[str, str], new: Mapping[str, str] | None
     ) -> None:
-        changes = told_changes(old, new or {})
+        changes = describe_changes(old, new or {})
         self._report("settings of {what} changed: {changes}", what=what, changes=changes)
 
     def _topic_defaults(self) -> Defaults:
@@ -429,15 +436,15 @@ class Broker:
             brokers=(self.config.node_id,),
         )
 
-    # -- who we are ---------------------------------------------------------------------------
+    # -- identity -----------------------------------------------------------------------------
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster, as in meta.properties."""
+        """The cluster id from meta.properties."""
         return self.log_manager.cluster_id
 
     def address_for(self, connection: ConnectionContext) -> tuple[str, int]:
-        """The address of this broker as the client of `connection` should use it."""
+        """Return the host and port at which the client of `connection` reaches this broker."""
         local_host, local_port = connection.local_address
         advertised = self._advertised.get(connection.listener_name)
         if advertised is not None:
@@ -460,10 +467,10 @@ class Broker:
             ),
         )
 
-    # -- when things go wrong -----------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------
 
     def report_bug(self, where: str, error: Exception) -> None:
-        """Count an error nobody foresaw, and have it logged with its traceback."""
+        """Count an unexpected error and have it logged with its traceback."""
         self._bugs.value += 1
         if self._on_bug is not None:
             self._on_bug(where, error)

@@ -1,7 +1,7 @@
-"""Waiting for work that goes on without the one who waits, and for one's turn.
+"""Waits that do not cancel the work, timeouts, and operations that run sequentially.
 
-Creating a topic is several writes; a client that leaves in the middle must not stop it halfway. So
-the work is never cancelled by its waiters: they wait on a copy of its outcome.
+Creating a topic takes several writes, and a client that disconnects must not stop it halfway.
+Therefore a waiter gets a copy of the outcome, and cancelling the copy does not cancel the work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def shielded(work: Later[T]) -> Later[T]:
-    """The outcome of `work`; giving up on it leaves the work alone.
+    """Return a copy of the outcome of `work`; cancelling it does not cancel the work.
 
     >>> work: Later[int] = Later()
     >>> shielded(work).cancel()
@@ -31,7 +31,7 @@ def shielded(work: Later[T]) -> Later[T]:
 def within(
     work: Later[T], timeout_ms: float, timers: Timers, error: Callable[[], Exception]
 ) -> Later[T]:
-    """The outcome of `work`, or `error` once `timeout_ms` have passed; the work goes on."""
+    """Return the outcome of `work`, or fail with `error` after `timeout_ms`; the work continues."""
     expired = False
 
     def give_up() -> None:
@@ -57,31 +57,31 @@ def within(
 
 
 class Turns:
-    """Tells those who wait that it is their turn, one after the other.
+    """Grants turns to waiters, one at a time.
 
-    Whoever has the turn may be done with it at once, and give the next one: not from inside of its
-    own, or a few hundred who find that there is nothing left to do would exhaust the stack.
+    A waiter may finish immediately and grant the next turn inside its own. The queue prevents
+    recursion, because a few hundred such waiters would exhaust the stack.
     """
 
     def __init__(self) -> None:
         self._due: deque[Later[None]] = deque()
-        self._is_telling = False
+        self._is_granting = False
 
     def give(self, turn: Later[None]) -> None:
-        """It is the turn of whoever waits for `turn`."""
+        """Complete `turn`, after the turns that were granted before it."""
         self._due.append(turn)
-        if self._is_telling:
+        if self._is_granting:
             return
-        self._is_telling = True
+        self._is_granting = True
         try:
             while self._due:
                 self._due.popleft().succeed(None)
         finally:
-            self._is_telling = False
+            self._is_granting = False
 
 
 class OneAtATime:
-    """Runs operations one after the other, in the order they came; see `shielded`."""
+    """Runs operations sequentially, in order of arrival; they are `shielded`."""
 
     def __init__(self) -> None:
         self._waiting: deque[Later[None]] = deque()
@@ -89,7 +89,7 @@ class OneAtATime:
         self._is_busy = False
 
     def run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> Later[T]:
-        """The outcome of `operation`, which starts when those before it have ended."""
+        """Run `operation` after the earlier ones have ended; return its outcome."""
         return shielded(spawn(self._run(operation)))
 
     async def _run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> T:

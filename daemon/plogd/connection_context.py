@@ -1,7 +1,7 @@
-"""What the broker knows of a client's connection.
+"""The context of a client's connection: listener, addresses, principal, software.
 
-The transport makes a `ConnectionContext` for each connection; ApiVersions notes the client's
-software in it. A request's own context is in apis/request_context.py.
+The transport creates a `ConnectionContext` for each connection, and ApiVersions adds the client's
+software to it. The context of a single request is in apis/request_context.py.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ ANONYMOUS = "User:ANONYMOUS"
 
 @dataclass(slots=True, kw_only=True)
 class ConnectionContext:
-    """Who is connected, by which listener. Addresses are (host, port)."""
+    """A client's connection to a listener. Addresses are (host, port)."""
 
     listener_name: str
     security_protocol: str
     client_address: tuple[str, int]
     local_address: tuple[str, int]
-    """Ours, as the client reaches it."""
+    """The broker's address as the client reaches it."""
     principal: str = ANONYMOUS
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     works: bool = False
-    """Whether the client has asked for more than who is there."""
+    """Whether the client has sent a request that is not only for discovery."""
     mute_ms: int = 0
-    """For how long to take no request after this one; set by handlers, taken by the queue."""
+    """How long to read no further request; handlers set it, the request queue resets it."""
 
     def __str__(self) -> str:
         host, port = self.client_address

@@ -1,11 +1,11 @@
-"""How the descriptors of the process are divided among logs, clients and the rest of the broker.
+"""The descriptor budget: divide the process's descriptors among logs, clients and the broker.
 
-Pure accounting over ``RLIMIT_NOFILE``: `FilePool` asks before a log keeps a descriptor,
-`LogManager` before it creates logs, the listeners before they accept a client. A share is kept for
-the broker itself (listeners, the metadata log, checkpoints, threads), one for clients and one for
-logs. Logs and clients may take what the other side does not use, but never its share.
+Pure accounting over ``RLIMIT_NOFILE``: `FilePool` checks it before a log keeps a descriptor,
+`LogManager` before it creates logs, the listeners before they accept a client. One share is
+reserved for the broker itself (listeners, the metadata log, checkpoints, threads), one for clients
+and one for logs. Logs and clients may use the unreserved descriptors, never each other's share.
 
-The caller serializes changes of the counters; `FilePool` does with its lock.
+The caller serializes changes of the counters; `FilePool` uses its lock for that.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Callable
 from typing import Final
 
 _INTERNAL_MAX: Final = 128
-"""Listeners, the reactor, locks, the metadata log, and a few files that each job opens."""
+"""For listeners, the reactor, locks, the metadata log, and the few files that each job opens."""
 
 _IDLE_MAX: Final = 4096
-"""Each takes a kilobyte of memory, and the system's own cache makes a reopening cheap."""
+"""Each takes a kilobyte of memory, and the kernel's cache makes reopening cheap."""
 
 UNLIMITED: Final = 1 << 31
 
 
 class DescriptorBudget:
-    """The shares; `set_limit` computes them once the limit of the process is known.
+    """The shares of a process; `set_limit` computes them once the process limit is known.
 
     Attributes:
-        writing: files that are being written, which keep their descriptors.
-        clients: returns how many connections of clients there are.
-        open_on_demand: returns how many other files of logs are open at the moment.
+        writing: number of files being written, which keep their descriptors.
+        clients: returns the number of client connections.
+        open_on_demand: returns the number of other log files that are open now.
     """
 
     def __init__(self, limit: int = UNLIMITED, max_clients: int = UNLIMITED) -> None:
@@ -45,38 +45,42 @@ class DescriptorBudget:
         self._reserved_for_clients = min(max_clients, limit // 4)
         self._reserved_for_logs = limit // 4
         self._spare = max(1, limit // 16)
-        """Of the descriptors of logs: for reading, and for segments that are not sealed yet."""
+        """The part of the logs' share for reads and for segments that are not sealed yet."""
 
     @property
     def max_idle(self) -> int:
-        """How many files of logs may stay open that are not being written."""
+        """The maximum number of log files that stay open while they are not being written."""
         wanted = min(2 * self._spare, self._logs_max() - self.writing)
         return min(_IDLE_MAX, max(self._spare, wanted))
 
     @property
     def max_logs(self) -> int:
-        """How many logs may exist: each keeps a descriptor while it is written."""
+        """The maximum number of logs; each keeps a descriptor while it is being written."""
         unreserved = self.limit - self._internal - self._reserved_for_clients
         return max(0, unreserved - 2 * self._spare)
 
     def take_for_writing(self, path: str, *, is_reserved: bool = False) -> None:
         """Count a file that is being written, until `give_back`.
 
-        Raises OSError (EMFILE), which names `path`, when logs have no descriptor left. A reserved
-        file, one of the metadata log, is never refused.
+        Raises OSError (EMFILE) with `path` if the logs' share is used up. A reserved file, that
+        is, one of the metadata log, is never refused.
         """
         if not is_reserved and self.writing >= self._logs_max() - self._spare:
-            why = f"logs already write {self.writing} files of the {self.limit} this process may"
-            raise OSError(errno.EMFILE, f"{why} open; the others are reserved", path)
+            raise OSError(
+                errno.EMFILE,
+                f"no descriptor left for logs: {self.writing} log files are being written, and the"
+                f" others of {self.limit} are reserved; raise the limit of open files",
+                path,
+            )
         self.writing += 1
 
     def give_back(self) -> None:
-        """A counted file is not written any more."""
+        """Stop counting a file that is no longer being written."""
         assert self.writing > 0
         self.writing -= 1
 
     def has_room_for_client(self) -> bool:
-        """Whether another connection leaves the logs their share."""
+        """Return whether another connection leaves the logs their share."""
         logs = max(self._reserved_for_logs, self.writing + self.open_on_demand())
         return self.clients() < self.limit - self._internal - logs
 

@@ -1,9 +1,9 @@
-"""Turns for requests whose work takes long: one slice of one request, then everything else.
+"""Fair scheduling of large requests: one slice of one request per pass of the reactor.
 
-The reactor is shared by all clients, so a request that names thousands of elements works on a few
-of them, then waits for its next turn. `FairQueue` gives the turns in order of arrival, one in each
-pass of the reactor: a client waits for at most one slice of another client's request, however many
-large requests are in progress.
+All clients share the reactor, so a request that names thousands of elements handles a few of them
+and then waits for its next turn. `FairQueue` grants turns in order of arrival, one in each pass of
+the reactor. A client therefore waits for at most one slice of another client's request, however
+many large requests are in progress.
 
 A coroutine loops with `Slices.over`, which waits for a turn after every `SLICE` elements:
 
@@ -23,14 +23,15 @@ from typing import Final, TypeVar
 from plogd.ports import Later, Timers
 
 SLICE: Final = 128
-"""Elements handled in one turn: one takes 1 to 10 microseconds, so a turn is about a millisecond.
-A constant, because a larger value delays other clients and a smaller one only adds turns."""
+"""Elements handled in one turn. An element takes 1 to 10 microseconds, so a turn takes about a
+millisecond. It is a constant because a larger value delays other clients and a smaller value only
+adds turns."""
 
 T = TypeVar("T")
 
 
 class FairQueue:
-    """Requests that wait for their next turn, first come first served."""
+    """The requests that wait for their next turn, first come, first served."""
 
     __slots__ = ("_is_scheduled", "_timers", "_waiting")
 
@@ -43,7 +44,7 @@ class FairQueue:
         return len(self._waiting)
 
     def turn(self) -> Later[None]:
-        """Wait until everything that is due has run, and all turns asked for earlier."""
+        """Wait until all calls that are due and all earlier turns have run."""
         self._schedule()
         turn: Later[None] = Later()
         self._waiting.append(turn)
@@ -58,7 +59,7 @@ class FairQueue:
         self._is_scheduled = False
         while self._waiting and not self._is_scheduled:
             turn = self._waiting.popleft()
-            if turn.done:  # Cancelled: its client has left.
+            if turn.done:  # Cancelled: its client has disconnected.
                 continue
             if self._waiting:
                 self._schedule()
@@ -66,7 +67,7 @@ class FairQueue:
 
 
 class Slices:
-    """The work of one request in slices; all loops of the request share its count."""
+    """The slices of one request; all loops of the request share one count."""
 
     __slots__ = ("_left", "_queue", "_size")
 
@@ -76,9 +77,9 @@ class Slices:
         self._left = size
 
     async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Iterate over `items`, with a turn for others after each slice.
+        """Iterate over `items`; wait for the next turn after each slice.
 
-        `items` must not change meanwhile: pass a copy of what other requests may change.
+        `items` must not change during the iteration: pass a copy if other requests may change it.
         """
         for item in items:
             if self._left <= 0:
@@ -88,5 +89,5 @@ class Slices:
             yield item
 
     def spend(self, count: int) -> None:
-        """Count work on `count` elements that one step of a loop has done at C speed or inline."""
+        """Count `count` elements that one step of a loop handled at C speed or inline."""
         self._left -= count

@@ -1,16 +1,17 @@
-"""Files that lose their descriptor while they are not used: those of logs.
+"""A pool of log files that are opened on demand and closed when they have not been used recently.
 
-A log has three files per segment and may have thousands of segments, so it cannot keep them all
-open. A `PooledFile` opens its file when it is used; of those without a holder, only the ones used
-last stay open. A call that reads holds the file itself (`File.retain`), so it may go on while the
-pool closes its own hold. A segment that is being written keeps its descriptor
-(`retain_for_writing`); the `DescriptorBudget` limits how many do.
+A log has three files per segment and may have thousands of segments, so it cannot keep all of them
+open. A `PooledFile` opens its file on use. Of the files without a holder, only the most recently
+used stay open. A read retains the open file (`File.retain`), so it can finish after the pool has
+closed its own hold. A segment that is being written keeps its descriptor (`retain_for_writing`);
+the `DescriptorBudget` limits the number of these.
 
-Shared by `plogd.os_files` and the simulator, which pass the two calls that open a file, and a lock.
-Any thread may use a file; the lock is never held during a call that may wait for the disk.
+`plogd.os_files` and the simulator share this module; they pass the two functions that open a file,
+and a lock. Any thread may use a file. The lock is never held during a call that may wait for the
+disk.
 
 Source: PostgreSQL's virtual file descriptors (storage/file/fd.c).
-Invariant: a file is created once, by `FilePool.open`. One that was unlinked is never created again.
+Invariant: `FilePool.open` creates a file once; an unlinked file is never recreated.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class FilePool:
     """The open files of all logs of a broker.
 
     Args:
-        create: opens a path for append and read, and creates the file if it is missing.
-        reopen: the same, but raises FileNotFoundError for a missing file.
-        budget: how many files may be open.
-        lock: protects this pool and the budget's counters.
+        create: opens a path for append and read; creates the file if it does not exist.
+        reopen: opens a path as `create` does, but raises FileNotFoundError if it does not exist.
+        budget: limits the number of open files.
+        lock: protects this pool and the counters of the budget.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class FilePool:
         return file
 
     def retain(self, file: PooledFile) -> File:
-        """The open file behind `file`, with one more holder; opens it if it is not open."""
+        """Return the open file of `file` with one more holder; open it if it is closed."""
         with self._lock:
             if file.is_closed:
                 raise OSError(errno.EBADF, "the file is closed", file.path)
@@ -68,7 +69,7 @@ class FilePool:
         return self._keep(file, self._reopen(file.path))
 
     def retain_for_writing(self, file: PooledFile, *, is_reserved: bool) -> File:
-        """As `retain`; the file stays open until `end_writing`. Raises OSError."""
+        """Retain the file and keep it open until `end_writing`. Raises OSError."""
         with self._lock:
             assert not file.is_written
             self._budget.take_for_writing(file.path, is_reserved=is_reserved)
@@ -83,7 +84,7 @@ class FilePool:
         return opened
 
     def end_writing(self, file: PooledFile) -> None:
-        """The file is not being written any more."""
+        """Allow a file that is no longer being written to lose its descriptor."""
         with self._lock:
             assert file.is_written
             file.is_written = False
@@ -94,7 +95,7 @@ class FilePool:
         _close(surplus)
 
     def close(self, file: PooledFile) -> None:
-        """The owner of `file` needs it no more; holders of the open file keep it."""
+        """Release the owner's hold on `file`; other holders keep the open file."""
         with self._lock:
             assert not file.is_closed, f"{file.path} is closed"
             file.is_closed = True
@@ -110,7 +111,7 @@ class FilePool:
         return len(self._idle)
 
     def _keep(self, file: PooledFile, opened: File) -> File:
-        """Let `file` have `opened`, unless another thread was faster; what it has, retained."""
+        """Give `opened` to `file` unless another thread was faster; return its file, retained."""
         with self._lock:
             spare: list[File] = []
             if file.is_closed:
@@ -129,13 +130,13 @@ class FilePool:
         return held
 
     def _take_surplus(self) -> list[File]:
-        """Take out the files to close: of those not used lately the one opened first."""
+        """Remove and return the files to close: oldest first, except recently used ones."""
         surplus: list[File] = []
         count = len(self._idle) - max(1, self._budget.max_idle)
         while count > len(surplus):
             file = next(iter(self._idle))
             del self._idle[file]
-            if file.is_used:  # A second chance, behind the others.
+            if file.is_used:  # A second chance: move it to the end.
                 file.is_used = False
                 self._idle[file] = None
                 continue
@@ -151,10 +152,10 @@ def _close(files: list[File]) -> None:
 
 
 class PooledFile:
-    """A file that is open while it is used; see `plogd.files.File`.
+    """A file that has a descriptor only while it is used; implements `plogd.files.File`.
 
-    Its owner may rename the file: `path` is where it is reopened. `opened`, `is_written`,
-    `is_closed` and `is_used` (since the pool last looked) belong to the pool.
+    The owner updates `path`, from which the file is reopened, when it renames the file. `opened`,
+    `is_written`, `is_closed` and `is_used` (since the pool's last check) belong to the pool.
     """
 
     __slots__ = ("_pool", "is_closed", "is_used", "is_written", "opened", "path")
@@ -168,36 +169,36 @@ class PooledFile:
         self.is_used = False
 
     def fileno(self) -> int:
-        """No descriptor of its own: that of the file which `retain` returns."""
+        """Return -1: the descriptor belongs to the file that `retain` returns."""
         return -1
 
     @property
     def is_open(self) -> bool:
-        """Whether the next call finds it open."""
+        """Whether the file has a descriptor now."""
         return self.opened is not None
 
     def retain(self) -> File:
         """Return the open file, with one more holder. Raises OSError."""
         self.is_used = True
         opened = self.opened
-        if opened is not None and opened.try_retain():  # Without the pool's lock: most calls.
+        if opened is not None and opened.try_retain():  # The common case, without the pool's lock.
             return opened
         return self._pool.retain(self)
 
     def try_retain(self) -> bool:
-        """As `retain` if that opens nothing; its holder closes the open file, not this one."""
-        raise NotImplementedError("hold the open file: retain")
+        """Not available: a holder must close the open file, which only `retain` returns."""
+        raise NotImplementedError("use retain, which returns the open file")
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
-        """As `retain`, until `end_writing`. Raises OSError, also when too many are written."""
+        """Retain the file until `end_writing`. Raises OSError, also if too many are written."""
         return self._pool.retain_for_writing(self, is_reserved=is_reserved)
 
     def end_writing(self) -> None:
-        """It may lose its descriptor again; the file `retain_for_writing` returned is closed."""
+        """Allow the file to lose its descriptor, after the retained file has been closed."""
         self._pool.end_writing(self)
 
     def close(self) -> None:
-        """The owner's end; other holders keep the file they have."""
+        """Release the owner's hold; other holders keep the open file."""
         self._pool.close(self)
 
     def append(self, data: Buffer) -> None:
@@ -205,7 +206,7 @@ class PooledFile:
         opened = self.opened
         if opened is not None:
             self.is_used = True
-            try:  # Without holding it: a file that was closed before writes nothing.
+            try:  # Without retaining it: an append to a closed file fails and writes nothing.
                 opened.append(data)
                 return
             except OSError as error:
@@ -214,11 +215,11 @@ class PooledFile:
         self._call(lambda file: file.append(data))
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`."""
+        """Read up to `length` bytes from `position`."""
         opened = self.opened
         if opened is not None:
             self.is_used = True
-            try:  # Without holding it: a file that is closed meanwhile reads nothing.
+            try:  # Without retaining it: a read from a closed file fails.
                 return opened.pread(length, position)
             except OSError as error:
                 if error.errno != errno.EBADF:
@@ -226,7 +227,7 @@ class PooledFile:
         return self._call(lambda file: file.pread(length, position))
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """`length` bytes from `position`; None also if the file is not open: that may wait."""
+        """Read `length` bytes without waiting; None also if the file would have to be opened."""
         opened = self.opened
         if opened is None:
             return None
@@ -239,11 +240,11 @@ class PooledFile:
         return None
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size in bytes."""
         return self._call(lambda file: file.size())
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
+        """Truncate the file to `size_bytes`."""
         self._call(lambda file: file.truncate(size_bytes))
 
     def reserve(self, nbytes: int) -> bool:
@@ -255,7 +256,7 @@ class PooledFile:
         self._call(lambda file: file.sync())
 
     def cached(self, position: int, length: int) -> bool:
-        """Whether these bytes are in the page cache."""
+        """Return whether these bytes are in the page cache."""
         return self._call(lambda file: file.cached(position, length))
 
     def drop_cache(self) -> None:

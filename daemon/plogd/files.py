@@ -1,10 +1,10 @@
 """The `Files` port: file systems and open files, as the log uses them.
 
-`plogd.os_files` implements it over the operating system, tests/helpers/sim_files.py in memory with
-faults; tests/unit/test_os_files.py checks both. A file opened with `open_on_demand` is a
-`plogd.file_pool.PooledFile` in either. Import these names from `plogd.ports`.
+`plogd.os_files` implements it with the operating system, tests/helpers/sim_files.py in memory with
+faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
+`plogd.file_pool.PooledFile`. Import these names from `plogd.ports`.
 
-Usable from any thread: jobs use files, too.
+Any thread may use files, because jobs do.
 """
 
 from __future__ import annotations
@@ -18,131 +18,135 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """An open file: appended at its end, read anywhere, counted: a reader outlives a close."""
+    """An open file with a reference count: append at the end, read anywhere.
+
+    A reader that has retained the file can finish after the owner has closed it.
+    """
 
     path: str
 
     def fileno(self) -> int:
-        """The descriptor for sendfile; -1 where there is no kernel below (the simulator)."""
+        """Return the descriptor for sendfile; -1 in the simulator, which has no kernel."""
         ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. On OSError a part of it may be there: truncate."""
+        """Write all of `data` at the end. After OSError truncate, as a part may be written."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """`length` bytes from `position`, if all are in the page cache; else None."""
+        """Read `length` bytes from `position`; None unless all are in the page cache."""
         ...
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size in bytes."""
         ...
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
+        """Truncate the file to `size_bytes`."""
         ...
 
     def reserve(self, nbytes: int) -> bool:
-        """Take room for `nbytes` behind the end, for appends to come; whether there was that much.
+        """Reserve `nbytes` after the end for later appends; return whether that succeeded.
 
-        Nothing of it shows in the file. A truncation gives it back. A job's work.
+        The file's size does not change, and a truncation releases the space. Call it in a job.
         """
         ...
 
     def sync(self) -> None:
-        """Make all of the file durable (fdatasync). A job's work, never the reactor's.
+        """Make the whole file durable (fdatasync). Call it in a job, never on the reactor.
 
-        Raises OSError; from then on every time, for the kernel forgets what it could not write.
+        Raises OSError, and after a failure on every call: the kernel drops pages that it failed to
+        write, so a later success would prove nothing.
         """
         ...
 
     def cached(self, position: int, length: int) -> bool:
-        """Whether these bytes are in the page cache, so that reading them cannot wait."""
+        """Return whether these bytes are in the page cache, so that a read does not wait."""
         ...
 
     def drop_cache(self) -> None:
-        """Forget cached clean pages, so that the next read comes from the disk itself."""
+        """Drop clean pages from the page cache, so that the next read comes from the disk."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a descriptor now, so that reading it need not open it first."""
+        """Whether the file has a descriptor now, so that a read need not open it."""
         ...
 
     def retain(self) -> File:
-        """Add a holder; return the file that stays open until that holder calls its `close`.
+        """Add a holder; return the file, which stays open until the holder calls its `close`.
 
-        Raises OSError if the file has to be opened for it and cannot be.
+        Raises OSError if the file is not open and cannot be opened.
         """
         ...
 
     def try_retain(self) -> bool:
-        """Add a holder of this file if it is open; False if its last holder has closed it."""
+        """Add a holder if the file is open; return False if its last holder has closed it."""
         ...
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
-        """As `retain`, for a file that is being written: it keeps its descriptor meanwhile.
+        """Retain a file that is being written, so that it keeps its descriptor.
 
-        Raises OSError (EMFILE) when logs have no descriptor left, unless the file `is_reserved`.
+        Raises OSError (EMFILE) if logs have no descriptor left, unless the file `is_reserved`.
         """
         ...
 
     def end_writing(self) -> None:
-        """What `retain_for_writing` returned is closed: the file may lose its descriptor."""
+        """Allow the file to lose its descriptor, after the retained file has been closed."""
         ...
 
     def close(self) -> None:
         """Remove a holder; the last one closes the file. Each holder calls this once.
 
-        A call that another thread makes meanwhile ends first; later ones raise OSError (EBADF).
+        A call in progress in another thread ends first; later calls raise OSError (EBADF).
         """
         ...
 
 
 class DiskSpace(NamedTuple):
-    """A file system's size, and the part of it that this process may still use."""
+    """The size of a file system, and the free space that this process may use."""
 
     total_bytes: int
     usable_bytes: int
 
 
 class Files(Protocol):
-    """A file system. A rename, a new name and a removed name last only after `sync_dir`."""
+    """A file system. New, renamed and removed names are durable only after `sync_dir`."""
 
     descriptors: DescriptorBudget
-    """How many descriptors logs, clients and the rest of the broker may have."""
+    """Divides the descriptors among logs, clients and the rest of the broker."""
 
     def open_append(self, path: str) -> File:
-        """Open for append and read, creating an empty file if there is none."""
+        """Open a file for append and read; create it if it does not exist."""
         ...
 
     def open_on_demand(self, path: str) -> File:
-        """As `open_append`, for a file that may lose its descriptor while it is not used.
+        """Open a file as `open_append` does; it may lose its descriptor while it is not used.
 
-        Between calls only the files used last keep one; see `plogd.file_pool`.
+        Between calls only the most recently used files keep theirs; see `plogd.file_pool`.
         """
         ...
 
     def open_read(self, path: str) -> File:
-        """Open for reading. Raises FileNotFoundError."""
+        """Open a file for reading. Raises FileNotFoundError."""
         ...
 
     def read_file(self, path: str) -> bytes:
-        """The whole of a small file. Raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Give `source` the name `target`, replacing what was there."""
+        """Rename `source` to `target`, replacing an existing file."""
         ...
 
     def exchange(self, first: str, second: str) -> None:
-        """Let two names of one file system change places, in one step.
+        """Exchange two names of one file system atomically.
 
-        Raises OSError where the file system cannot (EINVAL), or a name is missing.
+        Raises OSError if the file system does not support it (EINVAL), or a name does not exist.
         """
         ...
 
@@ -151,7 +155,7 @@ class Files(Protocol):
         ...
 
     def mkdir(self, path: str) -> None:
-        """Make a directory and its missing parents; harmless when it is there."""
+        """Create a directory and its missing parents, if it does not exist."""
         ...
 
     def rmdir(self, path: str) -> None:
@@ -159,45 +163,45 @@ class Files(Protocol):
         ...
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has this name."""
+        """Return whether a file or directory has this name."""
         ...
 
     def is_dir(self, path: str) -> bool:
-        """Whether this name is a directory."""
+        """Return whether this name is a directory."""
         ...
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, wall-clock milliseconds."""
+        """Return the time of the last write in wall-clock milliseconds."""
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable. A job's work."""
+        """Make the names in a directory durable. Call it in a job."""
         ...
 
     def sync_fs(self, path: str) -> None:
-        """Make the whole file system holding `path` durable (syncfs). A job's work."""
+        """Make the whole file system that holds `path` durable (syncfs). Call it in a job."""
         ...
 
     def sync_fs_apart(self, path: str) -> None:
-        """As `sync_fs`; an error that is heard here is still told to the callers of that."""
+        """Sync as `sync_fs` does, without consuming an error that `sync_fs` has yet to report."""
         ...
 
     def supports_sync_fs(self, path: str) -> bool:
-        """Whether `sync_fs` may be trusted there: ext4 or xfs, Linux 5.8 or newer."""
+        """Return whether `sync_fs` is reliable there: ext4 or xfs, Linux 5.8 or newer."""
         ...
 
     def device(self, path: str) -> int:
-        """The number of the file system holding `path` (st_dev)."""
+        """Return the device number of the file system that holds `path` (st_dev)."""
         ...
 
     def space(self, path: str) -> DiskSpace:
-        """How large the file system holding `path` is, and what is left. A job's work."""
+        """Return the size and free space of the file system of `path`. Call it in a job."""
         ...
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on `path`; the result lets go. Raises BlockingIOError if taken."""
+        """Take an exclusive lock on `path`; return its release. Raises BlockingIOError if held."""
         ...

@@ -1,9 +1,10 @@
-"""How log events look: one line each on standard error, and no more of them than asked for.
+"""Log output: a log event is one line on standard error, filtered by level and rate.
 
-``2026-01-31T12:00:00.000Z WARN plogd.net.listeners: text``; under systemd, where the journal adds
-the time itself, ``<4>plogd.net.listeners: text`` with the syslog priority. Whatever an event's text
-holds, it stays one line: what a client sends cannot forge another. Only a traceback brings lines of
-its own, indented. Modules log through twisted.logger; service.py installs the observer made here.
+A line has the form ``2026-01-31T12:00:00.000Z WARN plogd.net.listeners: text``. Under systemd,
+whose journal adds the time, it is ``<4>plogd.net.listeners: text`` with the syslog priority.
+Control characters are escaped, so text from a client cannot forge another line. Only a traceback
+adds lines, which are indented. Modules log through twisted.logger; service.py installs the
+observer.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _SYSLOG_PRIORITY = {
     LogLevel.critical: 2,
 }
 _IMPORTANCE = {level: 7 - priority for level, priority in _SYSLOG_PRIORITY.items()}
-# What Twisted says of itself at "info" (factories, ports, web requests) helps only when debugging.
+# Twisted's own "info" events (factories, ports, web requests) are useful only for debugging.
 _CHATTY_NAMESPACES = ("twisted", "log_legacy")
 
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)]}
 _CONTROL_CHARACTERS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
-_CONTROL_CHARACTERS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}  # Line ends too, for some readers.
+_CONTROL_CHARACTERS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}  # Some readers split lines at these.
 
 
 @implementer(ILogObserver)
 class LineObserver:
-    """Writes events of at least `level` as lines; the level may be changed at any time."""
+    """Writes log events of at least `level` as lines; the level may change at any time."""
 
     def __init__(self, write: Callable[[str], object], level: str, *, for_journal: bool) -> None:
         self._write = write
@@ -44,17 +45,17 @@ class LineObserver:
         self.set_level(level)
 
     def set_level(self, level: str) -> None:
-        """From now on write events of at least this level, a value of ``plog.log.level``."""
+        """Write only events of at least `level`, a value of ``plog.log.level``."""
         self._least = _IMPORTANCE[LogLevel.levelWithName(level)]
         self._level = level
 
     @property
     def level(self) -> str:
-        """What `set_level` was given last."""
+        """The current level, as passed to `set_level`."""
         return self._level
 
     def writes(self, level: str) -> bool:
-        """Whether events of this level are written."""
+        """Return whether events of this level are written."""
         return _IMPORTANCE[LogLevel.levelWithName(level)] >= self._least
 
     def __call__(self, event: Mapping[str, Any]) -> None:
@@ -79,7 +80,7 @@ class LineObserver:
 
 
 def stream_observer(stream: TextIO, environment: Mapping[str, str], level: str) -> LineObserver:
-    """An observer that writes to `stream`, in the journal's form if the journal reads it."""
+    """Return an observer that writes to `stream`, in the journal's form if the journal reads it."""
 
     def write(text: str) -> None:
         stream.write(text)
@@ -89,7 +90,7 @@ def stream_observer(stream: TextIO, environment: Mapping[str, str], level: str) 
 
 
 def one_line(text: str) -> str:
-    """`text` with control characters and line ends made visible.
+    """Return `text` with control characters and line ends escaped.
 
     >>> one_line("a\\nb\\x1b[2J")
     'a\\\\nb\\\\x1b[2J'
@@ -103,13 +104,13 @@ def _iso_time(seconds: float) -> str:
 
 
 def _is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether `stream` is the one systemd names by device and inode in ``JOURNAL_STREAM``."""
+    """Return whether ``JOURNAL_STREAM`` names `stream`, by its device and inode."""
     named = environment.get("JOURNAL_STREAM", "")
     if not named:
         return False
     try:
         status = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # Closed, or a stream without a descriptor.
+    except (OSError, ValueError):  # The stream is closed, or has no descriptor.
         return False
     return named == f"{status.st_dev}:{status.st_ino}"
 
@@ -121,10 +122,10 @@ class _Seen:
 
 
 class RateLimit:
-    """Lets one event of a kind pass in each interval and counts the others.
+    """A rate limit for log events: one event per key and interval passes, the others are counted.
 
-    For events a peer can cause as often as it likes. Remembers `keys_max` kinds; beyond that it
-    forgets the one that passed longest ago, so that many peers cannot fill the memory either.
+    For events that a peer can cause at will. At most `keys_max` keys are remembered; beyond that
+    the key that passed longest ago is dropped, so that many peers cannot exhaust the memory.
     """
 
     def __init__(self, interval_ms: float, keys_max: int = 1000) -> None:
@@ -133,12 +134,12 @@ class RateLimit:
         self._seen: dict[Hashable, _Seen] = {}
 
     def admit(self, key: Hashable, now_ms: float) -> int | None:
-        """None to keep quiet; else how many of this kind were kept quiet since the last."""
+        """Return the number of events suppressed since the last one; None suppresses this one."""
         seen = self._seen.get(key)
         if seen is not None and now_ms - seen.last_ms < self._interval_ms:
             seen.suppressed += 1
             return None
-        # Removed and added again, so that the first key is always the one that passed longest ago.
+        # Reinserted, so that the first key is always the one that passed longest ago.
         self._seen.pop(key, None)
         if len(self._seen) >= self._keys_max:
             del self._seen[next(iter(self._seen))]

@@ -1,7 +1,7 @@
-"""The ports of plogd/ports.py over this machine, as a broker is given them.
+"""The ports of plogd/ports.py, implemented with the real machine.
 
-service.py asks for them once, at the start. A test's broker is given others in their place
-(plogd/testing/controlled_machine.py), so that the broker itself holds nothing that is for tests.
+service.py creates a `Machine` once, at the start. The brokers of tests get another implementation
+(plogd/testing/controlled_machine.py), so that the broker itself contains no code for tests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plogd.ports import Clock, Turn
 
 
 class Machine:
-    """Clock, timers, files and chance for one broker; `reactor` is Any as in service.py."""
+    """Clock, timers, files and randomness for one broker; `reactor` is Any as in service.py."""
 
     def __init__(self, reactor: Any, files: OsFiles | None = None) -> None:
         self.reactor = reactor
@@ -29,9 +29,9 @@ class Machine:
         self.random = SystemRandom()
 
     def make_jobs(self) -> ThreadJobs:
-        """The threads, for a broker that starts now."""
+        """Return the threads for the jobs of a new broker."""
         return ThreadJobs(self.reactor, self.turn)
 
     def dispatch_of(self, broker: Broker) -> Dispatch:
-        """Return what the connections hand each request to: one `Dispatcher` for the broker."""
+        """Return the `Dispatcher` to which the broker's connections pass their requests."""
         return Dispatcher(broker)

@@ -1,15 +1,16 @@
-"""Counters and gauges, and their text form for Prometheus.
+"""Counters and gauges, and their exposition in Prometheus' text format.
 
-A room registers its metrics once and keeps the objects, so that counting is one attribute addition:
-no lock (everything belongs to the reactor's thread), no dictionary, no formatting. What is known
-anyway, such as a log's size, is not counted but asked for at each scrape: a gauge with a function.
-`Registry.lines` is called by http/metrics_page.py, which pauses between lines, so functions that
-give many numbers must bear changes while they are asked.
+A package registers its metrics once and keeps the objects, so that counting is a single attribute
+addition: no lock (all metrics belong to the reactor's thread), no dictionary, no formatting. Values
+that are known anyway, such as the size of a log, are not counted: a gauge calls a function at each
+scrape. http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that
+yields many numbers must tolerate changes between two of them.
 
-Names: Kafka has the MBean ``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=x``; the
-usual rules of the JMX exporter call its count
-``kafka_server_brokertopicmetrics_bytesin_total{topic="x"}``; ours are the same, so that dashboards
-made for Kafka work. What Kafka lacks starts with ``plog_``. Text format: Prometheus 0.0.4.
+Kafka's metrics have the names that the usual rules of the JMX exporter derive from the MBeans, so
+that dashboards made for Kafka work. For example,
+``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=x`` becomes
+``kafka_server_brokertopicmetrics_bytesin_total{topic="x"}``. Metrics that Kafka lacks start with
+``plog_``. Text format: Prometheus 0.0.4.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Counter:
-    """A number that only grows. ``counter.value += n`` is as good as `inc`, and faster."""
+    """A number that only grows. ``counter.value += n`` is equivalent to `inc`, and faster."""
 
     __slots__ = ("value",)
     kind = "counter"
@@ -41,12 +42,12 @@ class Counter:
         self.value += amount
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        """The lines of the text form."""
+        """Yield the lines of the text format."""
         yield _line(name, labels, self.value)
 
 
 class Gauge:
-    """A number that goes up and down: assign `value`, or give a function to ask at each scrape."""
+    """A number that goes up and down: assign `value`, or pass a function to call at each scrape."""
 
     __slots__ = ("function", "value")
     kind = "gauge"
@@ -60,12 +61,12 @@ class Gauge:
         self.value += amount
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        """The lines of the text form."""
+        """Yield the lines of the text format."""
         yield _line(name, labels, self.value if self.function is None else self.function())
 
 
 class _Metric(Protocol):
-    """What can be exposed under one name."""
+    """A metric, or a family of metrics, that is exposed under one name."""
 
     @property
     def kind(self) -> str: ...
@@ -76,10 +77,10 @@ M = TypeVar("M", bound=_Metric)
 
 
 class Family(Generic[M]):
-    """One metric for each combination of label values, made at first use.
+    """One metric for each combination of label values, created at first use.
 
-    Label values must come from a bounded set (topics, request names), never from what a client may
-    choose freely. Keep what `labels` returns where it is counted often.
+    Label values must come from a bounded set (topics, request names), never from values that a
+    client chooses freely. Code that counts often should keep the result of `labels`.
     """
 
     __slots__ = ("_children", "_label_names", "_make", "kind")
@@ -91,7 +92,7 @@ class Family(Generic[M]):
         self._children: dict[tuple[str, ...], M] = {}
 
     def labels(self, *values: str) -> M:
-        """The metric of these label values, in the order of the label names."""
+        """Return the metric of these label values, which are in the order of the label names."""
         child = self._children.get(values)
         if child is None:
             if len(values) != len(self._label_names):
@@ -100,18 +101,18 @@ class Family(Generic[M]):
         return child
 
     def remove(self, *values: str) -> None:
-        """Forget the metric of these label values, if there is one: its topic is gone."""
+        """Remove the metric of these label values, if it exists; for a deleted topic."""
         self._children.pop(values, None)
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        """The lines of the text form, in the order of the label values."""
+        """Yield the lines of the text format, in the order of the label values."""
         for values, child in sorted(self._children.items()):
             own = tuple(zip(self._label_names, values, strict=True))
             yield from child.samples(name, (*labels, *own))
 
 
-class _Asked:
-    """Gauges or counters whose label values and numbers are both asked for at each scrape."""
+class _Computed:
+    """Gauges or counters whose label values and numbers are computed at each scrape."""
 
     __slots__ = ("_function", "_label_names", "kind")
 
@@ -135,7 +136,7 @@ class Registry:
         self._metrics: dict[str, tuple[str, _Metric]] = {}
 
     def counter(self, name: str, help: str) -> Counter:
-        """Register a counter; by custom its name ends with ``_total``."""
+        """Register a counter; by convention its name ends with ``_total``."""
         return self._add(name, help, Counter())
 
     def counters(self, name: str, help: str, labels: Sequence[str]) -> Family[Counter]:
@@ -143,7 +144,7 @@ class Registry:
         return self._add(name, help, Family(Counter.kind, _checked(labels), Counter))
 
     def gauge(self, name: str, help: str, function: Callable[[], float] | None = None) -> Gauge:
-        """Register a gauge that is set, or one whose value `function` tells at each scrape."""
+        """Register a gauge that is set, or whose value `function` returns at each scrape."""
         return self._add(name, help, Gauge(function))
 
     def gauges(self, name: str, help: str, labels: Sequence[str]) -> Family[Gauge]:
@@ -159,28 +160,28 @@ class Registry:
         *,
         kind: str = Gauge.kind,
     ) -> None:
-        """Register numbers `function` tells at each scrape, as (label values, number) pairs.
+        """Register numbers that `function` returns at each scrape: (label values, number) pairs.
 
-        For what has one number a partition, so that a thousand of them cost nothing in between.
+        For metrics with a number per partition: they cost nothing between two scrapes.
         """
-        self._add(name, help, _Asked(kind, _checked(labels), function))
+        self._add(name, help, _Computed(kind, _checked(labels), function))
 
     def lines(self) -> Iterator[str]:
-        """All metrics in Prometheus' text format, line by line; others may run in between."""
+        """Yield all metrics in Prometheus' text format; other code may run between two lines."""
         for name, (help, metric) in list(self._metrics.items()):
             yield f"# HELP {name} {_escaped_help(help)}"
             yield f"# TYPE {name} {metric.kind}"
             yield from metric.samples(name, ())
 
     def expose(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return "".join(f"{line}\n" for line in self.lines()).encode()
 
     def _add(self, name: str, help: str, metric: M) -> M:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be the name of a metric")
+            raise ValueError(f"invalid metric name: {name!r}")
         if name in self._metrics:
-            raise ValueError(f"{name} is registered already")
+            raise ValueError(f"metric {name} is already registered")
         self._metrics[name] = (help, metric)
         return metric
 
@@ -188,7 +189,7 @@ class Registry:
 def _checked(labels: Sequence[str]) -> Sequence[str]:
     for label in labels:
         if not _NAME.fullmatch(label) or label.startswith("__"):
-            raise ValueError(f"{label!r} cannot be the name of a label")
+            raise ValueError(f"invalid label name: {label!r}")
     return labels
 
 
@@ -200,13 +201,13 @@ def _line(name: str, labels: Labels, number: float) -> str:
 
 
 def _number(number: float) -> str:
-    """A number as Prometheus reads it.
+    """Format a number for Prometheus.
 
     >>> [_number(x) for x in (3, 2.0, 0.25, float("inf"))]
     ['3', '2', '0.25', '+Inf']
     """
     if isinstance(number, int):
-        return str(int(number))  # Also for what is an int and prints as something else.
+        return str(int(number))  # For subclasses too, which may print as something else.
     if isnan(number):
         return "NaN"
     if isinf(number):

@@ -1,4 +1,4 @@
-"""Telling several others something, when a bug in one must not keep it from the rest."""
+"""Call several callbacks so that an exception in one does not keep the others from being called."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable
 
 
 def notify_all(calls: Iterable[Callable[[], object]]) -> None:
-    """Make all the calls, whatever one of them raises; that is raised when all have been made.
-
-    For those who tell several others something: a bug in one must not keep it from the rest.
-    """
+    """Make all calls, then raise the error if one failed, or an ExceptionGroup if several did."""
     errors: list[Exception] = []
     for call in calls:
         try:
@@ -17,6 +14,6 @@ def notify_all(calls: Iterable[Callable[[], object]]) -> None:
         except Exception as error:
             errors.append(error)
     if len(errors) > 1:
-        raise ExceptionGroup(f"{len(errors)} of those who were told failed", errors)
+        raise ExceptionGroup(f"{len(errors)} callbacks failed", errors)
     if errors:
         raise errors[0]

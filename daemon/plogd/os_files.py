@@ -1,11 +1,11 @@
-"""The Files port over the real operating system: the only file calls of the log.
+"""The Files port on the operating system: the only file calls of the log.
 
-Linux only, like the rest of the daemon. Files are opened for append, so that every write lands at
-the end whoever else has the file open; reads give their position and move nothing. A descriptor
-is counted: a fetch answer under way keeps a deleted segment readable.
+Linux only, like the rest of the daemon. Files are opened in append mode, so a write goes to the end
+even if the file is open elsewhere; reads pass a position and move no pointer. Descriptors are
+reference counted, so a fetch response in progress can still read a deleted segment.
 
-Source: `plogd.ports.File` and `Files` say what each call means; the simulator's twin is
-tests/helpers/sim_files.py, and one test holds both to it.
+`plogd.ports.File` and `Files` define the calls. The simulator's implementation is
+tests/helpers/sim_files.py, and one test checks both.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from plogd.file_pool import FilePool
 from plogd.files import Buffer, DiskSpace, File
 
 _PROBE_BYTES = 64 * 1024
-"""Distance of the pages looked at by `cached`: half of what the kernel reads ahead by default."""
+"""Distance of the pages that `cached` probes: half of the kernel's default read-ahead."""
 
 _SYNC_FS_TYPES = frozenset({"ext4", "xfs"})
 _SYNC_FS_KERNEL = (5, 8)
-"""Since then ``syncfs`` reports a write-back error to every descriptor opened before it."""
+"""The first version whose ``syncfs`` reports a write-back error to each descriptor opened before
+the error."""
 
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _SPARE_PAUSE_S = 0.02
 _SPARE_ATTEMPTS = 1_500
-"""Half a minute, as long as a client waits for its produce; only syncs wait meanwhile."""
+"""With the pause, half a minute: as long as a client waits for a produce response. Only syncs wait
+for it."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -44,10 +46,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Descriptor(int):
-    """A descriptor that is closed with its last reference.
+    """A descriptor that is closed when its last reference is dropped.
 
     A call that uses it holds a reference, so a file can be closed while another thread reads it:
-    the number is not given to another file before that read has ended.
+    the kernel cannot reuse the number before that read has ended.
     """
 
     __slots__ = ()
@@ -57,9 +59,9 @@ class _Descriptor(int):
 
 
 class OsFile:
-    """An open file; see `plogd.ports.File`. Usable from any thread.
+    """An open file; see `plogd.ports.File`. Any thread may use it.
 
-    After its last `close`, a call raises OSError (EBADF) and touches no other file.
+    After the last `close`, a call raises OSError (EBADF) and affects no other file.
     """
 
     __slots__ = ("_fd", "_holders", "_lock", "_sync_error", "_sync_lock", "path")
@@ -73,20 +75,20 @@ class OsFile:
         self.path = path
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile; it stays open while this object is referenced."""
+        """Return the descriptor for sendfile; it stays open while the result is referenced."""
         return self._fd
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end; see `plogd.ports.File.append`."""
-        fd = self._fd  # One reference for all writes: a close in between affects none of them.
+        fd = self._fd  # One reference for all writes: a close in between affects none.
         written = os.write(fd, data)
         if written != len(data):
             view = memoryview(data)
-            while written < len(view):  # A short write: the disk is full, or a signal came.
+            while written < len(view):  # A short write: the disk is full, or a signal arrived.
                 written += os.write(fd, view[written:])
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `length` bytes from `position`; fewer only at the end of the file."""
         data = os.pread(self._fd, length, position)
         if len(data) == length or not data:
             return data
@@ -98,9 +100,9 @@ class OsFile:
         return b"".join(pieces)
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """`length` bytes from `position`, if all are in the page cache; else None.
+        """Read `length` bytes from `position`; None unless all are in the page cache.
 
-        Where the file system cannot tell, it is a read as any other.
+        On a file system without support for RWF_NOWAIT this is an ordinary read.
         """
         data = bytearray(length)
         try:
@@ -114,29 +116,27 @@ class OsFile:
         return data if nbytes == length else None
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size in bytes."""
         return os.fstat(self._fd).st_size
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
+        """Truncate the file to `size_bytes`."""
         os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, nbytes: int) -> bool:
-        """Take room behind the end; False where there is none, or the file system cannot."""
+        """Reserve space after the end; return False if there is none, or it is not supported."""
         size = ctypes.c_int64(self.size())
         length = ctypes.c_int64(nbytes)
         return bool(_libc.fallocate64(self._fd, _KEEP_SIZE, size, length) == 0)
 
     def sync(self) -> None:
-        """Make all of the file durable. Once it has failed it fails for every caller.
-
-        The kernel tells a write-back error once a descriptor and calls the lost pages clean. A sync
-        round and a seal may sync one file at the same time: without this, one of them would hear
-        of the error and the other acknowledge what is gone.
-        """
+        """Make the whole file durable. After a failure, every later call fails too."""
+        # The kernel reports a write-back error once per descriptor and marks the lost pages clean.
+        # A sync round and a seal may sync one file concurrently: without the stored error, one of
+        # them would see the failure and the other would acknowledge lost records.
         with self._sync_lock:
             if self._sync_error is not None:
-                raise OSError(self._sync_error.errno, "a sync failed before", self.path)
+                raise OSError(self._sync_error.errno, "an earlier sync failed", self.path)
             try:
                 os.fdatasync(self._fd)
             except OSError as error:
@@ -144,9 +144,10 @@ class OsFile:
                 raise
 
     def cached(self, position: int, length: int) -> bool:
-        """Whether these bytes seem to be in the page cache: looks at a page each 64 KiB.
+        """Return whether these bytes seem to be in the page cache: probe a page every 64 KiB.
 
-        Where the file system cannot tell, True: then every read may wait, and no look helps.
+        On a file system without support for RWF_NOWAIT the result is True, because a probe cannot
+        tell there, and any read may wait.
         """
         last = position + max(length, 1) - 1
         probe = bytearray(1)
@@ -162,23 +163,23 @@ class OsFile:
         return True
 
     def drop_cache(self) -> None:
-        """Forget cached clean pages."""
+        """Drop clean pages from the page cache."""
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a descriptor."""
+        """Whether the file has a descriptor."""
         return self._fd >= 0
 
     def retain(self) -> File:
-        """Add a holder of this file, which is the result."""
+        """Add a holder; return this file."""
         with self._lock:
             assert self._holders, f"{self.path} is closed"
             self._holders += 1
         return self
 
     def try_retain(self) -> bool:
-        """Add a holder; False if the last one has closed the file."""
+        """Add a holder; return False if the last one has closed the file."""
         with self._lock:
             if not self._holders:
                 return False
@@ -186,14 +187,14 @@ class OsFile:
         return True
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
-        """As `retain`: this file keeps its descriptor in any case."""
+        """Retain the file, which keeps its descriptor anyway."""
         return self.retain()
 
     def end_writing(self) -> None:
-        """Nothing: it keeps its descriptor until it is closed."""
+        """Do nothing: the file keeps its descriptor until it is closed."""
 
     def close(self) -> None:
-        """One holder less; the last one closes the descriptor."""
+        """Remove a holder; the last one closes the descriptor."""
         with self._lock:
             assert self._holders, f"{self.path} is closed"
             self._holders -= 1
@@ -205,7 +206,7 @@ class OsFile:
 
 
 class _SpareDescriptor:
-    """A descriptor kept open for nothing, so that one can be had when there is none left."""
+    """A spare descriptor, kept open so that it can be used when no other is left."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -213,9 +214,10 @@ class _SpareDescriptor:
         self._take()
 
     def lend(self, function: Callable[[], None]) -> None:
-        """Call `function`, which needs one. Others may be faster, so that it may have to wait.
+        """Release the spare descriptor and call `function`, which needs one.
 
-        Raises its OSError when that has taken too long.
+        Another thread may take the descriptor first; then retry. Raises the last OSError of
+        `function` when the attempts are used up.
         """
         with self._lock:
             for attempt in itertools.count(1):
@@ -231,7 +233,7 @@ class _SpareDescriptor:
                 time.sleep(_SPARE_PAUSE_S)
 
     def close(self) -> None:
-        """Keep none any more."""
+        """Close the spare descriptor."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -239,12 +241,12 @@ class _SpareDescriptor:
     def _take(self) -> None:
         try:
             self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # Next time, perhaps.
+        except OSError:  # The next call tries again.
             self._fd = None
 
 
 class OsFiles:
-    """The file systems of this machine; see `plogd.ports.Files`. Usable from any thread."""
+    """The file systems of this machine; see `plogd.ports.Files`. Any thread may use it."""
 
     def __init__(self) -> None:
         self._sync_fs_fd_by_device: dict[int, int] = {}
@@ -258,32 +260,32 @@ class OsFiles:
         )
 
     def open_append(self, path: str) -> File:
-        """Open for append and read, creating an empty file if there is none."""
+        """Open a file for append and read; create it if it does not exist."""
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
     def open_existing(self, path: str) -> File:
-        """As `open_append`, but raises FileNotFoundError for a missing file."""
+        """Open an existing file for append and read. Raises FileNotFoundError."""
         return OsFile(path, os.O_RDWR | os.O_APPEND)
 
     def open_on_demand(self, path: str) -> File:
-        """As `open_append`, for a file that may lose its descriptor while it is not used."""
+        """Open a file as `open_append` does; it may lose its descriptor while it is not used."""
         return self._pool.open(path)
 
     def open_read(self, path: str) -> File:
-        """Open for reading. Raises FileNotFoundError."""
+        """Open a file for reading. Raises FileNotFoundError."""
         return OsFile(path, os.O_RDONLY)
 
     def read_file(self, path: str) -> bytes:
-        """The whole of a small file. Raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError."""
         with open(path, "rb") as file:
             return file.read()
 
     def rename(self, source: str, target: str) -> None:
-        """Give `source` the name `target`, replacing what was there."""
+        """Rename `source` to `target`, replacing an existing file."""
         os.rename(source, target)
 
     def exchange(self, first: str, second: str) -> None:
-        """Let two names change places in one step. Raises OSError where that cannot be done."""
+        """Exchange two names atomically. Raises OSError if the file system cannot."""
         paths = (os.fsencode(first), os.fsencode(second))
         if not hasattr(_libc, "renameat2"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first, None, second)
@@ -296,7 +298,7 @@ class OsFiles:
         os.unlink(path)
 
     def mkdir(self, path: str) -> None:
-        """Make a directory and its missing parents; harmless when it is there."""
+        """Create a directory and its missing parents, if it does not exist."""
         os.makedirs(path, exist_ok=True)
 
     def rmdir(self, path: str) -> None:
@@ -304,26 +306,24 @@ class OsFiles:
         os.rmdir(path)
 
     def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory has this name."""
+        """Return whether a file or directory has this name."""
         return os.path.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Whether this name is a directory."""
+        """Return whether this name is a directory."""
         return os.path.isdir(path)
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, wall-clock milliseconds."""
+        """Return the time of the last write in wall-clock milliseconds."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable; also where no descriptor is left for it.
-
-        What is written already must not be lost, nor its directory given up, for want of one.
-        """
+        """Make the names in a directory durable, even if the process is out of descriptors."""
+        # Otherwise a lack of descriptors would lose written data or take the log directory offline.
         try:
             _sync_dir(path)
         except OSError as error:
@@ -332,17 +332,16 @@ class OsFiles:
             self._spare.lend(lambda: _sync_dir(path))
 
     def sync_fs(self, path: str) -> None:
-        """Make the whole file system holding `path` durable.
+        """Make the whole file system that holds `path` durable.
 
-        Hears of every write-back error since `supports_sync_fs` was first asked about it.
+        Reports every write-back error since the first call of `supports_sync_fs` for it.
         """
         _sync_fs(self._sync_fs_fd(path), path)
 
     def sync_fs_apart(self, path: str) -> None:
-        """As `sync_fs`; an error that is heard here is still told to the callers of that.
-
-        The kernel tells each descriptor, and a new one also of what nobody has heard of yet.
-        """
+        """Sync as `sync_fs` does, without consuming an error that `sync_fs` has yet to report."""
+        # The kernel reports an error once per descriptor. A new descriptor also gets an error that
+        # has not been reported on any other.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _sync_fs(fd, path)
@@ -350,7 +349,7 @@ class OsFiles:
             os.close(fd)
 
     def supports_sync_fs(self, path: str) -> bool:
-        """Whether `sync_fs` may be trusted there. Ask before the first write: see `sync_fs`."""
+        """Return whether `sync_fs` is reliable there. Call it before the first write."""
         release = re.match(r"(\d+)\.(\d+)", os.uname().release)
         if release is None or (int(release[1]), int(release[2])) < _SYNC_FS_KERNEL:
             return False
@@ -363,7 +362,7 @@ class OsFiles:
         return True
 
     def _sync_fs_fd(self, path: str) -> int:
-        """A descriptor on the file system, kept from the first call on: it collects errors."""
+        """Return a descriptor on the file system, kept open because errors accumulate on it."""
         device = self.device(path)
         fd = self._sync_fs_fd_by_device.get(device)
         if fd is None:
@@ -372,18 +371,18 @@ class OsFiles:
         return fd
 
     def device(self, path: str) -> int:
-        """The number of the file system holding `path` (st_dev)."""
+        """Return the device number of the file system that holds `path` (st_dev)."""
         return os.stat(path).st_dev
 
     def space(self, path: str) -> DiskSpace:
-        """How large the file system holding `path` is, and what is left to other than root."""
+        """Return the size of the file system of `path`, and the free space for non-root users."""
         found = os.statvfs(path)
         return DiskSpace(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on `path`; the result lets go. Raises BlockingIOError if taken.
+        """Take an exclusive lock on `path`; return its release. Raises BlockingIOError if held.
 
-        The kernel lets go when the process dies, however it does.
+        The kernel releases the lock when the process dies for any reason.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -394,7 +393,7 @@ class OsFiles:
         return lambda: os.close(fd)
 
     def close(self) -> None:
-        """Let go of the descriptors kept for `sync_fs` and `sync_dir`."""
+        """Close the descriptors kept for `sync_fs` and `sync_dir`."""
         self._spare.close()
         while self._sync_fs_fd_by_device:
             os.close(self._sync_fs_fd_by_device.popitem()[1])
@@ -415,7 +414,7 @@ def _sync_dir(path: str) -> None:
 
 
 def _file_system_type(device: int) -> str:
-    """The type ("ext4", …) of the mounted file system with this number; "" if it is not found."""
+    """Return the type ("ext4", …) of the mounted file system `device`; "" if it is not found."""
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         for line in mounts:

@@ -1,13 +1,13 @@
-"""The ports through which the pure rooms meet the world, and the one way they wait.
+"""The ports between the pure core and the outside world, and `Later`, on which the core waits.
 
-The log, the replicas, the controller and the request handlers are plain Python: they never touch a
-socket, a thread, a clock or a file by themselves. They are given a `Clock`, `Timers`, `Files`,
-`Random` and `Jobs`, and whatever is not ready yet is a `Later`. The Twisted shell implements the
-ports over the real machine (os_files.py, net/thread_jobs.py, net/system_ports.py), the simulator
-over a virtual one (tests/sim), so the very same code runs under both.
+The log, the replicas, the controller and the request handlers are plain Python: they access no
+socket, thread, clock or file directly. They get a `Clock`, `Timers`, `Files`, `Random` and `Jobs`,
+and a value that is not available yet is a `Later`. The Twisted shell implements the ports on the
+real machine (os_files.py, net/thread_jobs.py, net/system_ports.py), the simulator on a virtual one
+(tests/sim), so the same code runs in both.
 
-Everything here belongs to one thread, the reactor's, except `File` and `Files` (files.py), which
-jobs may use from theirs.
+Everything here belongs to the reactor's thread, except `File` and `Files` (files.py), which jobs
+use in their threads.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ U = TypeVar("U")
 
 
 class Cancelled(Exception):
-    """The wait was given up: its deadline passed, its client left, or the broker is stopping."""
+    """The wait was cancelled: its deadline passed, its client left, or the broker is stopping."""
 
 
 class Later(Generic[T]):
-    """A value that comes later: one consumer, one outcome, and a way to give up.
+    """A value that will be available later, with one consumer and one outcome; can be cancelled.
 
     The producer calls `succeed` or `fail` once; the consumer calls `then` once, before or after.
-    An outcome that arrives after `cancel` is dropped, which is why a continuation never runs for a
-    client that has left. ``await later`` works inside a coroutine started with `spawn`.
+    An outcome that arrives after `cancel` is dropped, so a continuation never runs for a client
+    that has left. ``await later`` works inside a coroutine started with `spawn`.
 
-    Once the outcome is delivered, it and the callbacks are let go of. They usually lead back here,
-    and what each request leaves must not have to wait for the collector of cycles.
+    References to the outcome and the callbacks are dropped when the outcome has been delivered.
+    They usually refer back to the Later, and requests must not leave reference cycles behind.
 
     >>> answer: Later[int] = Later()
     >>> answer.then(print, print)
@@ -59,18 +59,18 @@ class Later(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether an outcome, or a cancellation, has come."""
+        """Whether the Later has an outcome or was cancelled."""
         return self._state != self._WAITING
 
     def then(self, on_value: Callable[[T], None], on_error: Callable[[Exception], None]) -> None:
-        """Call one of the two with the outcome, now if it is here already."""
+        """Call one of the two with the outcome; immediately if there is one already."""
         assert self._on_value is None, "a Later has one consumer"
         self._on_value, self._on_error = on_value, on_error
         if self._state != self._WAITING:
             self._deliver()
 
     def succeed(self, value: T) -> None:
-        """Give the value; dropped when the consumer has cancelled."""
+        """Set the value; it is dropped if the consumer has cancelled."""
         if self._state == self._CANCELLED:
             return
         assert self._state == self._WAITING, "a Later has one outcome"
@@ -79,7 +79,7 @@ class Later(Generic[T]):
             self._deliver()
 
     def fail(self, error: Exception) -> None:
-        """Give the reason there is no value; dropped when the consumer has cancelled."""
+        """Set the error; it is dropped if the consumer has cancelled."""
         if self._state == self._CANCELLED:
             return
         assert self._state == self._WAITING, "a Later has one outcome"
@@ -88,7 +88,7 @@ class Later(Generic[T]):
             self._deliver()
 
     def cancel(self) -> None:
-        """Give up waiting: the consumer hears `Cancelled`, the producer's cancel hook runs once."""
+        """Stop waiting: the producer's cancel hook runs once, the consumer gets `Cancelled`."""
         if self._state != self._WAITING:
             return
         self._state, self._error = self._CANCELLED, Cancelled()
@@ -99,7 +99,7 @@ class Later(Generic[T]):
             self._deliver()
 
     def map(self, function: Callable[[T], U]) -> Later[U]:
-        """A Later of ``function(value)``; an error it raises becomes the outcome."""
+        """Return a Later of ``function(value)``; an error that it raises becomes the outcome."""
         mapped: Later[U] = Later(self.cancel)
 
         def on_value(value: T) -> None:
@@ -130,37 +130,37 @@ class Later(Generic[T]):
 
 
 def _delivered(outcome: object) -> None:
-    """Stands for the callbacks of a Later that has called one of them."""
+    """Replace the callbacks of a Later that has delivered its outcome."""
     raise AssertionError("a Later has one outcome")
 
 
 def ready(value: T) -> Later[T]:
-    """A Later that has its value already."""
+    """Return a Later that has succeeded with `value`."""
     later: Later[T] = Later()
     later.succeed(value)
     return later
 
 
 def failed(error: Exception) -> Later[Any]:
-    """A Later that has failed already."""
+    """Return a Later that has failed with `error`."""
     later: Later[Any] = Later()
     later.fail(error)
     return later
 
 
 def spawn(coroutine: Coroutine[Later[Any], Any, T]) -> Later[T]:
-    """Run `coroutine` until it waits, go on whenever what it awaits arrives; its result as a Later.
+    """Run `coroutine`, resuming it with the outcome of each Later it awaits; return its result.
 
-    Cancelling the result cancels what the coroutine is waiting for at that moment, which raises
-    `Cancelled` inside it.
+    Cancelling the result cancels the Later that the coroutine awaits at that moment, which raises
+    `Cancelled` inside the coroutine.
     """
     run = _Run(coroutine)
-    run.go_on(None, None)
+    run.resume(None, None)
     return run.result
 
 
 class _Run(Generic[T]):
-    """A coroutine under way. A class, as functions that call each other would be a cycle."""
+    """A running coroutine. A class, because closures that call each other would form a cycle."""
 
     __slots__ = ("_coroutine", "_is_stepping", "_next", "_waiting_for", "result")
 
@@ -171,11 +171,11 @@ class _Run(Generic[T]):
         self._next: tuple[Any, Exception | None] | None = None
         self._is_stepping = False
 
-    def go_on(self, value: Any, error: Exception | None) -> None:
-        """What was awaited is here, or has failed."""
+    def resume(self, value: Any, error: Exception | None) -> None:
+        """Continue the coroutine with the outcome of the Later it awaits."""
         self._next = (value, error)
         if self._is_stepping:
-            return  # It was here already: a loop, or the stack would grow each time.
+            return  # The outcome was ready: the loop below continues, so the stack does not grow.
         self._is_stepping = True
         while self._next is not None:
             (value, error), self._next = self._next, None
@@ -197,10 +197,10 @@ class _Run(Generic[T]):
             waiting_for.then(self._arrived, self._failed)
 
     def _arrived(self, value: Any) -> None:
-        self.go_on(value, None)
+        self.resume(value, None)
 
     def _failed(self, error: Exception) -> None:
-        self.go_on(None, error)
+        self.resume(None, error)
 
     def _cancel(self) -> None:
         if self._waiting_for is not None:
@@ -208,7 +208,7 @@ class _Run(Generic[T]):
 
 
 async def gather(laters: list[Later[T]]) -> list[T]:
-    """Every value in order; the first failure by position is raised once all have ended."""
+    """Return all values in order; once all have ended, raise the first failure by position."""
     values: list[T] = []
     first_error: Exception | None = None
     for later in laters:
@@ -222,38 +222,38 @@ async def gather(laters: list[Later[T]]) -> list[T]:
 
 
 MaybeLater: TypeAlias = T | Later[T]
-"""What a call returns that is usually ready at once and sometimes has to wait."""
+"""The result of a call that is usually ready immediately and sometimes has to wait."""
 
 
 async def settle(value: MaybeLater[T]) -> T:
-    """The value itself, awaited only if it has to be."""
+    """Return the value, awaiting it if it is a Later."""
     if isinstance(value, Later):
         return await value
     return value
 
 
 class Clock(Protocol):
-    """Two clocks: one people set, one nobody can."""
+    """The wall clock and the monotonic clock."""
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch; may jump. Only for what is written to disk."""
+        """Return milliseconds since the epoch; may jump. Only for times written to disk."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since some fixed moment; never jumps. For deadlines, sessions, intervals."""
+        """Return milliseconds since some fixed time; never jumps. For deadlines and intervals."""
         ...
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not call; harmless when it has been called already."""
+        """Cancel the call; harmless if it has been made."""
         ...
 
 
 class Timers(Protocol):
-    """Calls in the future, on the reactor's thread."""
+    """Schedules calls on the reactor's thread."""
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
         """Call `function` once, `delay_ms` from now; 0 means after the current turn."""
@@ -261,49 +261,50 @@ class Timers(Protocol):
 
 
 class Random(Protocol):
-    """Chance, from the machine or from a seed."""
+    """Randomness, from the machine or from a seed."""
 
     def random_bytes(self, length: int) -> bytes:
-        """`length` unpredictable bytes, as for topic ids and cluster ids."""
+        """Return `length` unpredictable bytes, as for topic ids and cluster ids."""
         ...
 
     def randrange(self, stop: int) -> int:
-        """An int in [0, stop)."""
+        """Return an int in [0, stop)."""
         ...
 
 
 class Jobs(Protocol):
-    """Work that may wait on a disk or take long, away from the reactor."""
+    """Runs work that waits for a disk or takes long outside the reactor's thread."""
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
-        """Run `function` after the lane's earlier jobs; the outcome comes on the reactor's thread.
+        """Run `function` after the lane's earlier jobs; return its outcome.
 
-        Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may.
-        Cancelling the Later drops the outcome; the job still runs. If none can be taken, it fails.
+        Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may. The
+        outcome is delivered on the reactor's thread. Cancelling the Later drops the outcome, but
+        the job still runs. The Later fails if the job cannot be accepted.
         """
         ...
 
 
 class Report(Protocol):
-    """Where the pure rooms tell what an operator should know; the shell makes it a log line."""
+    """Reports events of the pure core to the operator; the shell writes them as log lines."""
 
     def __call__(self, message: str, **fields: object) -> None:
-        """`message` is a format string with named fields, stable enough to grep for.
+        """Report `message`, a format string with named fields that is stable enough to grep for.
 
-        One field is not part of the text: `level`, ``warn`` or ``error`` where it is not ``info``.
+        The field `level` is not part of the text: ``info`` (the default), ``warn`` or ``error``.
         """
         ...
 
 
 def silence(message: str, **fields: object) -> None:
-    """A `Report` that tells nobody."""
+    """Discard a report; a `Report` for brokers without a log."""
 
 
 class CopyMemory(Protocol):
     """Counts the copies of requests that are decoded in slices (net/request_memory.py)."""
 
     def copied(self, nbytes: int) -> None:
-        """Count a copy of a request of `nbytes`, until `decoded`."""
+        """Count a copy of `nbytes` until `decoded` is called."""
         ...
 
     def decoded(self, nbytes: int) -> None:
@@ -312,13 +313,13 @@ class CopyMemory(Protocol):
 
 
 class Turn:
-    """What must follow the current call, soon, but never inside it.
+    """Deferred calls that run soon after the current call, but never inside it.
 
-    High watermarks move and logs become dirty deep inside an append; the waits they complete and
-    the sync rounds they need are started here, after the call that caused them has returned. A
-    shell that handles many requests in one go wraps them in ``with turn:``, so that all their
-    appends share one sync round; outside of that a deferred call runs as soon as the reactor is
-    free.
+    High watermarks advance and logs become dirty deep inside an append. The waits that this
+    completes and the sync rounds that it requires start here, after that call has returned. A
+    shell that handles several requests together wraps them in ``with turn:``, so that their
+    appends share one sync round. Outside of a turn, a deferred call runs as soon as the reactor
+    is free.
     """
 
     __slots__ = ("_calls", "_depth", "_scheduled", "_timers")
@@ -330,7 +331,7 @@ class Turn:
         self._scheduled = False
 
     def defer(self, function: Callable[[], None]) -> None:
-        """Run `function` when this turn ends; in the next one if no timer can be set for it."""
+        """Run `function` when this turn ends, or in the next turn if no timer can be set."""
         self._calls.append(function)
         if self._depth == 0:
             self._schedule()
@@ -345,7 +346,7 @@ class Turn:
                 self._run()
             finally:
                 self._depth = 0
-                if self._calls:  # A call raised: the ones behind it still get their turn.
+                if self._calls:  # A call raised: the calls after it must still run.
                     self._schedule()
         else:
             self._depth -= 1

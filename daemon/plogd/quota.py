@@ -1,13 +1,14 @@
-"""How fast clients may produce and fetch: whose quota counts, rates, and how long to wait.
+"""Produce and fetch quotas: entities, measured rates, and throttle times.
 
-`Quotas` holds a `RateQuota` for each quota that is enforced. Handlers ask it (apis/throttling.py),
-the connection then takes no request for the time it says (net/request_queue.py). Which quotas
-there are is the metadata store's knowledge; changing them is controller/client_quotas.py's work.
+`Quotas` holds a `RateQuota` for each quota type that is enforced. Request handlers query it
+(apis/throttling.py), and the connection then reads no request for the throttle time
+(net/request_queue.py). The metadata store holds the quotas; controller/client_quotas.py changes
+them.
 
-A rate is bytes over a sliding window of samples. Whoever exceeds it waits as long as it takes until
-the rate, if nothing more came, is the quota again: with a rate R over a window of W and a quota Q,
-that is (R - Q) / Q * W. All clients a quota's entity stands for share it, except that a default
-gives each its own.
+A rate is bytes over a sliding window of samples. A client that exceeds its quota is throttled until
+the rate, without further traffic, has dropped to the quota: with a rate R over a window W and a
+quota Q, for (R - Q) / Q * W. All clients of a quota's entity share the quota, except that a default
+quota applies to each of them separately.
 
 Pure; times are the monotonic clock's, in milliseconds. Source: KIP-13, KIP-55, KIP-219, KIP-257;
 Kafka 4.0 ClientQuotaManager, QuotaUtils, Rate, SampledStat.
@@ -26,7 +27,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 DEFAULT: Final = ""
-"""The name that stands for everybody without a quota of their own."""
+"""The entity name of the default quota, for entities without a quota of their own."""
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -34,19 +35,19 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 _KEY: Final = "client_quota"
 _INT32_MAX = 0x7FFFFFFF
 _SWEEP_AT = 1000
-"""From so many meters on, those that measure nothing are looked for."""
+"""The number of meters from which idle ones are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaEntity:
-    """Whom a quota is for. A part is None where it does not matter, `DEFAULT` for the default."""
+    """The entity of a quota. A part is None if any value matches, `DEFAULT` for the default."""
 
     user: str | None = None
     client_id: str | None = None
     ip: str | None = None
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """(type, name) of the parts that matter."""
+        """Yield (type, name) of the parts that are not None."""
         for entity_type, name in ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip)):
             if name is not None:
                 yield entity_type, name
@@ -56,30 +57,30 @@ class QuotaEntity:
 
 
 def entity_of(parts: Mapping[str, str]) -> QuotaEntity:
-    """The entity with these names by type. Raises ValueError for a type that is none.
+    """Return the entity with these names by type. Raises ValueError for an unknown type.
 
     >>> str(entity_of({"client-id": "app", "user": ""}))
     'user <default>, client-id app'
     """
     unknown = sorted(set(parts) - {USER, CLIENT_ID, IP})
     if unknown:
-        raise ValueError(f"there are no quotas for entities of type {unknown[0]!r}")
+        raise ValueError(f"unknown entity type {unknown[0]!r}; use user, client-id or ip")
     return QuotaEntity(user=parts.get(USER), client_id=parts.get(CLIENT_ID), ip=parts.get(IP))
 
 
 def quota_key(entity: QuotaEntity) -> Key:
-    """Where the metadata store keeps the quotas of `entity`."""
+    """Return the key of the quotas of `entity` in the metadata store."""
     return (_KEY, *(word for part in entity.parts() for word in part))
 
 
 def entity_of_key(key: Key) -> QuotaEntity:
-    """The entity whose quotas are kept at `key`."""
+    """Return the entity whose quotas are stored at `key`."""
     words = [str(word) for word in key[1:]]
     return entity_of(dict(zip(words[::2], words[1::2], strict=True)))
 
 
 class _Sample:
-    """What came in one part of the window."""
+    """The amount recorded in one part of the window."""
 
     __slots__ = ("last_ms", "start_ms", "total")
 
@@ -92,10 +93,11 @@ class _Sample:
 
 
 class RateMeter:
-    """A sum over the last `samples` parts of `sample_ms` each, and the rate that makes.
+    """Measures a rate over a sliding window of `samples` parts of `sample_ms` each.
 
-    A window counts as at least `samples` - 1 parts long, so that a first burst is not taken for a
-    rate. It holds one sample more than it measures, as the oldest may lie in it with one end only.
+    The window counts as at least `samples` - 1 parts long, so that a first burst does not count as
+    a high rate. It holds one more sample than it measures, because the oldest sample may be only
+    partly inside the window.
     """
 
     __slots__ = ("_current", "_sample_ms", "_samples", "_slots")
@@ -107,7 +109,7 @@ class RateMeter:
         self._current = 0
 
     def record(self, amount: float, now_ms: float) -> None:
-        """Something came; a negative amount takes back what was recorded just now."""
+        """Record `amount`; a negative amount reverts one that was just recorded."""
         sample = self._slots[self._current] if self._slots else self._next(now_ms)
         if now_ms - sample.start_ms >= self._sample_ms:
             sample = self._next(now_ms)
@@ -124,7 +126,7 @@ class RateMeter:
         return self._slots[self._current]
 
     def measure(self, now_ms: float) -> tuple[float, float]:
-        """What came in the window, and how many milliseconds the window counts as."""
+        """Return the total in the window, and the length of the window in milliseconds."""
         total, oldest_ms = 0.0, now_ms
         for sample in self._slots:
             if now_ms - sample.last_ms >= self._samples * self._sample_ms:
@@ -136,54 +138,54 @@ class RateMeter:
         return total, max(window_ms + max(0, missing) * self._sample_ms, 1.0)
 
     def is_idle(self, now_ms: float) -> bool:
-        """Whether nothing of what came counts any more."""
+        """Return whether no recorded amount is inside the window."""
         limit_ms = self._samples * self._sample_ms
         return not any(x.total > 0 and now_ms - x.last_ms < limit_ms for x in self._slots)
 
 
-_Who: TypeAlias = "tuple[str | None, str | None]"
+_Entity: TypeAlias = "tuple[str | None, str | None]"
 """User and client id, as in `QuotaEntity`."""
 
 
 class Granted(NamedTuple):
-    """Whether an answer may be sent, and how long no request is to be taken after that."""
+    """Whether a response may be sent, and how long the connection is throttled after it."""
 
     may_send: bool
     throttle_ms: int
 
 
 class RateQuota:
-    """One kind of quota, for all users and clients.
+    """One quota type, for all users and clients.
 
     Attributes:
-        is_set: whether anybody has a quota of this kind; if not, there is nothing to ask.
+        is_set: whether any entity has a quota of this type; if not, callers skip the check.
     """
 
     def __init__(self, name: str, metrics: QuotaMetrics, samples: int, sample_ms: float) -> None:
         self.is_set = False
         self._samples = samples
         self._sample_ms = sample_ms
-        self._limits: dict[_Who, float] = {}
-        self._meters: dict[_Who, RateMeter] = {}
+        self._limits: dict[_Entity, float] = {}
+        self._meters: dict[_Entity, RateMeter] = {}
         self._sweep_at = _SWEEP_AT
         self._throttled = metrics.throttled.labels(name)
         self._throttle_time = metrics.throttle_time.labels(name)
 
-    def set_limit(self, who: _Who, limit: float | None) -> None:
-        """Set somebody's quota, per second, or take it away."""
+    def set_limit(self, entity: _Entity, limit: float | None) -> None:
+        """Set the quota of `entity`, per second; None removes it."""
         if limit is None:
-            self._limits.pop(who, None)
+            self._limits.pop(entity, None)
         else:
-            self._limits[who] = limit
+            self._limits[entity] = limit
         self.is_set = bool(self._limits)
         if not self.is_set:
             self._meters.clear()
 
-    def find(self, user: str, client_id: str) -> tuple[float, _Who] | None:
-        """The quota that counts for a client, and with whom it is shared; None for no quota.
+    def find(self, user: str, client_id: str) -> tuple[float, _Entity] | None:
+        """Return the quota that applies to a client and the entity that shares it, or None.
 
-        The most specific one counts, and the user before the client id. A client without an id has
-        no quota of any client id, not even the default one.
+        The most specific quota applies; a user takes precedence over a client id. No quota of a
+        client id, not even the default one, applies to a client without an id.
         """
         limits = self._limits
         for user_key in (user, DEFAULT):
@@ -203,7 +205,7 @@ class RateQuota:
         return None
 
     def take(self, user: str, client_id: str, amount: float, now_ms: float) -> int:
-        """Count what a client has sent; for how long it is to be throttled, mostly 0."""
+        """Count `amount` that a client has sent; return its throttle time, which is mostly 0."""
         found = self.find(user, client_id)
         if found is None:
             return 0
@@ -213,10 +215,10 @@ class RateQuota:
         return self._counted(_throttle_ms(limit, *meter.measure(now_ms)))
 
     def request(self, user: str, client_id: str, amount: float, now_ms: float) -> Granted:
-        """Whether a client may be sent so much now. If not, it is not counted.
+        """Decide whether `amount` may be sent to a client now; count it only if so.
 
-        What is too much for a whole window is sent when the window is empty, and the client waits
-        the longer: otherwise it would never come.
+        An amount that exceeds the quota of a whole window is sent when the window is empty, with a
+        longer throttle time; otherwise it could never be sent.
         """
         found = self.find(user, client_id)
         if found is None:
@@ -232,13 +234,13 @@ class RateQuota:
         return Granted(may_send, throttle_ms)
 
     def window_limit(self, user: str, client_id: str) -> float | None:
-        """The most a client can be sent in one go without being throttled; None for no bound."""
+        """Return the most that one response may send without throttling; None if unbounded."""
         found = self.find(user, client_id)
         if found is None:
             return None
         return found[0] * max(1, self._samples - 1) * self._sample_ms / 1000
 
-    def _meter(self, shared_by: _Who, now_ms: float) -> RateMeter:
+    def _meter(self, shared_by: _Entity, now_ms: float) -> RateMeter:
         meter = self._meters.get(shared_by)
         if meter is None:
             if len(self._meters) >= self._sweep_at:
@@ -247,9 +249,9 @@ class RateQuota:
         return meter
 
     def _sweep(self, now_ms: float) -> None:
-        """Forget who has sent nothing lately: clients may call themselves what they like."""
+        """Remove idle meters, because clients choose their ids freely."""
         self._meters = {
-            who: meter for who, meter in self._meters.items() if not meter.is_idle(now_ms)
+            entity: meter for entity, meter in self._meters.items() if not meter.is_idle(now_ms)
         }
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._meters))
 
@@ -261,7 +263,7 @@ class RateQuota:
 
 
 def _throttle_ms(limit: float, total: float, window_ms: float) -> int:
-    """How long to wait until `total` is no more than `limit` allows.
+    """Return how long it takes until the rate of `total` has dropped to `limit`.
 
     >>> _throttle_ms(100.0, 2000.0, 10_000.0), _throttle_ms(100.0, 1000.0, 10_000.0)
     (10000, 0)
@@ -269,12 +271,12 @@ def _throttle_ms(limit: float, total: float, window_ms: float) -> int:
     2147483647
     """
     rate = total * 1000 / window_ms
-    # The bound first: a quota near 0 makes a wait that is no integer.
+    # Bounded before rounding: a quota near 0 makes the time infinite.
     return 0 if rate <= limit else round(min(_INT32_MAX, (rate - limit) / limit * window_ms))
 
 
 class QuotaMetrics:
-    """What is counted of throttling, by kind of request; who was throttled is not in it."""
+    """Counters of throttling by request type, not by client."""
 
     def __init__(self, metrics: Registry) -> None:
         labels = ("request",)
@@ -295,10 +297,10 @@ class Quotas:
         self.fetch = RateQuota("Fetch", counters, samples, sample_ms)
 
     def update(self, entity: QuotaEntity, quotas: Mapping[str, float] | None) -> None:
-        """The quotas of `entity` are these from now on; None for none."""
+        """Replace the quotas of `entity` by these; None removes them."""
         if entity.ip is not None:
-            return  # There is none of them that is enforced.
-        who = (entity.user, entity.client_id)
+            return  # Quotas of IP addresses are stored but not enforced.
+        key = (entity.user, entity.client_id)
         quotas = quotas or {}
-        self.produce.set_limit(who, quotas.get(PRODUCER_BYTE_RATE))
-        self.fetch.set_limit(who, quotas.get(CONSUMER_BYTE_RATE))
+        self.produce.set_limit(key, quotas.get(PRODUCER_BYTE_RATE))
+        self.fetch.set_limit(key, quotas.get(CONSUMER_BYTE_RATE))

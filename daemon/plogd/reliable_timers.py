@@ -1,9 +1,9 @@
-"""Timers that keep every call, also one that cannot be set at once.
+"""Timers that lose no call, even if a timer cannot be set immediately.
 
-Setting a timer takes memory, so it can fail like anything else, and somebody waits for nearly every
-call: a request for its deadline, a seal for its next attempt, a queue for its next turn. Here a
-call that cannot be set is kept and set at the end of the turn, or else with the next call, so that
-those who set timers need no plan for the case.
+Setting a timer takes memory, so it can fail. Nearly every timer has a dependent: a request waits
+for its deadline, a seal for its next attempt, a queue for its next turn. A call that cannot be set
+is therefore kept and set at the end of the turn, or together with the next call. Callers need not
+handle the case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plogd.ports import Clock, Timer, Timers, Turn
 
 
 class ReliableTimers:
-    """The Timers port over another; an error of that one goes to `on_bug` and not to the caller."""
+    """The Timers port on top of another; errors of that one go to `on_bug`, not to the caller."""
 
     __slots__ = ("_clock", "_on_bug", "_timers", "_turn", "_unset")
 
@@ -28,7 +28,7 @@ class ReliableTimers:
         self._unset: dict[_UnsetTimer, None] = {}
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
-        """As `Timers.call_later`."""
+        """Call `function` once, `delay_ms` from now; see `Timers.call_later`."""
         if self._unset:
             self._set_again()
         try:
@@ -42,7 +42,7 @@ class ReliableTimers:
             return timer
 
     def _set_again(self) -> None:
-        """Set what could not be set, in its order, up to the first that still cannot be."""
+        """Set the unset timers in order, up to the first that still cannot be set."""
         try:
             for timer in list(self._unset):
                 delay_ms = max(0.0, timer.due_ms - self._clock.monotonic_ms())
@@ -52,7 +52,7 @@ class ReliableTimers:
 
 
 class _UnsetTimer:
-    """A call that could not be set when it was asked for; it can be canceled as any other."""
+    """A timer that could not be set immediately; it can be canceled like any other."""
 
     __slots__ = ("_timer", "_unset", "due_ms", "function")
 
@@ -69,12 +69,12 @@ class _UnsetTimer:
         unset[self] = None
 
     def set_to(self, timer: Timer) -> None:
-        """`timer` makes the call from now on."""
+        """Let `timer` make the call."""
         self._timer = timer
         del self._unset[self]
 
     def cancel(self) -> None:
-        """As `Timer.cancel`."""
+        """Cancel the call; harmless if it has been made."""
         if self._timer is not None:
             self._timer.cancel()
         else:

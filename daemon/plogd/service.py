@@ -1,12 +1,11 @@
-"""The daemon: the pure broker wired to this machine, as a Twisted service.
+"""The daemon: the pure broker on this machine's ports, as a Twisted service.
 
-Makes the broker on top of a `Machine`'s ports (machine.py), and around it what talks to the
-outside: listeners, /metrics, periodic tasks. What it does to its process is process.py's, and
-everything the broker *does* is elsewhere. tap.py and __main__.py make it and run it; the reactor is
-an argument.
+`BrokerService` builds the broker on the ports of a `Machine` (machine.py) and connects it to the
+outside: listeners, /metrics, periodic tasks. process.py contains what affects the whole process.
+tap.py and __main__.py build and run the service; the reactor is an argument.
 
-Start: read the data, then open the listeners, then say "ready". Stop: take no more requests, answer
-those that are under way, then make everything durable. Reactor thread only.
+A start loads the data, opens the listeners, and then notifies systemd. A stop takes no further
+requests, answers those in progress, and then makes all data durable. Reactor thread only.
 """
 
 from __future__ import annotations
@@ -47,18 +46,23 @@ if TYPE_CHECKING:
 
 log = Logger()
 
-_ANSWERS_MAX_MS = 10_000.0
-"""How long a stop waits for clients to read the answers to requests under way."""
+_RESPONSES_MAX_MS = 10_000.0
+"""How long a stop waits for clients to read the responses to requests in progress."""
 _OUTSIDE_MAX_S = 15.0
-"""How long files of settings and certificates may take, and names; longer than reading a pipe."""
+"""Timeout for reading settings and certificate files and for DNS look-ups. It is longer than the
+timeout of settings_file.py for a pipe."""
 
 
 class BrokerService(Service):
-    """See the module's text. `exit_code` is what the process should end with.
+    """A broker as a Twisted service. `exit_code` is the exit code for the process.
 
-    `reactor` is Any: Twisted's type for it lacks most of what it is. `load` reads the settings
-    again, for a reload; `observer` is what the log level belongs to, None if that is not ours.
-    `machine` and `process` are this one's, for the broker alone, unless told otherwise.
+    Args:
+        loaded: the settings to start with.
+        reactor: Any, because Twisted's type for it lacks most of its methods.
+        load: reads the settings again, for a reload.
+        observer: has the log level; None if the broker does not own the log.
+        machine: the ports; by default those of this machine.
+        process: the process; by default this one, which runs only the broker.
     """
 
     name = "plog"
@@ -95,19 +99,19 @@ class BrokerService(Service):
     # -- start --------------------------------------------------------------------------------
 
     def startService(self) -> None:
-        """Begin to start; the broker serves when its data has been read."""
+        """Start the broker; it serves requests once its data has been loaded."""
         super().startService()  # type: ignore[no-untyped-call]
         config = self._loaded.config
         where = ", ".join(os.path.abspath(path) for path in config.data_dirs)
         if config.log_dirs is None:
-            log.info("data goes to {where}, because log.dirs is not set", where=where)
+            log.info("data directory: {where} (log.dirs is not set)", where=where)
         else:
-            log.info("data is in {where}", where=where)
+            log.info("data directories: {where}", where=where)
         for warning in self._loaded.warnings:
             log.warn("{warning}", warning=warning)
         limit = self._process.begin(self._hang_up)
         log.info(
-            "plog {version} starts as broker {node_id}; it may open {limit} files",
+            "starting plog {version} as broker {node_id} with a limit of {limit} open files",
             version=VERSION,
             node_id=config.node_id,
             limit=limit,
@@ -120,7 +124,7 @@ class BrokerService(Service):
         except (CannotListenError, ConfigError) as error:
             self._cannot_start(error)
             return
-        # By `map`, so that an error in `_serve` ends the process, too, and is not just logged.
+        # With `map`, an error in `_serve` also ends the process instead of only being logged.
         self.broker.start().map(lambda _: self._serve()).then(lambda _: None, self._cannot_start)
 
     def _make_parts(self) -> None:
@@ -139,7 +143,7 @@ class BrokerService(Service):
             report=_report,
             on_bug=_log_bug,
         )
-        self.broker.on_last_log_dir_failed = self._no_log_dir_left
+        self.broker.on_last_log_dir_failed = self._all_log_dirs_failed
         self.broker.on_config = self._use
         self.broker.logs = self._observer
         self._connections = Connections(
@@ -154,12 +158,12 @@ class BrokerService(Service):
         self.broker.copy_memory = self._connections.memory
         register_connection_gauges(self._registry, self._connections)
         self._advertised = AdvertisedCheck(config, self._connections, resolve=self._resolve)
-        self.broker.on_address_told = self._advertised.told
-        self.broker.on_client_works = self._advertised.works
+        self.broker.on_address_advertised = self._advertised.record_advertised
+        self.broker.on_client_works = self._advertised.record_work
 
     def _resolve(self, host: str) -> Later[object]:
         return self._detached_jobs.run(
-            f"the look-up of {host}", lambda: socket.getaddrinfo(host, None), _OUTSIDE_MAX_S
+            f"looking up {host}", lambda: socket.getaddrinfo(host, None), _OUTSIDE_MAX_S
         )
 
     def _make_tls(self) -> TlsServers | None:
@@ -175,7 +179,7 @@ class BrokerService(Service):
     def _listen_http(self) -> IListeningPort | None:
         if self._loaded.config.plog_http_port == 0:
             return None
-        from plogd.http import site  # A tenth of a start, for those who want it.
+        from plogd.http import site  # Only if it is used: importing it takes a tenth of the start.
 
         pages = site.make_site(
             self._machine.timers,
@@ -187,7 +191,7 @@ class BrokerService(Service):
         return site.listen(self._reactor, self._loaded.config, pages)
 
     def _serve(self) -> None:
-        """The data has been read: open the listeners and tell everybody."""
+        """Open the listeners and notify the service manager, once the data has been loaded."""
         if self._stopping:
             return
         config = self._loaded.config
@@ -221,8 +225,8 @@ class BrokerService(Service):
             _log_bug("start", error)
         self._end_process()
 
-    def _no_log_dir_left(self) -> None:
-        log.critical("no log directory is left: the broker ends")
+    def _all_log_dirs_failed(self) -> None:
+        log.critical("stopping: all log directories have failed")
         self._end_process()
 
     def _end_process(self) -> None:
@@ -246,11 +250,12 @@ class BrokerService(Service):
         self._reactor.callFromThread(self.reload)
 
     def reload(self) -> None:
-        """Read the settings again and use those that may change while the broker runs.
+        """Read the settings again and apply those that may change while the broker runs.
 
-        New connections get the certificates that are in the files now. If those cannot be used,
-        the old ones and the settings that name them stay; everything else is taken over. Nothing
-        changes if the files cannot be read in time, as on a file system that hangs.
+        New connections get the certificates that the files contain now. If these are invalid, the
+        old certificates and the settings that name them are kept, and all other settings are
+        applied. Nothing changes if the files cannot be read in time, for example because a file
+        system hangs.
         """
         self._notifier.reloading(self._clock.monotonic_ms())
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)
@@ -261,11 +266,11 @@ class BrokerService(Service):
             return
         if isinstance(error, ConfigError):
             for problem in error.problems:
-                log.error("the settings stay as they were: {problem}", problem=problem)
+                log.error("cannot reload the settings: {problem}", problem=problem)
             for warning in error.warnings:
                 log.warn("{warning}", warning=warning)
         elif isinstance(error, OSError):
-            log.error("the settings stay as they were: {error}", error=error.strerror or str(error))
+            log.error("cannot reload the settings: {error}", error=error.strerror or str(error))
         else:
             _log_bug("reload", error)
         self._reloaded()
@@ -275,7 +280,7 @@ class BrokerService(Service):
             return
         reload = reloadable(self._loaded.config, loaded.config)
         if self._tls is None:
-            self._take_over(loaded, reload)
+            self._apply(loaded, reload)
         else:
             self._reload_tls(self._tls, loaded, reload)
 
@@ -288,7 +293,7 @@ class BrokerService(Service):
             for warning in new.warnings:
                 log.warn("{warning}", warning=warning)
             tls.use(new)
-            self._take_over(loaded, reload)
+            self._apply(loaded, reload)
 
         def failed(error: Exception) -> None:
             if self._stopping:
@@ -296,9 +301,9 @@ class BrokerService(Service):
             if not isinstance(error, ConfigError | OSError):
                 _log_bug("reload of certificates", error)
             text = error.strerror if isinstance(error, OSError) else None
-            what = "; ".join((text or str(error)).splitlines())
-            log.error("the certificates stay as they were: {what}", what=what)
-            self._take_over(loaded, without_tls(reload, self._loaded.config))
+            problem = "; ".join((text or str(error)).splitlines())
+            log.error("cannot reload the certificates: {problem}", problem=problem)
+            self._apply(loaded, without_tls(reload, self._loaded.config))
 
         now_ms = self._clock.now_ms()
         prepare = self._detached_jobs.run(
@@ -310,37 +315,38 @@ class BrokerService(Service):
         if self._listeners is not None:
             self._notifier.ready(f"listening on {self._addresses}")
 
-    def _take_over(self, loaded: LoadedConfig, reload: Reload) -> None:
+    def _apply(self, loaded: LoadedConfig, reload: Reload) -> None:
         for warning in loaded.warnings:
             log.warn("{warning}", warning=warning)
         self._loaded = LoadedConfig(
             config=reload.config, warnings=loaded.warnings, sources=loaded.sources
         )
-        # Under the old level or the new one, whichever lets it be seen.
-        told_first = self._observer is not None and self._observer.writes("info")
-        if told_first:
-            self._tell(reload)
+        # Logged under the old log level or the new one, whichever lets it be seen.
+        log_first = self._observer is not None and self._observer.writes("info")
+        if log_first:
+            self._log_reload(reload)
         self.broker.update_config(reload.config)
-        if not told_first:
-            self._tell(reload)
+        if not log_first:
+            self._log_reload(reload)
         self._reloaded()
 
-    def _tell(self, reload: Reload) -> None:
+    def _log_reload(self, reload: Reload) -> None:
         log.info(
-            "reloaded the settings: {applied} changed; {pending} wait for a restart",
+            "reloaded the settings: changed {applied}; waiting for a restart: {pending}",
             applied=", ".join(reload.applied) or "nothing",
             pending=", ".join(reload.needs_restart) or "none",
         )
         covered = [name for name in reload.applied if name in self.broker.config.dynamic.names]
         if covered:
             log.info(
-                "{names}: what clients have set at run time still counts", names=", ".join(covered)
+                "settings that clients have set still override the files: {names}",
+                names=", ".join(covered),
             )
 
     def _use(self, config: BrokerConfig) -> None:
-        """The settings in use have changed, by a reload or by a client."""
+        """Apply settings that a reload or a client has changed."""
         self._connections.apply_settings(config)
-        # Only when it changes: a client may have set another level for now (loggers.py).
+        # Only if the setting changes: a client may have set another level temporarily (loggers.py).
         if self._observer is not None and config.plog_log_level != self._log_level:
             self._log_level = config.plog_log_level
             self._observer.set_level(self._log_level)
@@ -348,7 +354,7 @@ class BrokerService(Service):
     # -- stop ---------------------------------------------------------------------------------
 
     def stopService(self) -> Deferred[None]:
-        """Answer what is under way, make everything durable, end; fires when that is done."""
+        """Answer the requests in progress, make all data durable, and stop the broker."""
         super().stopService()  # type: ignore[no-untyped-call]
         self._stopping = True
         self._process.stopping()
@@ -363,10 +369,10 @@ class BrokerService(Service):
             await maybeDeferred(self._http.stopListening)
         if self._listeners is not None:
             await self._listeners.close()
-        cut = self._reactor.callLater(_ANSWERS_MAX_MS / 1000, self._connections.abort_all)
+        abort = self._reactor.callLater(_RESPONSES_MAX_MS / 1000, self._connections.abort_all)
         await as_deferred(self._connections.close_all())
-        if cut.active():
-            cut.cancel()
+        if abort.active():
+            abort.cancel()
         if self._tasks is not None:
             await self._tasks.stop()
         await as_deferred(self.broker.stop())
@@ -376,7 +382,7 @@ class BrokerService(Service):
 
 
 def as_deferred(later: Later[Any]) -> Deferred[Any]:
-    """A Later as the shell waits for it."""
+    """Return a Deferred with the outcome of `later`, for the shell to wait on."""
     deferred: Deferred[Any] = Deferred()
     later.then(deferred.callback, deferred.errback)
     return deferred

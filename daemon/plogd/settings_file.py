@@ -1,11 +1,11 @@
-"""Read a file of settings that may be a pipe, slow, or much too large.
+"""Read a settings file, which may be a pipe, slow, or too large.
 
-A pipe is legitimate: ``plog-broker --config <(generate-settings)``. But one without a writer never
-ends, so what is not a regular file must deliver everything within ten seconds. A pipe that delivers
-nothing is an error, because an empty file would mean every default: at a reload, the pipe of a
-process substitution has been read before.
+A pipe is legitimate: ``plog-broker --config <(generate-settings)``. A pipe whose writer stays open
+never ends, so any file except a regular one must deliver everything within ten seconds. An empty
+pipe is an error, because an empty file would mean the default for every setting. This happens at a
+reload, when the pipe of a process substitution has already been read.
 
-Called by tap.py at the start, and on a thread at each reload; blocks its caller.
+tap.py calls this at the start, and on a thread at each reload. It blocks its caller.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SIZE_MAX_BYTES: Final = 1 << 20
 
 
 def read_settings_file(file: Path, wait_max_s: float = WAIT_MAX_S) -> bytes:
-    """Return the content of `file`. Raises OSError, whose `strerror` says why and what to do."""
-    # Opening a pipe without a writer would wait for one.
+    """Return the content of `file`. Raises OSError; `strerror` gives the cause and the remedy."""
+    # Without O_NONBLOCK, opening a pipe would wait for a writer.
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(descriptor).st_mode
@@ -31,7 +31,7 @@ def read_settings_file(file: Path, wait_max_s: float = WAIT_MAX_S) -> bytes:
     finally:
         os.close(descriptor)
     if not data and stat.S_ISFIFO(mode):
-        raise OSError(0, "the pipe is empty; a pipe can be read only once, so use a file")
+        raise OSError(0, "the pipe is empty: a pipe can be read only once; use a regular file")
     return data
 
 
@@ -43,9 +43,7 @@ def _read(descriptor: int, wait_max_s: float | None) -> bytes:
         if wait_max_s is not None:
             left_s = until_s - time.monotonic()
             if left_s <= 0 or not _is_readable(descriptor, left_s):
-                raise OSError(
-                    0, f"it was not read to its end within {wait_max_s:g} s; use a regular file"
-                )
+                raise OSError(0, f"no end of file within {wait_max_s:g} s; use a regular file")
         try:
             piece = os.read(descriptor, 64 * 1024)
         except BlockingIOError:
@@ -55,9 +53,7 @@ def _read(descriptor: int, wait_max_s: float | None) -> bytes:
         pieces.append(piece)
         nbytes += len(piece)
         if nbytes > SIZE_MAX_BYTES:
-            raise OSError(
-                0, f"it has more than {SIZE_MAX_BYTES} bytes: this is not a settings file"
-            )
+            raise OSError(0, f"more than {SIZE_MAX_BYTES} bytes: not a settings file")
 
 
 def _is_readable(descriptor: int, wait_s: float) -> bool:

@@ -1,7 +1,7 @@
-"""The command line of the broker, for ``twistd plog`` and for ``plog-broker`` alike.
+"""The broker's command line, shared by ``twistd plog`` and ``plog-broker``.
 
-Options become a loaded configuration; service.py makes the broker from it. A configuration that
-cannot be used ends here, with every problem named at once, before anything is touched.
+`Options` loads the configuration, and service.py builds the broker from it. An invalid
+configuration is refused here with a list of all problems, before the broker touches any file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class Options(usage.Options):
     synopsis = "[--config server.properties] [-o key=value ...] [--check-config]"
     longdesc = (
         "A publish-subscribe log broker that speaks Kafka's protocol. Settings have Kafka's names; "
-        "see docs/configuration.md. conf.d/*.properties beside the file are read after it."
+        "see docs/configuration.md. Files conf.d/*.properties next to a settings file are read "
+        "after it."
     )
-    optFlags = [["check-config", None, "Check the settings, print what is wrong, and exit."]]
+    optFlags = [["check-config", None, "Check the settings, print the problems, and exit."]]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -39,13 +40,13 @@ class Options(usage.Options):
         self.loaded: LoadedConfig | None = None
 
     def opt_config(self, path: str) -> None:
-        """A file of settings in the form of Kafka's server.properties; may be given again."""
+        """A settings file in the format of Kafka's server.properties; may be repeated."""
         self.files.append(path)
 
     opt_c = opt_config
 
     def opt_override(self, assignment: str) -> None:
-        """KEY=VALUE: a setting that goes before those in files; may be given again."""
+        """KEY=VALUE: a setting that overrides the settings files; may be repeated."""
         self.overrides.append(assignment)
 
     opt_o = opt_override
@@ -56,35 +57,35 @@ class Options(usage.Options):
         raise SystemExit(0)
 
     def load(self) -> LoadedConfig:
-        """The settings as they are in the files now. Raises ConfigError."""
+        """Read the settings files and return the settings. Raises ConfigError."""
         return load_config(self.files, self.overrides, read=read_settings_file)
 
     def postOptions(self) -> None:
-        """Load the settings; `--check-config` ends here.
+        """Load the settings; exit if `--check-config` is given.
 
-        Raises UsageError, which twistd prints, naming every setting that is wrong.
+        Raises UsageError, which lists every invalid setting and which twistd prints.
         """
         try:
             self.loaded = self.load()
         except ConfigError as error:
             lines = [str(error), *(f"warning: {warning}" for warning in error.warnings)]
             problems = "\n".join(lines)
-            raise usage.UsageError(f"the settings cannot be used:\n{problems}") from error
+            raise usage.UsageError(f"cannot use the settings:\n{problems}") from error
         if self["check-config"]:
             for warning in [*self.loaded.warnings, *_check_certificates(self.loaded)]:
                 print(f"warning: {warning}")
-            print("the settings can be used")
+            print("the settings are valid")
             raise SystemExit(0)
         self.observer = standard_observer()
         self.observer.set_level(self.loaded.config.plog_log_level)
-        # twistd asks for an observer by its name, unless it was told itself where to log.
+        # twistd looks up the observer by name, unless its own options say where to log.
         twistd = self.parent
         if twistd is not None and not (twistd.get("logger") or twistd.get("logfile")):
             twistd["logger"] = f"{__name__}.{standard_observer.__name__}"
 
 
 def _check_certificates(loaded: LoadedConfig) -> tuple[str, ...]:
-    """Read what the TLS listeners need; what to warn about. Raises UsageError."""
+    """Read the certificates of the TLS listeners; return warnings. Raises UsageError."""
     if not loaded.config.tls_listeners():
         return ()
     from plogd.net.tls_reload import prepare_tls
@@ -92,17 +93,17 @@ def _check_certificates(loaded: LoadedConfig) -> tuple[str, ...]:
     try:
         return prepare_tls(loaded.config, time.time_ns() // 1_000_000).warnings
     except ConfigError as error:
-        raise usage.UsageError(f"the settings cannot be used:\n{error}") from error
+        raise usage.UsageError(f"cannot use the settings:\n{error}") from error
 
 
 @cache
 def standard_observer() -> LineObserver:
-    """The observer that writes this process' log lines to standard error."""
+    """Return the observer that writes this process's log lines to standard error."""
     return stream_observer(sys.stderr, os.environ, "info")
 
 
 def makeService(options: Options) -> IService:
-    """The broker as a Twisted service; twistd calls this."""
+    """Return the broker as a Twisted service; twistd calls this."""
     from twisted.internet import reactor
 
     from plogd.service import BrokerService
@@ -110,7 +111,7 @@ def makeService(options: Options) -> IService:
     assert options.loaded is not None
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
-        # twistd knows no exit code: it would end with 0 though the broker could not start.
+        # twistd has no exit code: it would exit with 0 although the broker could not start.
         atexit.register(lambda: _exit_with(service.exit_code))
     return service
 

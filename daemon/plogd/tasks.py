@@ -1,9 +1,9 @@
-"""What the broker does again and again: one row a task, and the loops that run the rows.
+"""Periodic tasks of the broker: a table with one row per task, and the loops that run them.
 
-A row names the setting that holds its interval and the function to call. Each task is a LoopingCall
-of its own: it is never called while its last call still waits, and an exception, which would end a
-bare LoopingCall for ever, is counted and logged, and the next call comes in its time. The first
-call comes one interval after the start. service.py starts and stops them.
+A row names the setting with the task's interval and the function to call. Each task has its own
+LoopingCall, so a call never starts while the previous one is waiting. An exception, which would end
+a bare LoopingCall, is counted and logged, and the next call is made on schedule. The first call is
+made one interval after the start. service.py starts and stops the tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[T]):
-    """One row: what to call, on what, and the setting that says how often (milliseconds).
+    """A periodic task: the function to call and the setting with its interval in milliseconds.
 
     The function may return a Later; the next call waits for it.
     """
@@ -42,15 +42,15 @@ class Task(Generic[T]):
     function: Callable[[T], Later[Any] | None]
 
     def interval_ms(self, config: BrokerConfig) -> int:
-        """How often to run; the largest number means never."""
+        """Return the interval; the largest long value means never."""
         interval = config.value(settings_of(BrokerConfig)[self.interval_setting])
-        assert isinstance(interval, int), f"{self.interval_setting} is no interval"
+        assert isinstance(interval, int), f"{self.interval_setting} is not an interval"
         return interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What the broker's tasks work on."""
+    """The objects on which the broker's tasks operate."""
 
     broker: Broker
     connections: Connections
@@ -106,13 +106,13 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
 
 
 class RunningTasks:
-    """The loops of `start_tasks`."""
+    """The tasks that `start_tasks` has started."""
 
     def __init__(self, loops: Sequence[tuple[LoopingCall, Deferred[LoopingCall]]]) -> None:
         self._loops = loops
 
     def stop(self) -> Deferred[None]:
-        """Start no task any more; fires when those that are running have ended."""
+        """Stop the loops; the result fires when the calls in progress have ended."""
         for loop, _ in self._loops:
             if loop.running:
                 loop.stop()
@@ -128,7 +128,7 @@ def start_tasks(
     registry: Registry,
 ) -> RunningTasks:
     """Call each task's function with `target` at its interval, until the result is stopped."""
-    runs = registry.counters("plog_task_runs_total", "Periodic tasks begun.", ("task",))
+    runs = registry.counters("plog_task_runs_total", "Periodic tasks started.", ("task",))
     failures = registry.counters("plog_task_failures_total", "Periodic tasks failed.", ("task",))
     loops = []
     for task in tasks:
@@ -142,10 +142,10 @@ def start_tasks(
 
 
 class _Loop(LoopingCall):
-    """A LoopingCall on a given clock."""
+    """A LoopingCall that uses a given clock."""
 
     def __init__(self, function: Callable[[], object], clock: IReactorTime) -> None:
-        # Not by LoopingCall's own: that imports, and so installs, the global reactor.
+        # LoopingCall.__init__ is not called: it imports, and so installs, the global reactor.
         self.f = function
         self.a = ()
         self.kw = {}
@@ -155,11 +155,11 @@ class _Loop(LoopingCall):
 def _guarded(
     task: Task[T], target: T, runs: Counter, failures: Counter
 ) -> Callable[[], Deferred[None] | None]:
-    """`task` as a function that never fails."""
+    """Return a function that runs `task` and never fails."""
 
     def failed(failure: Failure | None = None) -> None:
         failures.inc()
-        log.failure("task {task} failed; it runs again in its time", failure, task=task.name)
+        log.failure("task {task} failed; the next run is on schedule", failure, task=task.name)
 
     def run() -> Deferred[None] | None:
         runs.inc()

@@ -1,16 +1,16 @@
-"""A topic's settings: one field a setting, and the broker setting it falls back to.
+"""`TopicConfig`: the settings of a topic, and the broker settings they fall back to.
 
-What a log needs to know of its topic is a `TopicConfig`: the topic's own values where it has some,
-else the broker's, else the default. The overrides themselves are texts, kept in the metadata store.
-All of Kafka's names are here, because a topic may carry them and tools show them; the text of a
-setting that has no effect yet says so.
+A setting's effective value is the topic's own value, otherwise the broker's, otherwise the default.
+The metadata store keeps a topic's own values as text. All of Kafka's topic settings are declared,
+because topics may set them and tools show them; the text of a setting without effect says so.
 
-A `TopicConfig` made by `resolve` holds only allowed values; one built by hand, as in tests, is not
-checked. Source: Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
+`TopicConfig.resolve` validates its values; the constructor, which tests call, does not.
+Source: Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,11 +20,8 @@ from plog.enums import ConfigSource
 from plog.errors import InvalidConfig
 from plog.settings import (
     DAY_MS,
-    GIB,
     HOUR_MS,
-    KIB,
     LONG_MAX,
-    MIB,
     MINUTE_MS,
     Setting,
     SettingType,
@@ -35,93 +32,56 @@ from plog.settings import (
 )
 from plogd.config.broker_config import BrokerConfig, synonyms_of
 from plogd.config.config_entry import ConfigEntry, ConfigSynonym
-from plogd.config.log_settings import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
 
 _LONG = SettingType.LONG
 _PROBLEMS_MAX = 20
 _REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
-_COMPACTION_LATER = " Kept and shown; without effect until there is compaction."
-_REMOTE_LATER = " Kept and shown; without effect, as there is no remote storage."
-_REPLICAS_LATER = " Kept and shown; without effect while a partition has one replica."
+_NO_COMPACTION = " Accepted but without effect: plog does not support compaction yet."
+_NO_REMOTE_STORAGE = " Accepted but without effect: plog does not support remote storage."
+_ONE_REPLICA = " Accepted but without effect while partitions have one replica."
+
+
+def _same_as(name: str, broker_name: str) -> Any:  # A checker cannot know the field's type.
+    """Declare a topic setting with the type, default, bounds and text of a broker setting.
+
+    A topic that does not set it uses the value of the broker setting.
+    """
+    row = settings_of(BrokerConfig)[broker_name]
+    topic_row = dataclasses.replace(
+        row,
+        name=name,
+        importance="medium",
+        update="read-only",
+        group="",
+        synonyms=((broker_name, 1),),
+    )
+    return dataclasses.field(default=row.default, metadata={"setting": topic_row})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The effective settings of one topic; immutable, so a change makes a new one."""
+    """The effective settings of one topic; immutable, so a change creates a new instance."""
 
-    cleanup_policy: tuple[str, ...] = setting(
-        "cleanup.policy",
-        ("delete",),
-        "`delete` removes old segments by `retention.ms` and `retention.bytes`. `compact` is to"
-        " keep the last record of each key; there is no compaction yet, so that a topic with"
-        " `compact` alone keeps everything. Empty keeps everything, too.",
-        one_of=CLEANUP_POLICIES,
-        synonyms=(("log.cleanup.policy", 1),),
-    )
-    compression_gzip_level: int = setting(
-        "compression.gzip.level",
-        -1,
-        "Level for `compression.type=gzip`; -1 is the library's own choice.",
-        at_least=1,
-        at_most=9,
-        also=(-1,),
-        synonyms=(("compression.gzip.level", 1),),
-    )
-    compression_lz4_level: int = setting(
-        "compression.lz4.level",
-        9,
-        "Level for `compression.type=lz4`.",
-        at_least=1,
-        at_most=17,
-        synonyms=(("compression.lz4.level", 1),),
-    )
-    compression_type: str = setting(
-        "compression.type",
-        "producer",
-        "How stored batches are compressed. `producer` keeps each as it came; anything else makes"
-        " the broker compress what came otherwise.",
-        one_of=COMPRESSION_TYPES,
-        synonyms=(("compression.type", 1),),
-    )
-    compression_zstd_level: int = setting(
-        "compression.zstd.level",
-        3,
-        "Level for `compression.type=zstd`.",
-        at_least=-(2**17),
-        at_most=22,
-        synonyms=(("compression.zstd.level", 1),),
-    )
+    cleanup_policy: tuple[str, ...] = _same_as("cleanup.policy", "log.cleanup.policy")
+    compression_gzip_level: int = _same_as("compression.gzip.level", "compression.gzip.level")
+    compression_lz4_level: int = _same_as("compression.lz4.level", "compression.lz4.level")
+    compression_type: str = _same_as("compression.type", "compression.type")
+    compression_zstd_level: int = _same_as("compression.zstd.level", "compression.zstd.level")
     delete_retention_ms: int = setting(
         "delete.retention.ms",
         DAY_MS,
-        "How long compaction keeps the mark of a deleted key." + _COMPACTION_LATER,
+        "Time that compaction keeps the tombstone of a deleted key." + _NO_COMPACTION,
         type=_LONG,
         at_least=0,
         unit="ms",
     )
-    file_delete_delay_ms: int = setting(
-        "file.delete.delay.ms",
-        MINUTE_MS,
-        "How long a deleted segment's files stay, renamed, before they are removed.",
-        type=_LONG,
-        at_least=0,
-        unit="ms",
-        synonyms=(("log.segment.delete.delay.ms", 1),),
-    )
-    flush_messages: int = setting(
-        "flush.messages",
-        1,
-        "Records that may wait before they are synced to the disk. At 1, our default, an answer"
-        " means that the records are on the disk. Kafka's default is the largest number.",
-        type=_LONG,
-        at_least=1,
-        synonyms=(("log.flush.interval.messages", 1),),
-    )
+    file_delete_delay_ms: int = _same_as("file.delete.delay.ms", "log.segment.delete.delay.ms")
+    flush_messages: int = _same_as("flush.messages", "log.flush.interval.messages")
     flush_ms: int = setting(
         "flush.ms",
         LONG_MAX,
-        "Records are synced at the latest after this time, as often as the broker's"
-        " `log.flush.scheduler.interval.ms` has it look.",
+        "Maximum time before records are synced, checked every `log.flush.scheduler.interval.ms`"
+        " of the broker.",
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -130,28 +90,21 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas",
         (),
-        "Replicas whose copying is slowed down at the follower, as `partition:broker` or `*`."
-        + _REPLICAS_LATER,
+        "Replicas whose replication is throttled at the follower, as `partition:broker` or `*`."
+        + _ONE_REPLICA,
     )
-    index_interval_bytes: int = setting(
-        "index.interval.bytes",
-        4 * KIB,
-        "Bytes of records between two entries of an index.",
-        at_least=0,
-        unit="bytes",
-        synonyms=(("log.index.interval.bytes", 1),),
-    )
+    index_interval_bytes: int = _same_as("index.interval.bytes", "log.index.interval.bytes")
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas",
         (),
-        "Replicas whose copying is slowed down at the leader, as `partition:broker` or `*`."
-        + _REPLICAS_LATER,
+        "Replicas whose replication is throttled at the leader, as `partition:broker` or `*`."
+        + _ONE_REPLICA,
     )
     local_retention_bytes: int = setting(
         "local.retention.bytes",
         -2,
-        "Size kept on local disks beside remote storage; -2 means `retention.bytes`."
-        + _REMOTE_LATER,
+        "Size kept on local disks when remote storage is enabled; -2 means `retention.bytes`."
+        + _NO_REMOTE_STORAGE,
         type=_LONG,
         at_least=-2,
         unit="bytes",
@@ -159,7 +112,8 @@ class TopicConfig:
     local_retention_ms: int = setting(
         "local.retention.ms",
         -2,
-        "Time kept on local disks beside remote storage; -2 means `retention.ms`." + _REMOTE_LATER,
+        "Time kept on local disks when remote storage is enabled; -2 means `retention.ms`."
+        + _NO_REMOTE_STORAGE,
         type=_LONG,
         at_least=-2,
         unit="ms",
@@ -167,100 +121,61 @@ class TopicConfig:
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms",
         LONG_MAX,
-        "Age at which a record must be compacted." + _COMPACTION_LATER,
+        "Maximum age of a record before it must be compacted." + _NO_COMPACTION,
         type=_LONG,
         at_least=1,
         unit="ms",
     )
-    max_message_bytes: int = setting(
-        "max.message.bytes",
-        MIB + 12,
-        "Largest record batch, as it is stored, its header included.",
-        at_least=0,
-        unit="bytes",
-        synonyms=(("message.max.bytes", 1),),
+    max_message_bytes: int = _same_as("max.message.bytes", "message.max.bytes")
+    message_timestamp_after_max_ms: int = _same_as(
+        "message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms"
     )
-    message_timestamp_after_max_ms: int = setting(
-        "message.timestamp.after.max.ms",
-        HOUR_MS,
-        "How far a record's time may lie after the broker's clock. Without effect for"
-        " `LogAppendTime`.",
-        type=_LONG,
-        at_least=0,
-        unit="ms",
-        synonyms=(("log.message.timestamp.after.max.ms", 1),),
+    message_timestamp_before_max_ms: int = _same_as(
+        "message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"
     )
-    message_timestamp_before_max_ms: int = setting(
-        "message.timestamp.before.max.ms",
-        LONG_MAX,
-        "How far a record's time may lie before the broker's clock. Without effect for"
-        " `LogAppendTime`.",
-        type=_LONG,
-        at_least=0,
-        unit="ms",
-        synonyms=(("log.message.timestamp.before.max.ms", 1),),
-    )
-    message_timestamp_type: str = setting(
-        "message.timestamp.type",
-        "CreateTime",
-        "Whether a record keeps its producer's time or gets the broker's when it is appended.",
-        one_of=TIMESTAMP_TYPES,
-        synonyms=(("log.message.timestamp.type", 1),),
-    )
+    message_timestamp_type: str = _same_as("message.timestamp.type", "log.message.timestamp.type")
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
         0.5,
-        "Share of a log that is not compacted yet at which compaction starts." + _COMPACTION_LATER,
+        "Uncompacted share of a log at which compaction starts." + _NO_COMPACTION,
         at_least=0,
         at_most=1,
     )
     min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms",
         0,
-        "Age below which a record is never compacted." + _COMPACTION_LATER,
+        "Minimum age of a record before it may be compacted." + _NO_COMPACTION,
         type=_LONG,
         at_least=0,
         unit="ms",
     )
-    min_insync_replicas: int = setting(
-        "min.insync.replicas",
-        1,
-        "In-sync replicas a partition needs to take a produce request with `acks=all`.",
-        at_least=1,
-        synonyms=(("min.insync.replicas", 1),),
-    )
+    min_insync_replicas: int = _same_as("min.insync.replicas", "min.insync.replicas")
     preallocate: bool = setting(
         "preallocate",
         False,
-        "Whether a new segment's file gets its full size at once. Kept and shown; without effect.",
+        "Whether a new segment's file is allocated at its full size. Accepted but without effect.",
     )
     remote_log_copy_disable: bool = setting(
         "remote.log.copy.disable",
         False,
-        "Whether nothing more is copied to remote storage." + _REMOTE_LATER,
+        "Whether copying to remote storage is disabled." + _NO_REMOTE_STORAGE,
     )
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable",
         False,
-        "Whether turning remote storage off deletes what lies there." + _REMOTE_LATER,
+        "Whether disabling remote storage deletes the records stored there." + _NO_REMOTE_STORAGE,
     )
     remote_storage_enable: bool = setting(
         "remote.storage.enable",
         False,
-        "Whether old segments go to remote storage. There is none, so `true` is refused.",
+        "Whether old segments move to remote storage. plog does not support remote storage, so"
+        " `true` is refused.",
     )
-    retention_bytes: int = setting(
-        "retention.bytes",
-        -1,
-        "Size of a partition above which its oldest segments are deleted; negative means never.",
-        type=_LONG,
-        unit="bytes",
-        synonyms=(("log.retention.bytes", 1),),
-    )
+    retention_bytes: int = _same_as("retention.bytes", "log.retention.bytes")
     retention_ms: int = setting(
         "retention.ms",
         7 * DAY_MS,
-        "Age at which a segment may be deleted; -1 never.",
+        "Age at which a segment may be deleted; -1 means never.",
         type=_LONG,
         at_least=0,
         also=(-1,),
@@ -271,26 +186,13 @@ class TopicConfig:
             ("log.retention.hours", HOUR_MS),
         ),
     )
-    segment_bytes: int = setting(
-        "segment.bytes",
-        GIB,
-        "A log's file is closed and a new one begun at this size.",
-        at_least=MIB,
-        unit="bytes",
-        synonyms=(("log.segment.bytes", 1),),
-    )
-    segment_index_bytes: int = setting(
-        "segment.index.bytes",
-        10 * MIB,
-        "Largest offset index; a full one begins a new segment.",
-        at_least=4,
-        unit="bytes",
-        synonyms=(("log.index.size.max.bytes", 1),),
-    )
+    segment_bytes: int = _same_as("segment.bytes", "log.segment.bytes")
+    segment_index_bytes: int = _same_as("segment.index.bytes", "log.index.size.max.bytes")
     segment_jitter_ms: int = setting(
         "segment.jitter.ms",
         0,
-        "Up to this much is taken off `segment.ms`, by chance, so that not all logs roll at once.",
+        "Maximum random time subtracted from `segment.ms`, so that logs do not all roll at the"
+        " same time.",
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -299,7 +201,7 @@ class TopicConfig:
     segment_ms: int = setting(
         "segment.ms",
         7 * DAY_MS,
-        "A new file is begun at this age even if the last one is not full.",
+        "Age at which the log rolls to a new segment even if the active one is not full.",
         type=_LONG,
         at_least=1,
         unit="ms",
@@ -308,28 +210,28 @@ class TopicConfig:
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable",
         False,
-        "Whether a replica that lacks acknowledged records may lead if no other is left."
-        + _REPLICAS_LATER,
+        "Whether a replica that lacks acknowledged records may become leader if no other is"
+        " available." + _ONE_REPLICA,
     )
 
     @property
     def deletes_old_segments(self) -> bool:
-        """Whether retention applies."""
+        """Return whether retention applies."""
         return "delete" in self.cleanup_policy
 
     @property
     def is_compacted(self) -> bool:
-        """Whether every record needs a key."""
+        """Return whether every record needs a key."""
         return "compact" in self.cleanup_policy
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether the broker sets the records' time."""
+        """Return whether the broker sets the timestamps of records."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """The effective settings of a topic that sets `overrides`; unknown names are passed over.
+        """Return the effective settings of a topic that sets `overrides`; ignore unknown names.
 
         Raises:
             InvalidConfig: a value is wrong.
@@ -344,10 +246,10 @@ class TopicConfig:
 
 
 def validate_overrides(overrides: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig naming the settings that are unknown or have a wrong value.
+    """Raise InvalidConfig naming the settings that are unknown or have an invalid value.
 
-    Not more than a few are: looking for the name that was meant takes its time. A value of None is
-    one a client left out; CreateTopics refuses it, as Kafka does.
+    At most 20 are named, because searching for the nearest known name is slow. None stands for a
+    null value in the request; CreateTopics rejects it, as in Kafka.
     """
     rows = settings_of(TopicConfig)
     problems = []
@@ -371,7 +273,7 @@ def validate_overrides(overrides: Mapping[str, str | None]) -> None:
 
 
 def describe(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic that sets `overrides`, as DescribeConfigs shows it."""
+    """Return every setting of a topic that sets `overrides`, as DescribeConfigs shows it."""
     return [_describe(broker, row, overrides) for row in settings_of(TopicConfig).values()]
 
 
@@ -398,7 +300,7 @@ def _describe(broker: BrokerConfig, row: Setting, overrides: Mapping[str, str]) 
 
 
 def _broker_value(broker: BrokerConfig, row: Setting) -> Value:
-    """What a topic without a value of its own gets, in the unit of the topic's setting."""
+    """Return the value that a topic inherits, in the unit of the topic's setting."""
     broker_rows = settings_of(BrokerConfig)
     for name, factor in row.synonyms:
         value = broker.value(broker_rows[name])
@@ -412,14 +314,15 @@ def _broker_value(broker: BrokerConfig, row: Setting) -> Value:
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
-    """What somebody set for the broker, strongest first, then the defaults.
+    """Yield the values set for the broker, highest precedence first, then the defaults.
 
-    Where it was set counts more than under which of the names: a number of milliseconds that
-    clients set is stronger than the files' hours.
+    The source takes precedence over the name: milliseconds set by a client override hours set in a
+    file.
     """
     broker_rows = settings_of(BrokerConfig)
     found = [s for name, _ in row.synonyms for s in synonyms_of(broker, broker_rows[name])]
-    yield from sorted(found, key=lambda synonym: synonym.source)  # Numbered in this order.
+    # ConfigSource numbers the sources in order of precedence.
+    yield from sorted(found, key=lambda synonym: synonym.source)
 
 
 def _parse(row: Setting, text: str) -> Value:
@@ -431,7 +334,7 @@ def _parse(row: Setting, text: str) -> Value:
 
 def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
     if values["remote.storage.enable"]:
-        yield "remote.storage.enable=true: there is no remote storage"
+        yield "remote.storage.enable=true: remote storage is not supported"
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(least, int) and isinstance(most, int)
     if least > most:

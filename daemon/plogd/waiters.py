@@ -1,8 +1,8 @@
-"""Requests that wait for one outcome together, such as a topic that is being created.
+"""Requests that wait for the same outcome, such as the creation of a topic.
 
-The work does not belong to any of them: it continues when a request gives up. A request that gives
-up, or whose time is over, is removed at once, so the memory is bounded by the requests in progress
-however long the work takes.
+The work belongs to none of the requests, so it continues when one of them gives up. A request that
+gives up or times out is removed immediately. The memory is therefore bounded by the requests in
+progress, however long the work takes.
 
 Pure; used on the reactor's thread by every package of the broker.
 """
@@ -21,7 +21,7 @@ class Waiters(Generic[T]):
     """The requests that wait for one outcome.
 
     Args:
-        on_abandoned: called when the last of them has given up.
+        on_abandoned: called when the last request has given up.
 
     >>> waiters: Waiters[str] = Waiters()
     >>> one, other = waiters.wait(), waiters.wait()
@@ -40,7 +40,7 @@ class Waiters(Generic[T]):
         return len(self._timers_by_waiter)
 
     def wait(self) -> Later[T]:
-        """Wait for the outcome."""
+        """Add a waiter; return the outcome."""
         outcome: Later[T] = Later(lambda: self._give_up(outcome))
         self._timers_by_waiter[outcome] = None
         return outcome
@@ -48,7 +48,7 @@ class Waiters(Generic[T]):
     def wait_until(
         self, timeout_ms: float, timers: Timers, error: Callable[[], Exception]
     ) -> Later[T]:
-        """As `wait`; fails with `error` once `timeout_ms` have passed."""
+        """Add a waiter that fails with `error` after `timeout_ms`."""
 
         def expire() -> None:
             self._give_up(outcome)
@@ -60,12 +60,12 @@ class Waiters(Generic[T]):
         return outcome
 
     def succeed(self, value: T) -> None:
-        """Give all of them `value`."""
+        """Complete all waiters with `value`."""
         for outcome in self._take_all():
             outcome.succeed(value)
 
     def fail(self, error: Exception) -> None:
-        """Fail all of them."""
+        """Fail all waiters with `error`."""
         for outcome in self._take_all():
             outcome.fail(error)
 

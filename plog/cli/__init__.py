@@ -1,16 +1,15 @@
-"""The `plog` command: a frame, and one module or package for each tool.
+"""The `plog` command: the command line parser, shared helpers and the tools.
 
-Parsing, completion, output and the tools themselves belong here; a tool of one file is beside this
-one, and a tool of several files has a package whose command.py is its entry. What a tool asks a
-cluster belongs to `plog.client`, and tools that work on a broker's files are in `plogd.tools`.
-Start with main.py and commands.py, then read delete_records.py, which is a short tool.
+Each tool is a module of this package, or a package whose entry is command.py. Queries and changes
+that a tool sends to a cluster belong to `plog.client`; tools that work on a broker's files are in
+`plogd.tools`. Start with main.py and commands.py, then read delete_records.py, a short tool.
 
 A tool is a function that takes an `argparse.ArgumentParser`, adds its options and sets the default
 `run`, a function from the parsed arguments to an exit code. The first line of its docstring is its
-summary. plog's own tools are rows of commands.py, so that ``plog --help`` imports none of them;
+summary. plog's own tools are listed in commands.py, so that ``plog --help`` imports none of them;
 other distributions add theirs through the entry point group ``plog.commands``.
 
-Tools keep the names, flags, output and exit codes of Apache Kafka's scripts: 0 done, 1 refused,
-failed or used wrongly, 130 interrupted from the keyboard. Tools that only administrate use blocking
-sockets (`SocketNetwork`) and never import Twisted, which takes longer than a whole answer.
+Tools keep the names, flags, output and exit codes of Apache Kafka's scripts: 0 on success, 1 on
+failure or wrong usage, 130 when interrupted from the keyboard. Admin tools use blocking sockets
+(`SocketNetwork`) and never import Twisted, whose import takes longer than a whole request.
 """

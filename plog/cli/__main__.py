@@ -1,4 +1,4 @@
-"""``python -m plog.cli``: the `plog` command where its console script is not on the path."""
+"""``python -m plog.cli``: run the `plog` command when its console script is not on the path."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""How a tool that administrates talks to a cluster: over blocking sockets, one question at a time.
+"""Run admin requests from a tool, sequentially and over blocking sockets.
 
-A tool gives `run_admin` a coroutine function that takes a `Cluster`; which families of questions it
-needs (`plog.client.admin`'s TopicAdmin, ConfigAdmin, ...) it imports itself, and no others, for
-every import is time somebody waits.
+A tool passes `run_admin` a coroutine function that takes a `Cluster`. The tool itself imports the
+admin clients that it needs (`plog.client.admin`'s TopicAdmin, ConfigAdmin, ...) and no others,
+because each import delays the user's command.
 """
 
 from __future__ import annotations
@@ -26,24 +26,26 @@ T = TypeVar("T")
 def run_admin(
     arguments: argparse.Namespace, work: Callable[[Cluster], Coroutine[Any, Any, T]]
 ) -> T:
-    """Connect as the options say, do the work, and disconnect.
+    """Connect according to the options, run `work`, and disconnect.
 
-    Raises ConfigError for wrong settings, and whatever the work raises.
+    Raises ConfigError for wrong settings, and any error that `work` raises.
     """
     settings = admin_settings(arguments)
     return run_blocking(_with_cluster(SocketNetwork(client_id=settings.client_id), settings, work))
 
 
 def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
-    """The client's settings: those of ``--command-config``, and what the command line says."""
+    """Return the client's settings from ``--command-config`` and the command line."""
     given: dict[str, object] = {}
     servers = arguments.bootstrap_servers
     controllers = getattr(arguments, "bootstrap_controllers", None)
     if servers is not None and controllers is not None:
-        raise UsageError("say whom to ask in one way: --bootstrap-server or --bootstrap-controller")
+        raise UsageError(
+            "cannot connect: --bootstrap-server and --bootstrap-controller exclude each other"
+        )
     if servers is None and controllers is None and arguments.command_config is None:
-        raise UsageError("whom to ask is missing: --bootstrap-server HOST:PORT")
-    if servers is not None or controllers is not None:  # Either is stronger than both in a file.
+        raise UsageError("cannot connect: no server given; use --bootstrap-server HOST:PORT")
+    if servers is not None or controllers is not None:  # Either option overrides both in the file.
         given["bootstrap.servers"] = servers or ""
         given["bootstrap.controllers"] = controllers or ""
     timeout_ms = getattr(arguments, "timeout_ms", None)
@@ -63,14 +65,14 @@ async def _with_cluster(
         if not settings.uses_controllers:
             raise
         raise UnsupportedVersion(
-            f"{error.message}. Controllers answer few questions: use --bootstrap-server"
+            f"{error.message}. Controllers serve few requests: use --bootstrap-server"
         ) from None
     finally:
         await cluster.close()
 
 
 def topic_filter(pattern: str | None) -> Callable[[str], bool]:
-    """Which topics an option of Kafka's tools means: a list of regular expressions.
+    """Return a predicate for topics that match a comma-separated list of regular expressions.
 
     >>> [name for name in ("a", "ab", "b") if topic_filter("a.*, c")(name)]
     ['a', 'ab']
@@ -83,12 +85,12 @@ def topic_filter(pattern: str | None) -> Callable[[str], bool]:
     try:
         compiled = re.compile(text)
     except re.error as error:
-        raise UsageError(f"'{pattern}' is no regular expression: {error}") from None
+        raise UsageError(f"'{pattern}' is not a regular expression: {error}") from None
     return lambda name: compiled.fullmatch(name) is not None
 
 
 def tell_errors(errors: Iterable[tuple[object, KafkaError]]) -> int:
-    """Say what went wrong with each thing, a line each; the exit code."""
+    """Print each error on a line of its own and return the exit code."""
     code = 0
     for about, error in errors:
         fail(f"{about}: {error.message}")

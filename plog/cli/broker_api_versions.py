@@ -1,7 +1,7 @@
-"""``plog broker-api-versions``: which versions of which requests brokers serve.
+"""``plog broker-api-versions``: print the request versions that each broker serves.
 
-"Usable" is the version this library would choose, as Kafka's tool tells it of Kafka's client.
-Source: Kafka 4.3 BrokerApiVersionsCommand, NodeApiVersions.
+"Usable" is the version that this library would choose; Kafka's tool prints the choice of its own
+client. Source: Kafka 4.3 BrokerApiVersionsCommand, NodeApiVersions.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from plog.wire.messages import API_BY_KEY
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell which versions of which requests brokers serve."""
+    """Print the versions of each request that brokers serve."""
     add_admin_options(parser)
     add_examples(
-        parser, ("of all brokers", "plog broker-api-versions --bootstrap-server localhost:9092")
+        parser, ("for all brokers", "plog broker-api-versions --bootstrap-server localhost:9092")
     )
     parser.set_defaults(run=lambda arguments: run_admin(arguments, lambda c: run(c, arguments)))
 
 
 async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Ask every broker, and print what it serves; 1 if one did not answer."""
+    """Print the versions that each broker serves; return 1 if a broker did not answer."""
     admin = BrokerAdmin(cluster)
     answers = await admin.api_versions()
     brokers = (await admin.describe_cluster()).brokers
@@ -49,14 +49,14 @@ async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 def node_text(broker: BrokerDescription) -> str:
-    """A broker in the words of Kafka's tools."""
+    """Return the description of a broker as Kafka's tools print it."""
     rack = "null" if broker.rack is None else broker.rack
     fenced = str(broker.is_fenced).lower()
     return f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: {fenced})"
 
 
 def lines(name: str, answer: BrokerApiVersions | KafkaError) -> Iterator[str]:
-    """Kafka's lines about one broker."""
+    """Yield the lines that Kafka's tool prints for one broker."""
     if isinstance(answer, KafkaError):
         yield f"{name} -> ERROR: {answer.message}"
         return
@@ -67,7 +67,7 @@ def lines(name: str, answer: BrokerApiVersions | KafkaError) -> Iterator[str]:
 
 
 def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
-    """What is told of each API, by its number."""
+    """Return the printed text of each API by its key."""
     return {
         key: version_text(key, apis[key]) if key in apis else "UNSUPPORTED"
         for key in sorted({*apis, *API_BY_KEY})
@@ -75,7 +75,7 @@ def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
 
 
 def version_text(key: int, served: VersionRange) -> str:
-    """The versions served of an API, and the one this library would use.
+    """Return the versions served of an API, and the one this library would use.
 
     >>> version_text(3, VersionRange(0, 99)), version_text(999, VersionRange(2, 2))
     ('0 to 99 [usable: 13]', '2')
@@ -93,7 +93,7 @@ def version_text(key: int, served: VersionRange) -> str:
 
 
 def api_name(key: int) -> str:
-    """The name Kafka gives an API.
+    """Return Kafka's name of an API.
 
     >>> api_name(18), api_name(999)
     ('ApiVersions', 'UNKNOWN')

@@ -1,7 +1,8 @@
-"""Where a tool's client has its settings from: a file, properties on the line, and flags.
+"""Build a client's settings from a file, properties on the command line, and flags.
 
-The later ones win, as with Kafka's tools. A flag that is not given leaves the client's own default:
-the scripts' ancient ones (three retries, 1.5 s for a request) lose records when a broker restarts.
+Later sources override earlier ones, as in Kafka's tools. A flag that is not given keeps the
+client's own default: the old defaults of the scripts (three retries, a request timeout of 1.5 s)
+lose records when a broker restarts.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ SERVERS: Final = "bootstrap.servers"
 
 
 def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
-    """``--command-config`` and ``--command-property``, with the names a `role`'s tools had once."""
+    """Add ``--command-config`` and ``--command-property``, with the older names for a `role`."""
     add_client_config_option(parser, role)
     add_property_option(
         parser,
         "--command-property",
         f"--{role}-property",
         dest="command_properties",
-        what=f"a setting of the {role}, before those of the file",
+        what=f"setting of the {role}, which overrides the file's",
     )
 
 
 def add_client_config_option(parser: argparse._ActionsContainer, role: str) -> None:
-    """``--command-config`` alone."""
+    """Add ``--command-config`` alone."""
     add_command_config_option(parser, f"--{role}.config", role=role)
 
 
 def add_client_property_list(
     parser: argparse._ActionsContainer, *older: str, what: str = "settings of the client"
 ) -> None:
-    """``--command-property`` as the perf tests have it: several behind one name."""
+    """Add ``--command-property`` as the perf tests define it: several values after one flag."""
     parser.add_argument(
         "--command-property",
         *older,
@@ -60,16 +61,16 @@ def add_client_property_list(
 
 
 def topic_pattern(text: str) -> str:
-    """A regular expression that names of topics are to match as a whole."""
+    """Return `text` if it is a regular expression, which must match whole topic names."""
     try:
         re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {error}") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a regular expression: {error}") from None
     return text
 
 
 def merged(file: str | None, given: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The properties of a file, if there is one, below those that are `given`."""
+    """Return the properties of `file`, if there is one, overridden by `given`."""
     return {**(read_properties(file) if file else {}), **dict(given)}
 
 
@@ -79,19 +80,19 @@ def client_config(
     *,
     defaults: Mapping[str, object] = {},
 ) -> dict[str, object]:
-    """The settings of a client: `flags` that are not None win, `defaults` lose against all."""
+    """Return a client's settings: `flags` that are not None win, `defaults` have the last rank."""
     config: dict[str, object] = dict(defaults)
     config |= merged(arguments.command_config, getattr(arguments, "command_properties", ()))
     config |= {name: value for name, value in flags.items() if value is not None}
     if arguments.bootstrap_servers is not None:
         config[SERVERS] = arguments.bootstrap_servers
     if not config.get(SERVERS):
-        raise UsageError("say --bootstrap-server HOST:PORT")
+        raise UsageError("cannot connect: no server given; use --bootstrap-server HOST:PORT")
     return config
 
 
 def known_to(table: type[ClientSettings], config: Mapping[str, object]) -> dict[str, object]:
-    """What of some settings this kind of client has, too: for tools with several of them."""
+    """Return the settings in `config` that `table` has, for tools with several kinds of client."""
     from plog.settings import settings_of
 
     names = {x for row in settings_of(table).values() for x in (row.name, *row.aliases)}

@@ -1,7 +1,7 @@
-"""``plog cluster``: its id, where its brokers or controllers are, and forgetting a broker.
+"""``plog cluster``: print the cluster id, list its endpoints, and unregister a broker.
 
-Controllers, and brokers that can be forgotten, are Apache Kafka's: a plog broker is its own
-controller. Source: Kafka 4.3 ClusterTool.
+Only Apache Kafka has separate controllers and brokers that can be unregistered: a plog broker is
+its own controller. Source: Kafka 4.3 ClusterTool.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from plog.errors import UnsupportedVersion
 _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 _STATE: Final = _COLUMNS.index("STATE")
 _LEAST_WIDTHS: Final = (10, 0, 10, 10, 10, 15)
-"""Kafka's columns are never narrower; hosts are as wide as the longest."""
+"""Kafka's minimum column widths; the column of hosts is as wide as the longest host."""
 
 _Tool = Callable[[Cluster, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the id of a cluster, and where its brokers are; let it forget one."""
+    """Print the cluster id, list the endpoints of a cluster, or unregister a broker."""
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for name, configure_tool in (
         ("cluster-id", configure_cluster_id),
@@ -37,17 +37,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         summary = first_line(configure_tool.__doc__)
         configure_tool(tools.add_parser(name, help=summary, description=summary))
-    add_examples(parser, ("the id", "plog cluster cluster-id --bootstrap-server localhost:9092"))
+    add_examples(
+        parser, ("the cluster id", "plog cluster cluster-id --bootstrap-server localhost:9092")
+    )
 
 
 def configure_cluster_id(parser: argparse.ArgumentParser) -> None:
-    """Tell the id of a cluster."""
+    """Print the cluster id."""
     _add_connection(parser)
     _set_run(parser, tell_id)
 
 
 def configure_unregister(parser: argparse.ArgumentParser) -> None:
-    """Let an Apache Kafka cluster forget a broker that will not come back."""
+    """Unregister a broker that has been removed from an Apache Kafka cluster."""
     _add_connection(parser)
     parser.add_argument(
         "--id",
@@ -55,16 +57,16 @@ def configure_unregister(parser: argparse.ArgumentParser) -> None:
         type=int,
         required=True,
         metavar="BROKER",
-        help="the broker, which has to be stopped for good",
+        help="id of the broker, which must be stopped permanently",
     )
     _set_run(parser, unregister)
 
 
 def configure_list_endpoints(parser: argparse.ArgumentParser) -> None:
-    """Tell where the brokers of a cluster are, or its controllers."""
+    """List the endpoints of a cluster's brokers or controllers."""
     _add_connection(parser)
     parser.add_argument(
-        "--include-fenced-brokers", action="store_true", help="also those that may not serve"
+        "--include-fenced-brokers", action="store_true", help="include fenced brokers"
     )
     _set_run(parser, list_endpoints)
 
@@ -81,7 +83,7 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
         "-b",
         dest="bootstrap_servers",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="servers to begin with; they name the others",
+        help="brokers for the initial connection; they name the others",
     )
     add_bootstrap_controller_option(parser, "-C")
     parser.add_argument(
@@ -90,13 +92,13 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
         "--command-config",
         dest="command_config",
         metavar="FILE",
-        help="properties file with settings of the client, such as those of TLS and SASL",
+        help="properties file with client settings, such as those of TLS and SASL",
     )
     add_json_option(parser)
 
 
 async def tell_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the id."""
+    """Print the cluster id."""
     cluster_id = (await BrokerAdmin(cluster).describe_cluster()).cluster_id
     line = f"Cluster ID: {cluster_id}"
     show(
@@ -109,7 +111,7 @@ async def tell_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Have a broker forgotten. Where nobody can, Kafka's tool says so, too, but as a success."""
+    """Unregister a broker; if the cluster cannot, fail (Kafka's tool exits with 0)."""
     try:
         await BrokerAdmin(cluster).unregister_broker(arguments.id)
     except UnsupportedVersion:
@@ -122,10 +124,10 @@ async def unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def list_endpoints(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the brokers' addresses, or the controllers'. Raises UsageError."""
+    """Print the endpoints of the brokers or controllers. Raises UsageError."""
     of_controllers = cluster.settings.uses_controllers
     if of_controllers and arguments.include_fenced_brokers:
-        raise UsageError("--include-fenced-brokers only goes with --bootstrap-server")
+        raise UsageError("--include-fenced-brokers requires --bootstrap-server")
     described = await BrokerAdmin(cluster).describe_cluster(
         include_fenced=arguments.include_fenced_brokers
     )
@@ -143,7 +145,7 @@ async def list_endpoints(cluster: Cluster, arguments: argparse.Namespace) -> int
 def endpoint_table(
     nodes: Sequence[BrokerDescription], *, of_controllers: bool
 ) -> list[tuple[str, ...]]:
-    """The head and a row for each; controllers have no state."""
+    """Return the header and a row for each node; controllers have no state."""
     kind = "controller" if of_controllers else "broker"
     rows = [_COLUMNS, *(_row(node, kind) for node in nodes)]
     if of_controllers:
@@ -152,7 +154,7 @@ def endpoint_table(
 
 
 def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Kafka's columns."""
+    """Return the rows padded to Kafka's columns."""
     least = list(_LEAST_WIDTHS)
     if len(rows[0]) < len(_COLUMNS):
         del least[_STATE]

@@ -1,8 +1,9 @@
-"""The table of our own tools, so that ``plog --help`` imports none of them.
+"""The table of plog's own tools, which lets ``plog --help`` list them without importing them.
 
-Scanning every installed distribution for entry points costs more than all the rest of the command
-(docs/decisions/0012); so the table names what setup.cfg declares under ``plog.commands``, and
-tests/unit/cli/test_commands.py holds the two equal, and each summary to the tool's docstring.
+Scanning every installed distribution for entry points takes longer than the rest of the command
+(docs/decisions/0012). The table therefore repeats the declarations of setup.cfg under
+``plog.commands``; tests/unit/cli/test_commands.py checks that the two are equal, and that each
+summary equals the first line of the tool's docstring.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Configure: TypeAlias = "Callable[[argparse.ArgumentParser], None]"
 
 
 class Command(NamedTuple):
-    """One tool: its name, the function that configures its parser, and what it does."""
+    """A tool: its name, the function that configures its parser, and its summary."""
 
     name: str
     target: str
@@ -31,11 +32,11 @@ class Command(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Whether its package is there: a client's installation may lack the broker's."""
+        """Return whether its package is installed: a client installation may lack the broker."""
         return importlib.util.find_spec(self.target.partition(".")[0]) is not None
 
     def load(self) -> Configure:
-        """Import the tool."""
+        """Import the tool and return its configure function."""
         module, _, function = self.target.partition(":")
         configure: Configure = getattr(importlib.import_module(module), function)
         return configure
@@ -45,44 +46,44 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "broker-api-versions",
         "plog.cli.broker_api_versions:configure",
-        "Tell which versions of which requests brokers serve.",
+        "Print the versions of each request that brokers serve.",
     ),
     Command(
         "cluster",
         "plog.cli.cluster:configure",
-        "Tell the id of a cluster, and where its brokers are; let it forget one.",
+        "Print the cluster id, list the endpoints of a cluster, or unregister a broker.",
     ),
     Command(
         "completion",
         "plog.cli.completion:configure",
-        "Print what makes a shell complete plog's commands and options.",
+        "Print the shell code that completes plog's commands and options.",
     ),
     Command(
         "configs",
         "plog.cli.configs.command:configure",
-        "Tell and change settings of topics, brokers and groups, quotas, and users' passwords.",
+        "Describe and change settings of topics, brokers and groups, quotas, and SCRAM users.",
     ),
     Command(
         "console-consumer",
         "plog.cli.console.console_consumer:configure",
-        "Print the records of topics, and go on as more come.",
+        "Print the records of topics as they arrive.",
         ("consume", "tail"),
     ),
     Command(
         "console-producer",
         "plog.cli.console.console_producer:configure",
-        "Send lines of standard input, or of a file, as records to a topic.",
+        "Send each line of standard input, or of a file, as a record to a topic.",
         ("produce",),
     ),
     Command(
         "consumer-groups",
         "plog.cli.consumer_groups.command:configure",
-        "List, describe and delete consumer groups, and move their offsets.",
+        "List, describe and delete consumer groups, and reset their offsets.",
     ),
     Command(
         "consumer-perf-test",
         "plog.cli.perf.consumer_perf_test:configure",
-        "Read many records, and print the throughput.",
+        "Consume many records and print the throughput.",
     ),
     Command(
         "delete-records",
@@ -92,48 +93,48 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "dump-log",
         "plogd.tools.dump.command:configure",
-        "Print what is in the files of a log: records, indexes, producer snapshots.",
+        "Print the contents of log files: records, indexes, producer snapshots.",
     ),
     Command(
         "e2e-latency",
         "plog.cli.perf.e2e_latency:configure",
-        "Measure how long a record takes from a producer to a consumer.",
+        "Measure the latency of records from a producer to a consumer.",
     ),
     Command(
         "features",
         "plog.cli.features:configure",
-        "Tell the features a cluster runs, and change their levels.",
+        "Describe the features of a cluster and change their levels.",
     ),
     Command(
         "get-offsets",
         "plog.cli.get_offsets:configure",
-        "Tell offsets of partitions: the latest, the earliest, or those of a time.",
+        "Print offsets of partitions: the latest, the earliest, or those of a timestamp.",
     ),
     Command(
         "log-dirs",
         "plog.cli.log_dirs:configure",
-        "Tell what lies in the log directories of brokers.",
+        "Describe the log directories of brokers.",
     ),
     Command(
         "metadata-shell",
         "plogd.tools.metadata.shell:configure",
-        "Walk through a cluster's metadata as if it were a file system, offline.",
+        "Browse a cluster's metadata as a file system, offline.",
         ("metadata",),
     ),
     Command(
         "producer-perf-test",
         "plog.cli.perf.producer_perf_test:configure",
-        "Send many records, and print throughput and latencies.",
+        "Send many records and print the throughput and latencies.",
     ),
     Command(
         "replay",
         "plog.cli.replay.command:configure",
-        "Copy a range of a topic into another one, at a chosen speed.",
+        "Copy a range of a topic to another topic, at a chosen speed.",
     ),
     Command(
         "storage",
         "plogd.tools.storage.command:configure",
-        "Look after data directories, offline.",
+        "Format, inspect and import data directories, offline.",
     ),
     Command(
         "topics",
@@ -143,21 +144,21 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "verifiable-consumer",
         "plog.cli.verifiable.verifiable_consumer:configure",
-        "Read in a group, and print an event of JSON for each step.",
+        "Consume as a group member and print each step as a JSON event.",
     ),
     Command(
         "verifiable-producer",
         "plog.cli.verifiable.verifiable_producer:configure",
-        "Send growing numbers, and print an event of JSON for each.",
+        "Send increasing numbers and print each step as a JSON event.",
     ),
     Command(
         "zookeeper-shell",
         "plog.cli.zookeeper.shell:configure",
-        "Look at ZooKeeper's znodes, and change them.",
+        "Read and change ZooKeeper's znodes.",
     ),
 )
 
 
 def find_command(name: str, commands: tuple[Command, ...] = COMMANDS) -> Command | None:
-    """The row with this name or short name."""
+    """Return the row with this name or short name."""
     return next((row for row in commands if name == row.name or name in row.short_names), None)

@@ -1,7 +1,7 @@
-"""``plog completion``, and answering a shell that asks what could follow.
+"""``plog completion``: print shell code, and answer the shell's requests for completions.
 
-argcomplete does the work (docs/decisions/0012): the shell runs ``plog`` itself with its question in
-the environment, so what it offers is what the parsers take. It is imported only then.
+argcomplete does the work (docs/decisions/0012): the shell runs ``plog`` itself with the request in
+the environment, so the offers always match the parsers. It is imported only for such requests.
 """
 
 from __future__ import annotations
@@ -16,39 +16,41 @@ from plog.cli.parser import Parser, add_examples, add_version_option
 from plog.error_base import PlogError
 
 SHELLS: Final = ("bash", "zsh", "fish")
-# argcomplete 2, Debian bookworm's, knows zsh only as a bash that was asked to behave.
+# argcomplete 2 (Debian bookworm) supports zsh only through zsh's emulation of bash completion.
 _ZSH_HEAD = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print what makes a shell complete plog's commands and options."""
-    parser.add_argument("shell", choices=SHELLS, help="the shell that is to complete")
+    """Print the shell code that completes plog's commands and options."""
+    parser.add_argument("shell", choices=SHELLS, help="the shell to print the code for")
     add_examples(
         parser,
         ("in bash, for this session", "source <(plog completion bash)"),
-        ("in fish, for good", "plog completion fish > ~/.config/fish/completions/plog.fish"),
+        ("in fish, permanently", "plog completion fish > ~/.config/fish/completions/plog.fish"),
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script for the shell."""
+    """Print the code for the shell."""
     print(shell_code(arguments.shell))
     return 0
 
 
 def shell_code(shell: str) -> str:
-    """What the shell has to source."""
+    """Return the code that the shell sources."""
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError:
-        raise PlogError("completion needs argcomplete: pip install argcomplete") from None
+        raise PlogError(
+            "cannot print completion code: argcomplete is missing; run pip install argcomplete"
+        ) from None
     code: str = shellcode(["plog"], shell="bash" if shell == "zsh" else shell)
     return _ZSH_HEAD + code if shell == "zsh" else code
 
 
 def complete(environment: Mapping[str, str]) -> None:
-    """Answer the shell's question, and end the process; returns if argcomplete is not there."""
+    """Answer the shell and exit the process; return if argcomplete is not installed."""
     try:
         import argcomplete
     except ImportError:
@@ -57,7 +59,7 @@ def complete(environment: Mapping[str, str]) -> None:
 
 
 def completion_parser(line: str) -> Parser:
-    """A parser of all commands' names, with the options of the one that `line` names.
+    """Return a parser of all commands' names, with the options of the command in `line`.
 
     >>> "completion" in completion_parser("plog compl").format_help()
     True
@@ -77,10 +79,10 @@ def completion_parser(line: str) -> Parser:
 
 
 def _offer_one_spelling(parser: argparse.ArgumentParser) -> None:
-    """Offer each option in today's spelling; older ones are understood, and would only compete.
+    """Offer only the current spelling of each option.
 
-    With both ``--bootstrap-server`` and ``--bootstrap-servers``, a shell could not complete
-    ``--boo`` to the end.
+    If both ``--bootstrap-server`` and ``--bootstrap-servers`` were offered, a shell could not
+    complete ``--boo`` to the end.
     """
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -88,7 +90,7 @@ def _offer_one_spelling(parser: argparse.ArgumentParser) -> None:
                 _offer_one_spelling(tool)
         long = [spelling for spelling in action.option_strings if spelling.startswith("--")]
         short = [spelling for spelling in action.option_strings if spelling not in long]
-        # What is parsed is in another table: argparse only shows these.
+        # argparse parses with another table; this list is only for display.
         action.option_strings = [*short, *long[:1]]
 
 

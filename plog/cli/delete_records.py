@@ -1,4 +1,4 @@
-"""``plog delete-records``: let partitions begin at a later offset.
+"""``plog delete-records``: delete records by raising the start offset of partitions.
 
 Source: Kafka 4.3 DeleteRecordsCommand.
 """
@@ -28,12 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--offset-json-file",
         required=True,
         metavar="FILE",
-        help=f"where each partition is to begin, -1 for its end: {_EXAMPLE}",
+        help=f"new start offset of each partition, -1 for its end: {_EXAMPLE}",
     )
     add_examples(
         parser,
         (
-            "all that the file says",
+            "records before the offsets in the file",
             "plog delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json",
         ),
     )
@@ -41,14 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Delete what the file says; 1 if it could not be done everywhere."""
+    """Delete the records that the file names; return 1 if a partition failed."""
     with open(arguments.offset_json_file, encoding="utf-8") as file:
         offsets = parse_offsets(file.read())
     return run_admin(arguments, lambda cluster: delete_records(cluster, offsets, arguments))
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """The offsets in the file's text. Raises UsageError.
+    """Return the offsets in the file's text. Raises UsageError.
 
     >>> parse_offsets(_EXAMPLE)
     {TopicPartition(topic='orders', partition=0): 100}
@@ -56,7 +56,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     try:
         document: Any = json.loads(text)
         if not isinstance(document, dict):
-            raise TypeError("it is no JSON object")
+            raise TypeError("not a JSON object")
         version = document.get("version", 1)
         rows = [
             (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
@@ -65,22 +65,26 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     except (ValueError, KeyError, TypeError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else error
         raise UsageError(
-            f"--offset-json-file has to be like {_EXAMPLE}, and is not: {why}"
+            f"cannot read --offset-json-file: {why}; it must look like {_EXAMPLE}"
         ) from None
     if version != 1:
-        raise UsageError(f"--offset-json-file is of version {version}; only 1 is known")
+        raise UsageError(
+            f"cannot read --offset-json-file: version {version} is not supported; use version 1"
+        )
     offsets = dict(rows)
     if len(offsets) < len(rows):
         seen = [partition for partition, _ in rows]
         twice = sorted({str(each) for each in seen if seen.count(each) > 1})
-        raise UsageError(f"--offset-json-file names partitions twice: {', '.join(twice)}")
+        raise UsageError(
+            f"cannot read --offset-json-file: duplicate partitions: {', '.join(twice)}"
+        )
     return offsets
 
 
 async def delete_records(
     cluster: Cluster, offsets: dict[TopicPartition, int], arguments: argparse.Namespace
 ) -> int:
-    """Ask the leaders to delete, and tell where partitions begin now."""
+    """Delete the records through the partitions' leaders and print the new start offsets."""
     plain = not arguments.json
     if plain:
         print("Executing records delete operation")
@@ -91,7 +95,7 @@ async def delete_records(
         lambda: (_line(partition, outcome) for partition, outcome in done.items()),
         lambda: [
             Table(
-                ("TOPIC", "PARTITION", "BEGINS AT", "ERROR"),
+                ("TOPIC", "PARTITION", "START OFFSET", "ERROR"),
                 [_row(partition, outcome) for partition, outcome in done.items()],
             )
         ],

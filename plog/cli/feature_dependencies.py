@@ -1,4 +1,4 @@
-"""What ``plog features`` and ``plog storage`` both tell of Kafka's features; nobody is asked.
+"""Facts about Kafka's features that ``plog features`` and ``plog storage`` print offline.
 
 Source: Kafka 4.3 FeatureCommand, StorageTool.
 """
@@ -21,19 +21,19 @@ from plog.release_features import (
 
 
 def configure_version_mapping(parser: argparse.ArgumentParser) -> None:
-    """Tell which levels of its features a release of Apache Kafka runs."""
+    """Print the feature levels of an Apache Kafka release."""
     parser.add_argument(
         "--release-version",
         "-r",
         default=METADATA_VERSIONS[LAST_RELEASE],
         metavar="RELEASE",
-        help=f"from {METADATA_VERSIONS[FIRST_RELEASE]} on, such as 4.0 (default: %(default)s)",
+        help=f"{METADATA_VERSIONS[FIRST_RELEASE]} or later, such as 4.0 (default: %(default)s)",
     )
     parser.set_defaults(run=run_version_mapping)
 
 
 def configure_feature_dependencies(parser: argparse.ArgumentParser) -> None:
-    """Tell what a level of a feature of Apache Kafka needs of other features."""
+    """Print the features that a level of an Apache Kafka feature depends on."""
     parser.add_argument(
         "--feature",
         "-f",
@@ -63,7 +63,7 @@ def run_version_mapping(arguments: argparse.Namespace) -> int:
 
 
 def run_feature_dependencies(arguments: argparse.Namespace) -> int:
-    """Print what each level needs. Raises UnknownFeature, UsageError."""
+    """Print the dependencies of each level. Raises UnknownFeature, UsageError."""
     wanted = [(name, level_of(name, text)) for name, text in arguments.feature]
     needs = [(name, level, dict(needed_levels(name, level))) for name, level in wanted]
     show(
@@ -96,7 +96,7 @@ def _lines(name: str, level: int, needed: dict[str, int]) -> list[str]:
 
 
 def named_level(feature: str, level: int) -> str:
-    """A feature at a level, with the name of the release if that is what it means.
+    """Return a feature with its level, and with the name of the release if the level has one.
 
     >>> named_level("metadata.version", 21), named_level("group.version", 1)
     ('metadata.version=21 (3.9-IV0)', 'group.version=1')
@@ -106,7 +106,7 @@ def named_level(feature: str, level: int) -> str:
 
 
 def level_of(feature: str, text: str) -> int:
-    """The level an option names. Raises UsageError."""
+    """Return the level that an option names. Raises UsageError."""
     if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"{feature}={text}: a level is a whole number")
+        raise UsageError(f"{feature}={text}: the level must be a whole number")
     return int(text)

@@ -1,6 +1,6 @@
-"""``plog features``: which levels of its features a cluster runs, and changing them.
+"""``plog features``: describe and change the feature levels of a cluster.
 
-Levels of ``metadata.version`` have names, told as Kafka's tool tells them.
+Levels of ``metadata.version`` have names, which are printed as in Kafka's tool.
 Source: Kafka 4.3 FeatureCommand, MetadataVersion.
 """
 
@@ -37,11 +37,11 @@ from plog.release_features import METADATA_VERSION, UnknownFeature, default_leve
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the features a cluster runs, and change their levels."""
+    """Describe the features of a cluster and change their levels."""
     add_bootstrap_option(parser, required=False)
     add_bootstrap_controller_option(parser)
     add_command_config_option(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for name, configure_tool in (
         ("describe", configure_describe),
@@ -55,34 +55,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         configure_tool(tools.add_parser(name, help=summary, description=summary))
     add_examples(
         parser,
-        ("the levels there are", "plog features --bootstrap-server localhost:9092 describe"),
-        ("those of a release", "plog features version-mapping --release-version 4.0"),
+        ("the current levels", "plog features --bootstrap-server localhost:9092 describe"),
+        ("the levels of a release", "plog features version-mapping --release-version 4.0"),
     )
 
 
 def configure_describe(parser: argparse.ArgumentParser) -> None:
-    """Tell the levels of features."""
-    parser.add_argument("--node-id", type=int, metavar="BROKER", help="as this broker knows them")
+    """Describe the levels of features."""
+    parser.add_argument(
+        "--node-id", type=int, metavar="BROKER", help="id of the broker to ask (default: any)"
+    )
     parser.set_defaults(
         run=lambda arguments: run_admin(arguments, lambda c: describe(c, arguments))
     )
 
 
 def configure_upgrade(parser: argparse.ArgumentParser) -> None:
-    """Give features a higher level."""
+    """Upgrade features to higher levels."""
     _add_update_options(parser)
     parser.set_defaults(run=lambda arguments: run_update("upgrade", arguments))
 
 
 def configure_downgrade(parser: argparse.ArgumentParser) -> None:
-    """Give features a lower level."""
+    """Downgrade features to lower levels."""
     _add_update_options(parser)
     _add_unsafe(parser)
     parser.set_defaults(run=lambda arguments: run_update("downgrade", arguments))
 
 
 def configure_disable(parser: argparse.ArgumentParser) -> None:
-    """Switch features off: give them level 0."""
+    """Disable features, which sets their level to 0."""
     parser.add_argument(
         "--feature", action="append", default=[], metavar="NAME", help="may be repeated"
     )
@@ -95,12 +97,12 @@ def _add_update_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metadata",
         metavar="VERSION",
-        help="the level of metadata.version, by its name, such as 3.5-IV2",
+        help="level of metadata.version, by name, such as 3.5-IV2",
     )
     parser.add_argument(
         "--release-version",
         metavar="RELEASE",
-        help="the levels of all features, as 'version-mapping' tells them for this release",
+        help="set all features to the levels that 'version-mapping' prints for this release",
     )
     parser.add_argument(
         "--feature",
@@ -115,16 +117,16 @@ def _add_update_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_unsafe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--unsafe", action="store_true", help="even if metadata may be lost for good"
+        "--unsafe", action="store_true", help="proceed even if metadata may be lost permanently"
     )
 
 
 def _add_dry_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="check it, and change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="validate without changing anything")
 
 
 def level_text(feature: str, level: int) -> str:
-    """A level, by its name if it has one.
+    """Return the name of a level, or its number if it has none.
 
     >>> level_text("metadata.version", 11), level_text("group.version", 1)
     ('3.5-IV2', '1')
@@ -181,7 +183,7 @@ def _finalized(features: FeatureMetadata, name: str) -> int:
 
 
 def run_update(verb: str, arguments: argparse.Namespace) -> int:
-    """Change levels, or tell what would become of them."""
+    """Change levels, or validate the change if it is a dry run."""
     levels = wanted_levels(verb, arguments)
     if verb == "upgrade":
         kind = UpgradeType.UPGRADE
@@ -192,29 +194,29 @@ def run_update(verb: str, arguments: argparse.Namespace) -> int:
 
 
 def wanted_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
-    """The levels the options ask for. Raises UsageError."""
+    """Return the levels that the options request. Raises UsageError."""
     if verb == "disable":
         given = [(name, "0") for name in arguments.feature]
     elif arguments.release_version is not None:
         if arguments.metadata is not None or arguments.feature:
-            raise UsageError("--release-version means all features: name no others beside it")
+            raise UsageError("--release-version sets all features: do not name others as well")
         return _levels_of_release(verb, arguments.release_version)
     else:
         given = list(arguments.feature)
         if arguments.metadata is not None:
             given.append((METADATA_VERSION, str(_metadata_level(arguments.metadata))))
     if not given:
-        raise UsageError(f"name at least one feature to {verb}: --feature")
+        raise UsageError(f"cannot {verb}: no feature given; use --feature")
     levels: dict[str, int] = {}
     for name, text in given:
         if name in levels:
-            raise UsageError(f"feature {name} is named more than once")
+            raise UsageError(f"feature {name} is given more than once")
         levels[name] = level_of(name, text)
     return levels
 
 
 def _levels_of_release(verb: str, release: str) -> dict[str, int]:
-    """Nobody upgrades to level 0, which may be one a broker does not know."""
+    """Return a release's levels; an upgrade omits level 0, which a broker may not know."""
     levels = default_levels(release_level(release))
     return {name: level for name, level in levels.items() if level or verb != "upgrade"}
 
@@ -227,7 +229,7 @@ def _metadata_level(version: str) -> int:
         return release_level(version)
     except UnknownFeature:
         raise UsageError(
-            f"there is no metadata version {version}: take one from "
+            f"unknown metadata version {version}; use one of "
             f"{METADATA_VERSIONS[1]} to {METADATA_VERSIONS[len(METADATA_VERSIONS)]}"
         ) from None
 
@@ -235,7 +237,7 @@ def _metadata_level(version: str) -> int:
 async def update(
     cluster: Cluster, verb: str, updates: Mapping[str, FeatureUpdate], arguments: argparse.Namespace
 ) -> int:
-    """Change levels, tell of each feature, and fail if one could not be changed."""
+    """Change levels, print each feature's result, and fail if one could not be changed."""
     trial = arguments.dry_run
     done = await BrokerAdmin(cluster).update_features(updates, validate_only=trial)
     if arguments.json:

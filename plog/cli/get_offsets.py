@@ -1,4 +1,4 @@
-"""``plog get-offsets``: where partitions begin and end, or where a time is in them.
+"""``plog get-offsets``: print the start, end or timestamp offsets of partitions.
 
 Source: Kafka 4.3 GetOffsetShell.
 """
@@ -27,12 +27,12 @@ Filter = Callable[[TopicPartition], bool]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell offsets of partitions: the latest, the earliest, or those of a time."""
+    """Print offsets of partitions: the latest, the earliest, or those of a timestamp."""
     add_admin_options(parser, "--broker-list")
     parser.add_argument(
         "--topic",
         metavar="TOPIC",
-        help="topics, as a list of regular expressions (default: all)",
+        help="comma-separated regular expressions of topics (default: all)",
     )
     parser.add_argument(
         "--partitions",
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--topic-partitions",
         type=partition_filter,
         metavar="TOPIC:PARTITIONS,...",
-        help="both at once: orders:0, orders:0-3 (without 3), orders:2-, :-3, or a topic alone",
+        help="topics with partitions: orders:0, orders:0-3 (without 3), orders:2-, :-3, or orders",
     )
     parser.add_argument(
         "--time",
@@ -52,21 +52,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=OffsetSpec.LATEST,
         metavar="TIME",
         help=f"{', '.join(f'{name} or {int(spec)}' for name, spec in _TIMES.items())}, or "
-        "milliseconds since 1970: the first record that is not older (default: latest)",
+        "milliseconds since 1970 for the first record not older than that (default: latest)",
     )
     parser.add_argument(
         "--exclude-internal-topics",
         action="store_true",
-        help="leave out topics of brokers, such as __consumer_offsets",
+        help="exclude internal topics such as __consumer_offsets",
     )
     add_examples(
         parser,
         (
-            "where a topic's partitions end",
+            "the end offsets of a topic",
             "plog get-offsets --bootstrap-server localhost:9092 --topic orders",
         ),
         (
-            "where they begin, of two partitions",
+            "the start offsets of two partitions",
             "plog get-offsets --bootstrap-server localhost:9092 --topic-partitions orders:0-2 "
             "--time earliest",
         ),
@@ -75,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def offset_time(text: str) -> OffsetSpec | int:
-    """A time of the command line.
+    """Return the offset specification or timestamp that the command line gives.
 
     >>> offset_time("earliest"), offset_time("-1"), offset_time("1700000000000")
     (<OffsetSpec.EARLIEST: -2>, <OffsetSpec.LATEST: -1>, 1700000000000)
@@ -86,13 +86,13 @@ def offset_time(text: str) -> OffsetSpec | int:
         number = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no time: take {', '.join(_TIMES)}, or milliseconds since 1970"
+            f"'{text}' is not a time: use {', '.join(_TIMES)}, or milliseconds since 1970"
         ) from None
     return OffsetSpec(number) if number in _TIMES.values() else number
 
 
 def partition_filter(text: str) -> Filter:
-    """Which partitions a list of patterns means.
+    """Return a predicate for the partitions that a list of patterns matches.
 
     >>> wanted = partition_filter("orders:1-3,clicks")
     >>> [wanted(TopicPartition(*x)) for x in (("orders", 2), ("orders", 3), ("clicks", 9))]
@@ -105,7 +105,9 @@ def partition_filter(text: str) -> Filter:
 def _rule(text: str) -> Filter:
     match = _PATTERN.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"'{text}' is no topic:partitions, such as orders:0-3")
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not of the form topic:partitions, such as orders:0-3"
+        )
     topic, first, end, only = match.groups()
     try:
         topics = topic_filter(topic or None)
@@ -126,15 +128,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.topic_partitions:
         for name in ("--topic", "--partitions"):
             if is_given(arguments, name):
-                raise UsageError(f"--topic-partitions says what {name} says: leave one out")
+                raise UsageError(f"--topic-partitions and {name} exclude each other")
     return run_admin(arguments, lambda cluster: get_offsets(cluster, arguments))
 
 
 async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Ask for the offsets of all that match, and print them in Kafka's order."""
+    """Look up the offsets of all matching partitions and print them in Kafka's order."""
     partitions = await _matching(cluster, arguments)
     if not partitions:
-        raise UsageError("no partition matches: look at --topic, --partitions, --topic-partitions")
+        raise UsageError(
+            "no partition matches --topic, --partitions and --topic-partitions: change a pattern"
+        )
     found = await RecordAdmin(cluster).list_offsets(dict.fromkeys(partitions, arguments.time))
     for partition, error in found.errors.items():
         fail(f"Skip getting offsets for topic-partition {partition} due to error: {error.message}")

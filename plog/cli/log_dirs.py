@@ -1,4 +1,4 @@
-"""``plog log-dirs``: which directories brokers have, and what lies in them.
+"""``plog log-dirs``: describe the log directories of brokers and their partitions.
 
 Source: Kafka 4.3 LogDirsCommand.
 """
@@ -21,29 +21,29 @@ from plog.client.network.cluster import Cluster
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell what lies in the log directories of brokers."""
+    """Describe the log directories of brokers."""
     add_admin_options(parser)
     parser.add_argument(
-        "--describe", action="store_true", required=True, help="the one thing there is to do"
+        "--describe", action="store_true", required=True, help="describe the log directories"
     )
     parser.add_argument(
         "--broker-list",
         type=number_list,
         default=[],
         metavar="BROKER,...",
-        help="brokers to ask (default: all)",
+        help="ids of the brokers to ask (default: all)",
     )
     parser.add_argument(
         "--topic-list",
         type=comma_list,
         default=[],
         metavar="TOPIC,...",
-        help="topics to tell of (default: all)",
+        help="topics to include (default: all)",
     )
     add_examples(
         parser,
         (
-            "what a topic takes",
+            "the size of a topic on disk",
             "plog log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders",
         ),
     )
@@ -51,12 +51,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Ask the brokers, and print what they tell."""
+    """Ask the brokers for their log directories and print the answers."""
     known = sorted((await BrokerAdmin(cluster).describe_cluster()).brokers)
     unknown = sorted(set(arguments.broker_list) - set(known))
     if unknown:
         raise UsageError(
-            f"--broker-list names brokers that are not there: {_joined(unknown)}; there are "
+            f"unknown brokers in --broker-list: {_joined(unknown)}; the cluster's brokers are "
             f"{_joined(known)}"
         )
     brokers = sorted(set(arguments.broker_list)) or known
@@ -82,7 +82,7 @@ def _joined(numbers: Collection[int]) -> str:
 def as_data(
     described: Mapping[int, Mapping[str, LogDirDescription]], topics: Collection[str]
 ) -> dict[str, Any]:
-    """What Kafka's tool prints as JSON."""
+    """Return the JSON document that Kafka's tool prints."""
     return {
         "brokers": [
             {
@@ -114,7 +114,7 @@ def as_data(
 def tables(
     described: Mapping[int, Mapping[str, LogDirDescription]], topics: Collection[str]
 ) -> list[Table]:
-    """A table of the directories, and one of what is in them."""
+    """Return a table of the directories and a table of the partitions in them."""
     rows = [(broker, path, x) for broker, dirs in described.items() for path, x in dirs.items()]
     return [
         Table(

@@ -1,7 +1,7 @@
-"""Parsing the command line of `plog` and running what it names; see the package's text.
+"""The entry point of `plog`: parse the command line and run the tool that it names.
 
-Only the tool that was named is imported. An error that was raised on purpose is a line on standard
-error, and the exit code 1; anything else is a bug, and shows its traceback.
+Only that tool is imported. An expected error is printed as one line on standard error, with exit
+code 1; any other exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from plog.cli.standard_streams import open_closed_streams, show_warnings
 
 FAILED: Final = 1
 STOPPED: Final = 130
-"""As a shell reports a process that ended by SIGINT."""
+"""The exit code that a shell reports for a process ended by SIGINT."""
 
 _EPILOG = """\
-'plog COMMAND --help' tells more, with examples. Other packages may bring further commands,
-which are not listed here."""
+'plog COMMAND --help' shows the options of a command, with examples. Other packages may add
+commands, which are not listed here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line `argv`, or the process' own; its exit code."""
+    """Run the command line `argv`, by default that of the process, and return the exit code."""
     open_closed_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
     if "_ARGCOMPLETE" in os.environ:
@@ -38,13 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Who reads has seen enough. Python flushes once more at its end: into nothing then.
+        # The reader has closed the pipe. Python flushes stdout again at exit: send that nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> int:
-    """Run a command line; its exit code."""
+    """Run a command line and return its exit code."""
     if arguments[:1] == ["help"]:  # As in other programs with commands: 'help topics'.
         arguments = [*arguments[1:2], "--help"]
     if arguments and not arguments[0].startswith("-"):
@@ -52,11 +52,11 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
         return run_tool(name, load_tool(name, commands), arguments[1:])
     parser = frame_parser(commands)
     parser.parse_args(arguments)
-    parser.error("name a command")
+    parser.error("no command given")
 
 
 def frame_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
-    """The parser of `plog` itself: what its help shows."""
+    """Return the parser of `plog` itself, which provides its help."""
     parser = Parser(
         prog="plog",
         usage="plog COMMAND [OPTION]...",
@@ -68,17 +68,17 @@ def frame_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
     for row in commands:
         if row.is_installed:
             names = ", ".join((row.name, *row.short_names))
-            # Only to be listed: what begins a command line is looked up by `run`.
+            # For the listing only: `run` finds the command by the first argument.
             group.add_argument(names, nargs="?", metavar=names, help=row.summary)
     return parser
 
 
 def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
-    """The function behind a name: one of ours, or what another distribution brings."""
+    """Return the configure function of a tool, ours or another distribution's."""
     row = find_command(name, commands)
     if row is not None and row.is_installed:
         return row.load()
-    import importlib.metadata  # Slow: only for who is not in the table.
+    import importlib.metadata  # Slow: only for names that are not in the table.
 
     for entry in importlib.metadata.entry_points(group=GROUP):
         if entry.name == name and row is None:
@@ -86,21 +86,21 @@ def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
             return configure
     if row is not None:
         package = row.target.partition(".")[0]
-        frame_parser(commands).error(f"'{name}' belongs to {package}, which is not installed")
-    frame_parser(commands).error(f"there is no command '{name}'{_nearest(name, commands)}")
+        frame_parser(commands).error(f"'{name}' requires {package}, which is not installed")
+    frame_parser(commands).error(f"unknown command '{name}'{_nearest(name, commands)}")
 
 
 def _nearest(name: str, commands: tuple[Command, ...]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, [row.name for row in commands], n=1)
-    return f", did you mean '{near[0]}'?" if near else ""
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
-    """Run one tool with what stands behind its name; its exit code."""
+    """Run a tool with the arguments after its name and return the exit code."""
     parsed = tool_parser(name, configure).parse_args(arguments)
-    from plog.error_base import PlogError  # Not before there is work to do.
+    from plog.error_base import PlogError  # Deferred: help and version do not need it.
 
     show_warnings()
     try:
@@ -118,7 +118,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
 
 
 def describe(error: Exception) -> str:
-    """What an error that was raised on purpose tells people.
+    """Return the text of an expected error for the user.
 
     >>> describe(FileNotFoundError(2, "No such file or directory", "orders.txt"))
     'orders.txt: not found'

@@ -1,7 +1,8 @@
-"""Options that several tools share, in every spelling that some generation of Kafka's tools had.
+"""Options that several tools share, with the spellings of all generations of Kafka's tools.
 
-An older spelling is an alias of today's: ``--property`` and ``--formatter-property`` fill the same
-list. Values that cannot be are refused while the line is parsed, so the text names the option.
+An older spelling is an alias of the current one: ``--property`` and ``--formatter-property`` fill
+the same list. Invalid values are rejected while the line is parsed, so that the error names the
+option.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ T = TypeVar("T")
 
 
 class UsageError(PlogError):
-    """Options that do not go together; the text says which, and what would."""
+    """Options that are missing or exclude each other; the message says what to change."""
 
 
 def raw_key_value(text: str) -> tuple[str, str]:
-    """A ``name=value`` whose value may be a tab or a blank, may be empty, may hold further ``=``.
+    """Parse ``name=value``; the value may be whitespace, be empty, or contain further ``=``.
 
     >>> raw_key_value("key.separator= "), raw_key_value("a.b=c=d")
     (('key.separator', ' '), ('a.b', 'c=d'))
@@ -33,7 +34,7 @@ def raw_key_value(text: str) -> tuple[str, str]:
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """The same without white space around the value.
+    """Parse ``name=value`` and strip the whitespace around the value.
 
     >>> key_value("a.b = c=d "), key_value("a=")
     (('a.b', 'c=d'), ('a', ''))
@@ -45,7 +46,7 @@ def key_value(text: str) -> tuple[str, str]:
 def add_bootstrap_option(
     parser: argparse._ActionsContainer, *older: str, required: bool = True
 ) -> None:
-    """``--bootstrap-server``, with the `older` names this tool had for it."""
+    """Add ``--bootstrap-server``, with the `older` names that this tool had for it."""
     parser.add_argument(
         "--bootstrap-server",
         "--bootstrap-servers",
@@ -53,7 +54,7 @@ def add_bootstrap_option(
         dest="bootstrap_servers",
         required=required,
         metavar="HOST:PORT[,HOST:PORT]",
-        help="servers to begin with; they name the others",
+        help="brokers for the initial connection; they name the others",
     )
     parser.add_argument(
         "--zookeeper", "--zk-tls-config-file", action=_Gone, dest="_", help=argparse.SUPPRESS
@@ -61,7 +62,7 @@ def add_bootstrap_option(
 
 
 class _Gone(argparse.Action):
-    """Where a cluster was found once; lines of old documentation still say it."""
+    """A removed option that named the cluster; older documentation still uses it."""
 
     def __call__(
         self,
@@ -71,26 +72,26 @@ class _Gone(argparse.Action):
         option_string: str | None = None,
     ) -> NoReturn:
         parser.error(
-            f"{option_string} is not known any more: tools ask the brokers, so say "
+            f"{option_string} was removed because tools connect to brokers; use "
             "--bootstrap-server HOST:PORT"
         )
 
 
 def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: str) -> None:
-    """``--bootstrap-controller``, for tools that may ask Kafka's controllers instead."""
+    """Add ``--bootstrap-controller``, for tools that can connect to Kafka's controllers."""
     parser.add_argument(
         "--bootstrap-controller",
         *short,
         dest="bootstrap_controllers",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="controllers of Apache Kafka to ask instead of brokers; plog has none",
+        help="controllers of an Apache Kafka cluster, instead of brokers; plog has none",
     )
 
 
 def add_command_config_option(
     parser: argparse._ActionsContainer, *older: str, role: str = "client"
 ) -> None:
-    """``--command-config``, with the `older` names this tool had for it."""
+    """Add ``--command-config``, with the `older` names that this tool had for it."""
     parser.add_argument(
         "--command-config",
         *older,
@@ -108,7 +109,7 @@ def add_property_option(
     what: str,
     read: Callable[[str], tuple[str, str]] = key_value,
 ) -> None:
-    """An option that may stand several times, each with one ``name=value``.
+    """Add a repeatable option with one ``name=value`` each.
 
     `read` may be `raw_key_value`.
     """
@@ -125,24 +126,24 @@ def add_property_option(
 
 
 def add_json_option(parser: argparse._ActionsContainer) -> None:
-    """``--json``: output for programs."""
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    """Add ``--json``, which prints the result for programs."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_admin_options(parser: argparse.ArgumentParser, *older: str, required: bool = True) -> None:
-    """What every tool that asks a cluster takes; `older` names ``--bootstrap-server`` had."""
+    """Add the options of all admin tools; `older` are old names of ``--bootstrap-server``."""
     add_bootstrap_option(parser, *older, required=required)
     add_command_config_option(parser)
     add_json_option(parser)
 
 
 def positive(text: str) -> int:
-    """A whole number above 0."""
+    """Parse a whole number above 0."""
     return _number(text, 1)
 
 
 def not_negative(text: str) -> int:
-    """A whole number, 0 included."""
+    """Parse a whole number of 0 or more."""
     return _number(text, 0)
 
 
@@ -157,7 +158,7 @@ def _number(text: str, at_least: int) -> int:
 
 
 def comma_list(text: str) -> list[str]:
-    """The parts of a list, without the white space around them.
+    """Return the parts of a comma-separated list, without the whitespace around them.
 
     >>> comma_list("a, b,,c")
     ['a', 'b', 'c']
@@ -166,12 +167,12 @@ def comma_list(text: str) -> list[str]:
 
 
 def number_list(text: str) -> list[int]:
-    """A list of whole numbers, such as ids of brokers or partitions."""
+    """Parse a comma-separated list of whole numbers, such as broker ids."""
     return [_number(part, 0) for part in comma_list(text)]
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The settings in a properties file. Raises UsageError naming file and line, and OSError."""
+    """Return the settings in a properties file. Raises OSError, and UsageError with the line."""
     with open(path, "rb") as file:
         text = decode_properties(file.read())
     try:
@@ -181,28 +182,28 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
-    """The one of these options that is given. Raises UsageError if it is none or several.
+    """Return the only one of these options that is given. Raises UsageError otherwise.
 
     `names` are as on the command line, such as ``--list``.
     """
     given = [name for name in names if is_given(arguments, name)]
     if len(given) != 1:
         choice = f"{', '.join(names[:-1])} or {names[-1]}"
-        raise UsageError(f"say exactly one of {choice}")
+        raise UsageError(f"give exactly one of {choice}")
     return given[0]
 
 
 def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str) -> None:
-    """Refuse options that none of the given `actions` can use. Raises UsageError."""
+    """Reject options that none of the given `actions` uses. Raises UsageError."""
     actions = list(actions)
     if any(is_given(arguments, action) for action in actions):
         return
     for name in names:
         if is_given(arguments, name):
-            raise UsageError(f"{name} only goes with {' or '.join(actions)}")
+            raise UsageError(f"{name} requires {' or '.join(actions)}")
 
 
 def is_given(arguments: argparse.Namespace, name: str) -> bool:
-    """Whether an option, named as on the command line, was given."""
+    """Return whether an option, named as on the command line, is given."""
     value = getattr(arguments, name.lstrip("-").replace("-", "_"))
     return value is not None and value is not False and value != []

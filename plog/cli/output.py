@@ -1,8 +1,8 @@
-"""What tools print: Kafka's plain columns for scripts, tables for people, JSON for programs.
+"""Print results: Kafka's plain columns for scripts, tables for people, JSON for programs.
 
-On a terminal a result is a table as wide as fits, with a bold head unless ``NO_COLOR`` is set. Into
-a pipe or a file it is exactly what Kafka's tool prints, because scripts were written for that.
-With ``--json`` it is one JSON document, the same wherever it goes.
+On a terminal, a result is a table that fits the width, with a bold header unless ``NO_COLOR`` is
+set. In a pipe or a file it is exactly the output of Kafka's tool, because scripts parse that. With
+``--json`` it is one JSON document, whatever the destination.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import IO, Final, NamedTuple
 _GAP: Final = "  "
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _MIN_WIDTH: Final = 4
-"""A column is not cut to less."""
+"""Columns are never cut below this width, in characters."""
 
 
 class Table(NamedTuple):
-    """A result in rows; None in a cell means there is nothing to tell."""
+    """A result as rows; a cell of None has no value."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -34,7 +34,7 @@ def show(
     as_json: bool,
     stream: IO[str] | None = None,
 ) -> None:
-    """Print a result in the form that fits who reads it."""
+    """Print a result in the form that suits the destination."""
     stream = stream or sys.stdout
     if as_json:
         print_json(data(), stream)
@@ -49,7 +49,7 @@ def show(
 
 
 def tell(text: str, data: object, *, as_json: bool) -> None:
-    """Print what has been done: a sentence for people, if there is one to say, or JSON."""
+    """Print the outcome of a change: a sentence if `text` is not empty, or JSON."""
     if as_json:
         print_json(data)
     elif text:
@@ -64,7 +64,7 @@ def print_json(data: object, stream: IO[str] | None = None) -> None:
 
 
 def print_table(table: Table, stream: IO[str]) -> None:
-    """Print a table, for people."""
+    """Print a table for people."""
     head, *lines = table_lines(table, terminal_width())
     if "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
         head = f"{_BOLD}{head}{_PLAIN}"
@@ -73,14 +73,14 @@ def print_table(table: Table, stream: IO[str]) -> None:
 
 
 def terminal_width() -> int:
-    """Characters in a line."""
+    """Return the number of characters in a line."""
     import shutil
 
     return shutil.get_terminal_size().columns
 
 
 def table_lines(table: Table, width: int) -> Iterator[str]:
-    """The lines of a table: numbers to the right, and what does not fit is cut.
+    """Yield the lines of a table: numbers align right, and cells that do not fit are cut.
 
     >>> list(table_lines(Table(("TOPIC", "LAG"), [("page-views", 7), ("a", None)]), 80))
     ['TOPIC       LAG', 'page-views    7', 'a             -']
@@ -102,7 +102,7 @@ def table_lines(table: Table, width: int) -> Iterator[str]:
 
 
 def fitted(natural: Sequence[int], width: int) -> list[int]:
-    """Column widths that fit into a line: the widest give first.
+    """Return column widths that fit into a line; the widest columns shrink first.
 
     >>> fitted([10, 40, 5], 40)
     [10, 21, 5]
@@ -119,7 +119,7 @@ def fitted(natural: Sequence[int], width: int) -> list[int]:
 
 
 def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Rows, the head among them, in columns as wide as their widest cell, as Kafka's tools pad.
+    """Yield rows, header included, in columns as wide as their widest cell, as in Kafka's tools.
 
     >>> list(kafka_columns([("GROUP", "LAG"), ("analytics", 7)]))
     ['GROUP     LAG', 'analytics 7']
@@ -132,7 +132,7 @@ def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
 
 @contextmanager
 def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable[[int], None]]:
-    """Who hears of work done: a bar on standard error if that is a terminal, else nobody."""
+    """Show a progress bar on standard error if that is a terminal; yield its update function."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,8 +1,8 @@
-"""An argparse parser with the habits all tools share: one line for an error, examples in the help.
+"""The argparse parser of all tools: one-line errors, and help that ends with examples.
 
-An error is a single line on standard error and exit code 1, as Kafka's tools have it, and names the
-help instead of printing it. Options cannot be abbreviated: a script that leans on a prefix breaks
-with the next option that shares it, and Kafka's tools take none either.
+An error is a single line on standard error with exit code 1, as in Kafka's tools, and points to the
+help instead of printing it. Options cannot be abbreviated: a script that uses a prefix would break
+when another option with the same prefix is added, and Kafka's tools accept none either.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _MANY_OPTIONS: Final = 6
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Options in one column, as wide as the terminal allows; examples stay as they were written."""
+    """Formats options in one column, as wide as the terminal allows, and leaves examples as is."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=32, **options)
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a tool, or of a tool below a tool."""
+    """The parser of a tool or of one of its subcommands."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", HelpFormatter)
         super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Say in one line what is wrong and where the help is; exit code 1."""
+        """Print the error and a pointer to the help in one line, and exit with code 1."""
         text = " ".join(message.split())
         self.exit(USAGE_ERROR, f"plog: {text}; see '{self.prog} --help'\n")
 
     def format_help(self) -> str:
-        """The help; a tool of many options has them in the list alone."""
+        """Return the help; the usage line of a tool with many options does not list them."""
         if self.usage is None and self._too_many_for_usage():
             self.usage = " ".join(["%(prog)s [OPTION]...", *self._positional_names()])
         return super().format_help()
@@ -47,13 +47,13 @@ class Parser(argparse.ArgumentParser):
         return sum(bool(action.option_strings) for action in self._actions) > _MANY_OPTIONS
 
     def _positional_names(self) -> list[str]:
-        # argparse offers no other way to ask a parser what it takes.
+        # argparse has no public way to list a parser's arguments.
         actions = [action for action in self._actions if not action.option_strings]
         return [str(action.metavar or action.dest) for action in actions]
 
 
 def tool_parser(name: str, configure: Callable[[argparse.ArgumentParser], None]) -> Parser:
-    """The parser of the tool `name`, with all its options."""
+    """Return the parser of the tool `name`, with all its options."""
     parser = Parser(prog=f"plog {name}", description=first_line(configure.__doc__))
     configure(parser)
     add_version_option(parser)
@@ -61,21 +61,21 @@ def tool_parser(name: str, configure: Callable[[argparse.ArgumentParser], None])
 
 
 def add_version_option(parser: argparse.ArgumentParser) -> None:
-    """``--version``, as every tool takes it."""
+    """Add ``--version``, which every tool accepts."""
     parser.add_argument(
         "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit"
     )
 
 
 def version_line() -> str:
-    """What ``--version`` prints: also whether records go through compiled code or much slower."""
-    from plog.records import codec_is_compiled  # Costs more than the rest of the command.
+    """Return the text of ``--version``, which says whether the record codec is compiled (fast)."""
+    from plog.records import codec_is_compiled  # Takes longer than the rest of the command.
 
     return f"plog {VERSION} ({'compiled' if codec_is_compiled() else 'interpreted'} codec)"
 
 
 class _ShowVersion(argparse.Action):
-    """Print the version and end; argparse's own wants to know the text before it is asked for."""
+    """Prints the version and exits; argparse's own action needs the text in advance."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         print(version_line())
@@ -83,7 +83,7 @@ class _ShowVersion(argparse.Action):
 
 
 def add_examples(parser: argparse.ArgumentParser, *examples: tuple[str, str]) -> None:
-    """Let the help end with examples, each what it does and the whole command line."""
+    """End the help with examples, each a description and a whole command line."""
     lines = ["examples:"]
     for what, command_line in examples:
         lines += [f"  {what}:", f"    {command_line}"]
@@ -91,20 +91,20 @@ def add_examples(parser: argparse.ArgumentParser, *examples: tuple[str, str]) ->
 
 
 def examples_of(parser: argparse.ArgumentParser) -> list[str]:
-    """The command lines `add_examples` was given."""
+    """Return the command lines that were given to `add_examples`."""
     lines = (parser.epilog or "").splitlines()
     return [line.strip() for line in lines if line.startswith("    ")]
 
 
 def first_line(docstring: str | None) -> str:
-    """The sentence a docstring begins with.
+    """Return the first line of a docstring.
 
-    >>> first_line("Look after data directories.\\n\\n    More.")
-    'Look after data directories.'
+    >>> first_line("Format and inspect data directories.\\n\\n    More.")
+    'Format and inspect data directories.'
     """
     return (docstring or "").strip().partition("\n")[0]
 
 
 def fail(problem: str) -> None:
-    """Say on standard error what went wrong."""
+    """Print an error on standard error."""
     print(f"plog: {problem}", file=sys.stderr)

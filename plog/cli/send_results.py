@@ -1,8 +1,8 @@
-"""What becomes of records that were sent, told at the cost of one callback for a batch.
+"""Report the results of sent records with one callback per batch.
 
-Records that follow each other go into one batch, as a rule, and are done at one time: so only the
-first of them is watched, and the others need no object that stays. A callback and a handle kept for
-each would take a third of all the producer's time.
+Consecutive records usually share a batch and complete together. Only the first record's handle is
+watched, and no objects are kept for the others. A callback and a handle for each record would take
+a third of the producer's time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Run(Generic[T]):
-    """Records of one batch that follow each other: the first one's handle, and a tag for each."""
+    """Consecutive records of one batch: the handle of the first, and a tag for each."""
 
     __slots__ = ("first", "is_done", "tags", "told")
 
@@ -31,10 +31,11 @@ class _Run(Generic[T]):
 
 
 class SendResults(Generic[T]):
-    """Tells what became of records by the tags they were given; one call at a time, under `lock`.
+    """Reports the results of records by the tags they were given, under `lock`.
 
-    `written` hears of several at once, `failed` of each with its error. `watch` is for the only
-    thread that sends; the two are called by that one or by the engine's.
+    `written` receives several tags per call, `failed` one tag with its error. Only the sending
+    thread calls `watch`; that thread or the engine's calls `written` and `failed`, never both at
+    the same time.
     """
 
     def __init__(
@@ -51,14 +52,14 @@ class SendResults(Generic[T]):
         self._run: _Run[T] | None = None
 
     def watch(self, tag: T, handle: RecordHandle) -> None:
-        """Have the outcome of the record told that was sent last."""
+        """Report the result of the record that was sent last."""
         run = self._run
         if run is None or run.is_done or not self._handles.share_batch(handle, run.first):
             self._run = run = _Run(handle, tag)
             self._handles.call_when_done(handle, partial(self._done, run))
             return
         run.tags.append(tag)
-        if _is_done(run):  # Since it was asked: nobody else will see this one.
+        if _is_done(run):  # The batch completed after the check above: no callback will follow.
             self._done(run)
 
     def _done(self, run: _Run[T], _: Any = None) -> None:
@@ -75,7 +76,7 @@ class SendResults(Generic[T]):
                 handle = self._handles.handle_behind(run.first, place)
                 if handle.done():
                     self._tell(tag, handle)
-                else:  # Its batch was split, and its part is still on the way.
+                else:  # The batch was split, and this record's part is still in flight.
                     late.append((tag, handle))
         for tag, handle in late:
             self._handles.call_when_done(handle, partial(self._done_late, tag))
@@ -93,5 +94,5 @@ class SendResults(Generic[T]):
 
 
 def _is_done(run: _Run[T]) -> bool:
-    """Another thread sets it, which a type checker does not expect."""
+    """Return `is_done`; a function, because mypy does not expect another thread to set it."""
     return run.is_done

@@ -1,8 +1,8 @@
-"""Ending a tool that runs until somebody stops it, with everything in its place.
+"""Graceful shutdown of tools that run until they are interrupted.
 
-The first SIGINT or SIGTERM asks for the end: what is under way is finished, offsets are committed,
-and the last line is printed. A later one interrupts that; one that comes at once is the same wish,
-sent to a process and to its group.
+The first SIGINT or SIGTERM requests the end: the tool completes work in progress, commits offsets
+and prints its last line. A later signal interrupts that. A second signal within half a second
+counts as the same request, because a terminal may signal both the process and its group.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final, Self
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SIGNALLED: Final = 128
-"""What a shell adds to the number of the signal that ended a process."""
+"""Added by shells to the number of the signal that ended a process."""
 _IMPATIENT_S: Final = 0.5
 
 
 class Shutdown:
-    """A context in which signals ask for an end; only for the main thread."""
+    """A context in which signals request the end of the tool; only for the main thread."""
 
     def __init__(self, wake: Callable[[], object] | None = None) -> None:
         self._wake = wake
@@ -32,16 +32,16 @@ class Shutdown:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody has asked for the end."""
+        """Return whether a signal has requested the end."""
         return self._event.is_set()
 
     @property
     def exit_code(self) -> int:
-        """0, or what a shell shows of a process that this signal has ended."""
+        """Return 0, or the exit code that shells report for a process ended by the signal."""
         return 0 if self._signal is None else _SIGNALLED + self._signal
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, but not beyond the request; whether there is one."""
+        """Sleep until the end is requested, at most `seconds`; return whether it is."""
         return self._event.wait(seconds)
 
     def __enter__(self) -> Self:
@@ -56,7 +56,7 @@ class Shutdown:
         traceback: TracebackType | None,
     ) -> None:
         for number, previous in self._previous.items():
-            signal.signal(number, previous)  # type: ignore[arg-type]  # What signal() returned.
+            signal.signal(number, previous)  # type: ignore[arg-type]  # As returned by signal().
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._event.is_set():

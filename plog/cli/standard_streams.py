@@ -1,8 +1,8 @@
-"""The three streams a tool was started with, made fit for use.
+"""Repair the standard streams that the tool was started with.
 
-Who starts a tool may have closed some of them (``plog topics --list >&-``). Python has None for
-such a stream then, and its descriptor would become the next socket's. What the client library warns
-of goes to standard error, looking like all other complaints.
+The calling process may have closed some of them (``plog topics --list >&-``). Python then sets the
+stream to None, and the next socket would get its descriptor. Warnings of the client library go to
+standard error in the same format as the tools' errors.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def open_closed_streams() -> None:
-    """Put the null device where a stream is closed; for the beginning of a process."""
-    for name, mode in _STREAMS:  # In the order of their descriptors: open takes the lowest.
+    """Open the null device in place of each closed stream; call it once, at process start."""
+    for name, mode in _STREAMS:  # In descriptor order, because open takes the lowest free one.
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def show_warnings() -> None:
-    """Let the client's warnings be lines of ours on standard error."""
-    import logging  # The client needs it anyway.
+    """Print the client's warnings on standard error."""
+    import logging  # The client imports it in any case.
 
     shown = logging.StreamHandler()
     shown.setFormatter(logging.Formatter("plog: %(message)s"))
@@ -31,9 +31,9 @@ def show_warnings() -> None:
 
 
 def reader_is_gone(descriptor: int) -> bool:
-    """Whether nobody will ever read what is written into a pipe."""
+    """Return whether all readers of a pipe have closed it."""
     import select
 
     watched = select.poll()
-    watched.register(descriptor, 0)  # POLLERR alone, which is always told.
+    watched.register(descriptor, 0)  # poll always reports POLLERR, even if not requested.
     return any(event & select.POLLERR for _, event in watched.poll(0))

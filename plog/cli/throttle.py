@@ -1,17 +1,17 @@
-"""Sending no faster than somebody wants."""
+"""Limit the rate of a loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 _WORTH_WAITING_S = 0.002
-"""To wait for less costs more than it is."""
+"""Shorter waits are skipped: they would cost more time than they take."""
 
 
 class Throttle:
-    """Holds a loop to `rate` turns a second; without limit if that is negative.
+    """Limits a loop to `rate` iterations per second; a negative rate means no limit.
 
-    `wait` sleeps for seconds, and may return early.
+    `wait` sleeps for a number of seconds and may return early.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class Throttle:
         self._begin_s = now_s()
 
     def pace(self, done: int) -> None:
-        """Wait if `done` turns are too many for the time that has passed."""
+        """Wait if `done` iterations exceed the rate."""
         if self._rate < 0:
             return
         if self._rate == 0:

@@ -60,10 +60,12 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
     """
     try:
         api_key, version, correlation_id, length = _FIXED.unpack_from(data)
-        position = _FIXED.size + max(length, 0)
-        client_id = None if length < 0 else str(data[_FIXED.size : position], "utf-8")
-        if position > len(data):
-            raise WireError(f"a client id of {length} bytes ends beyond its frame")
+        client_id, position = None, _FIXED.size
+        if length >= 0:
+            position += length
+            client_id = str(data[_FIXED.size : position], "utf-8")
+            if position > len(data):
+                raise WireError(f"a client id of {length} bytes ends beyond its frame")
         header = RequestHeader(api_key, version, correlation_id, client_id)
         api = API_BY_KEY.get(api_key)
         if api is None:
@@ -84,7 +86,7 @@ def _skip_tags(data: Buffer, position: int) -> int:
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     """What stands before a response of this API and version."""
-    return _CORRELATION_ID.pack(correlation_id) + _response_tags(api_key, version)
+    return _CORRELATION_ID.pack(correlation_id) + response_tags(api_key, version)
 
 
 def decode_response_header(data: Buffer, api_key: int, version: int) -> tuple[int, int]:
@@ -92,7 +94,7 @@ def decode_response_header(data: Buffer, api_key: int, version: int) -> tuple[in
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(data)
         position = _CORRELATION_ID.size
-        if _response_tags(api_key, version):
+        if response_tags(api_key, version):
             position = skip_tagged_fields(data, position)
     except (struct.error, IndexError) as error:
         raise WireError(f"a response header cannot be read: {error}") from error
@@ -110,8 +112,8 @@ def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
     return _SIZE.pack(len(frame)) + frame
 
 
-def _response_tags(api_key: int, version: int) -> bytes:
-    """No tagged fields, or the place for none."""
+def response_tags(api_key: int, version: int) -> bytes:
+    """What follows the correlation id of a response: the place for no tags, or nothing."""
     if api_key == ApiKey.API_VERSIONS or version < API_BY_KEY[api_key].response.flexible_from:
         return b""
     return b"\0"

@@ -1,11 +1,11 @@
-"""The Produce request most clients send, one batch for one partition, read and answered in a step.
+"""The Produce request most clients send, one batch for one partition, decoded in one step.
 
 librdkafka sends no other, and the smaller the batch, the more a tree of objects to decode and one
-to encode weigh against the append itself. Whatever has another form (several partitions, a
-transaction, tagged fields) is None here and goes the way of all requests, messages/produce.py; the
-bytes of the answers are the same (tests/unit/wire/test_single_produce.py).
+to encode weigh against the append itself. A request of another form (several partitions, a
+transaction, tagged fields) is left to messages/produce.py, and so is the response to a batch that
+is refused. The bytes of both responses are the same (tests/unit/wire/test_single_produce.py).
 
-The answer names the partition in just the bytes in which the request did: they are its `place`.
+The response names the partition in the same bytes as the request did: they are its `place`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import struct
 from typing import NamedTuple
 
 from plog.types import ZERO_UUID, Uuid
+from plog.wire.header import RequestHeader
+from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from plog.wire.primitives import WireError, decode_varint
 
 FIRST_VERSION, LAST_VERSION = 7, 13
@@ -31,15 +33,13 @@ _FLEXIBLE_PARTITION = struct.Struct(">Bi")
 _UUID_BYTES = 16
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 
-_START = struct.Struct(">ii")  # size, correlation id
 _SUCCESS = struct.Struct(">hqqq")  # no error, base offset, log append time, log start offset
 
 
 class SingleProduce(NamedTuple):
-    """The request, but for its records."""
+    """A Produce request with one batch for one partition."""
 
-    version: int
-    correlation_id: int
+    header: RequestHeader
     acks: int
     timeout_ms: int
     topic: str
@@ -47,54 +47,57 @@ class SingleProduce(NamedTuple):
     topic_id: Uuid
     """Zero where it has a name."""
     partition: int
+    records: memoryview
+    """The batch, a view of the request's frame."""
     place: bytes
 
+    def as_message(self) -> ProduceRequest:
+        """The same request as the general decoder returns it."""
+        data = PartitionProduceData(index=self.partition, records=self.records)
+        topic = TopicProduceData(name=self.topic, topic_id=self.topic_id, partition_data=[data])
+        return ProduceRequest(acks=self.acks, timeout_ms=self.timeout_ms, topic_data=[topic])
 
-def read_single_produce(frame: memoryview) -> tuple[SingleProduce, memoryview] | None:
-    """The request in `frame`, whose API key is Produce, and its records, a view of the frame.
 
-    None if it has another form, or none.
-    """
+def decode_single_produce(frame: memoryview) -> SingleProduce | None:
+    """The request in `frame`, whose API key is Produce; None if it has another form, or none."""
     try:
-        _, version, correlation_id, length = _HEADER.unpack_from(frame)
-        body = _HEADER.size + length if length > 0 else _HEADER.size
-        if version < _FIRST_FLEXIBLE:
-            return _read(frame, body, version, correlation_id)
-        return _read_flexible(frame, body, version, correlation_id)
+        api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        client_id, body = None, _HEADER.size
+        if length >= 0:
+            body += length
+            client_id = str(frame[_HEADER.size : body], "utf-8")
+        header = RequestHeader(api_key, version, correlation_id, client_id)
+        decode = _decode if version < _FIRST_FLEXIBLE else _decode_flexible
+        return decode(frame, body, header)
     except (struct.error, IndexError, UnicodeDecodeError, WireError):
-        return None  # The general way says what is wrong with it.
+        return None  # The general decoder says what is wrong with it.
 
 
-def _read(
-    frame: memoryview, body: int, version: int, correlation_id: int
-) -> tuple[SingleProduce, memoryview] | None:
+def _decode(frame: memoryview, body: int, header: RequestHeader) -> SingleProduce | None:
     transactional_id, acks, timeout_ms, topics, length = _BODY.unpack_from(frame, body)
     name = body + _BODY.size
     end = name + length
     partitions, index, nbytes = _PARTITION.unpack_from(frame, end)
     records = frame[end + _PARTITION.size :]
     if (
-        (transactional_id, topics, partitions) != (-1, 1, 1)
+        transactional_id != -1
+        or topics != 1
+        or partitions != 1
         or length <= 0
         or not 0 < nbytes == len(records)
-        or version < FIRST_VERSION
+        or header.api_version < FIRST_VERSION
     ):
         return None
     topic = str(frame[name:end], "utf-8")
     place = bytes(frame[name - 6 : end + 8])
-    return (
-        SingleProduce(version, correlation_id, acks, timeout_ms, topic, ZERO_UUID, index, place),
-        records,
-    )
+    return SingleProduce(header, acks, timeout_ms, topic, ZERO_UUID, index, records, place)
 
 
-def _read_flexible(
-    frame: memoryview, body: int, version: int, correlation_id: int
-) -> tuple[SingleProduce, memoryview] | None:
+def _decode_flexible(frame: memoryview, body: int, header: RequestHeader) -> SingleProduce | None:
     tags, transactional_id, acks, timeout_ms, topics = _FLEXIBLE_BODY.unpack_from(frame, body)
     start = body + _FLEXIBLE_BODY.size
     topic, topic_id = "", ZERO_UUID
-    if version < _FIRST_TOPIC_ID:
+    if header.api_version < _FIRST_TOPIC_ID:
         length = frame[start] - 1
         end = start + 1 + length
         if not 0 < length < 0x7F:  # Longer ones are rare, and have two bytes of length.
@@ -108,20 +111,20 @@ def _read_flexible(
     length, first = decode_varint(frame, end)
     records = frame[first:-3]
     if (
-        (tags, transactional_id, topics, partitions) != (0, 0, 2, 2)
+        tags != 0
+        or transactional_id != 0
+        or topics != 2
+        or partitions != 2
         or not 0 < length - 1 == len(records)
         or frame[-3:] != _NO_TAGS
-        or version > LAST_VERSION
+        or header.api_version > LAST_VERSION
     ):
         return None
     place = bytes(frame[start - 1 : end])
-    return (
-        SingleProduce(version, correlation_id, acks, timeout_ms, topic, topic_id, index, place),
-        records,
-    )
+    return SingleProduce(header, acks, timeout_ms, topic, topic_id, index, records, place)
 
 
-def _rest_of_answer(version: int) -> bytes:
+def _rest_of_response(version: int) -> bytes:
     """What follows the log start offset: nothing out of the ordinary, and no wait for a quota."""
     if version < 8:
         return struct.pack(">i", 0)  # throttle time
@@ -130,16 +133,12 @@ def _rest_of_answer(version: int) -> bytes:
     return struct.pack(">BBBBiB", 1, 0, 0, 0, 0, 0)  # the same, with three places for tags
 
 
-_REST = {version: _rest_of_answer(version) for version in range(FIRST_VERSION, LAST_VERSION + 1)}
+_REST = {version: _rest_of_response(version) for version in range(FIRST_VERSION, LAST_VERSION + 1)}
 
 
-def write_single_answer(
+def encode_single_response(
     produce: SingleProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """The framed answer that the batch was appended."""
-    version, correlation_id, place = produce.version, produce.correlation_id, produce.place
-    result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset) + _REST[version]
-    if version < _FIRST_FLEXIBLE:
-        return _START.pack(4 + len(place) + len(result), correlation_id) + place + result
-    # A byte for the tags of the header, none of which there are.
-    return _START.pack(5 + len(place) + len(result), correlation_id) + b"\0" + place + result
+    """The response that the batch was appended, without its header."""
+    result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset)
+    return produce.place + result + _REST[produce.header.api_version]

@@ -54,7 +54,7 @@ def test_new_clients_wait_for_a_descriptor_and_the_others_do_not_notice(tmp_path
             try:
                 for each in waiting:
                     each.sendall(hello)
-                eventually(lambda: "new clients have to wait" in broker.log_text(), "line")
+                eventually(lambda: "paused accepting connections" in broker.log_text(), "line")
                 assert _REMEDY in broker.log_text()
                 for number in range(1, 50):
                     assert client.produce("t", 0, [Record(value=b"x")]) == number
@@ -89,7 +89,7 @@ def test_a_topic_that_cannot_be_made_says_what_to_do_and_leaves_nothing(tmp_path
         with _no_more_files(broker, 1):
             with pytest.raises(KafkaStorageError, match=_REMEDY):
                 client.create_topic("t", 20)
-            assert "goes offline" not in broker.log_text()
+            assert "is offline" not in broker.log_text()
         assert not list(broker.data_dir.glob("t-*"))
         client.create_topic("t", 20)
         assert client.produce("t", 19, [Record(value=b"x")]) == 0
@@ -108,7 +108,7 @@ def test_a_segment_that_cannot_be_rolled_refuses_writes_and_loses_nothing(tmp_pa
                         client.produce("t", 0, large)
                 assert [record.offset for record in client.fetch("t", 0, 0)] == [0]
             assert client.produce("t", 0, large) == 1
-            assert "goes offline" not in broker.log_text()
+            assert "is offline" not in broker.log_text()
         broker.restart()
         with client_of(broker) as client:
             assert [record.offset for record in client.fetch("t", 0, 1)] == [1]
@@ -131,5 +131,5 @@ def test_under_load_want_of_descriptors_loses_nothing(tmp_path: Path) -> None:
                 arena.kill()
                 arena.start_broker()
         arena.finish()
-        assert "goes offline" not in broker.log_text()
+        assert "is offline" not in broker.log_text()
         assert "Traceback" not in broker.log_text()

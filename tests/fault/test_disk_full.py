@@ -50,7 +50,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing(tmp_pa
         arena.finish()
         assert real.errors == []
         assert f"writes to {disk}/data are refused: [Errno 28]" in arena.broker.log_text()
-        assert "goes offline" not in arena.broker.log_text()
+        assert "is offline" not in arena.broker.log_text()
 
 
 def test_a_broker_killed_on_a_full_disk_starts_there_and_loses_nothing(tmp_path: Path) -> None:

@@ -19,15 +19,15 @@ from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
 
 GREETINGS = {
-    "ssh": (b"SSH-2.0-OpenSSH_9.2p1\r\n", "an SSH client"),
+    "ssh": (b"SSH-2.0-OpenSSH_9.2p1\r\n", "an SSH greeting"),
     "http1": (b"POST /topics HTTP/1.1\r\nHost: here\r\n\r\n", "an HTTP request"),
     "http2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "an HTTP request"),
-    "tls": (bytes.fromhex("16030100c8010000c40303") + bytes(200), "a TLS client"),
-    "redis": (b"*1\r\n$4\r\nPING\r\n", "text: it begins with '*1"),
-    "redis inline": (b"PING\r\n", "text: it begins with 'PING'"),
-    "smtp": (b"EHLO here\r\n", "text: it begins with 'EHLO'"),
-    "postgres": (bytes.fromhex("0000000804d2162f"), "a PostgreSQL client"),
-    "amqp": (b"AMQP\0\0\x09\x01", "an AMQP client"),
+    "tls": (bytes.fromhex("16030100c8010000c40303") + bytes(200), "a TLS handshake"),
+    "redis": (b"*1\r\n$4\r\nPING\r\n", "text: it starts with '*1"),
+    "redis inline": (b"PING\r\n", "text: it starts with 'PING'"),
+    "smtp": (b"EHLO here\r\n", "text: it starts with 'EHLO'"),
+    "postgres": (bytes.fromhex("0000000804d2162f"), "a PostgreSQL request"),
+    "amqp": (b"AMQP\0\0\x09\x01", "an AMQP header"),
     "zookeeper": (b"ruok", "a ZooKeeper command"),
     "proxy": (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", "a PROXY protocol header"),
 }
@@ -60,7 +60,7 @@ def test_every_other_protocol_is_named_and_sent_away(
     # One of a kind for each address and minute.
     kinds = dict.fromkeys(words for _, words in GREETINGS.values())
     unnamed = [words for words in kinds if not any(words in line for line in lines)]
-    assert unnamed == ["text: it begins with 'PING'", "text: it begins with 'EHLO'"]
+    assert unnamed == ["text: it starts with 'PING'", "text: it starts with 'EHLO'"]
     assert all(host.strip("[]") in line for line in lines)
 
 

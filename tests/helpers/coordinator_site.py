@@ -15,7 +15,7 @@ from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from plogd.coordinator.runtime.shard import ShardKind
-from plogd.coordinator.runtime.shard_runtime import ShardRuntime, Surroundings
+from plogd.coordinator.runtime.shard_runtime import RuntimeContext, ShardRuntime
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.ports import Clock, Later
 from tests.helpers.sim_broker import SimBroker, create_topic
@@ -73,7 +73,7 @@ class CoordinatorSite:
         if self.broker.log(TOPIC) is None:
             create_topic(self.broker, TOPIC, cleanup_policy="compact")
         inner = self.broker.broker
-        self.around = Surroundings(
+        self.context = RuntimeContext(
             replica_manager=inner.replica_manager,
             config=lambda: inner.config,
             clock=clock or inner.clock,
@@ -83,7 +83,7 @@ class CoordinatorSite:
             on_bug=inner.report_bug,
         )
         kind = ShardKind(topic=TOPIC, codec=group_records, make_shard=self._make_shard)
-        self.runtime = CoordinatorRuntime(kind, self.around)
+        self.runtime = CoordinatorRuntime(kind, self.context)
 
     def _make_shard(self, timers: ShardTimers) -> NumberShard:
         self.made.append(NumberShard(timers))

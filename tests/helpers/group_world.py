@@ -176,7 +176,7 @@ class Member:
     def is_active(self) -> bool:
         """Whether it has the assignment of its generation, and nothing is to be done."""
         member = self.member
-        is_idle = not (member.needs_attention or member.is_parting)
+        is_idle = not (member.needs_attention or member.is_revoking)
         return member.state is MemberState.STABLE and is_idle
 
     async def until_active(self) -> None:

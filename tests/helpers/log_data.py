@@ -61,6 +61,15 @@ def append(segment: LogSegment, batch: memoryview, offset: int, leader_epoch: in
     return header.next_offset
 
 
+def next_offset(segment: LogSegment) -> int:
+    """Return the offset after the last batch; the base offset of an empty segment."""
+    last_indexed = segment.find_offset(segment.offset_index.last_entry.offset)
+    if last_indexed is None:
+        return segment.base_offset
+    *_, last = segment.records.places_from(last_indexed.position)
+    return last.last_offset + 1
+
+
 def fill(
     segment: LogSegment,
     batches: int,
@@ -71,7 +80,7 @@ def fill(
     start_ms: int = T0,
 ) -> int:
     """Append that many batches, each `step_ms` after the one before; the offset after them."""
-    offset = segment.next_offset()
+    offset = next_offset(segment)
     for number in range(batches):
         batch = client_batch(
             records, timestamp=start_ms + number * step_ms, value=b"v" * value_bytes

@@ -21,6 +21,7 @@ from plog.records.batch import iter_batches
 from plog.records.reader import read_records
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig
+from plogd.fair_queue import FairQueue
 from plogd.log import file_names
 from plogd.log.creation import NewLog
 from plogd.log.log import Log
@@ -87,6 +88,7 @@ class LogSite:
             random=faults.random(self.ports.random) if faults else self.ports.random,
             jobs=faults.jobs(self.ports.jobs) if faults else self.ports.jobs,
             turn=self.ports.turn,
+            fair_queue=FairQueue(self.ports.timers),
             report=lambda message, **fields: self.reports.append(message.format(**fields)),
             on_bug=lambda where, error: self.bugs.append(error),
         )

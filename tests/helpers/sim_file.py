@@ -58,7 +58,7 @@ class SimFile:
     def sync(self) -> None:
         self._check()
         if self._sync_error is not None:
-            raise OSError(self._sync_error.errno, "a sync failed before", self.path)
+            raise OSError(self._sync_error.errno, "an earlier sync failed", self.path)
         try:
             self._files.sync(self.path, self._inode)
         except OSError as error:

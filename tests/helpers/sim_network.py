@@ -87,7 +87,7 @@ class SimNetwork(DeferredNetwork):
     ) -> SimChannel:
         if self.swallows:
             await self.sleep(timeout_s)
-            raise ConnectionFailed(f"{host}:{port} took too long to connect")
+            raise ConnectionFailed(f"cannot connect to {host}:{port}: timed out")
         await self.sleep(self._wire.delay_ms() / 1000)
         if self.refuses or (host, port) != (HOST, PORT):
             raise ConnectionFailed(f"cannot connect to {host}:{port}: refused")
@@ -331,7 +331,7 @@ class SimChannel:
     def _timed_out(self, answer: Deferred[Any]) -> None:
         self._waiting.remove(answer)
         if not answer.called:
-            answer.errback(Failure(RequestTimedOut(f"{self.address} has not answered in time")))
+            answer.errback(Failure(RequestTimedOut(f"{self.address} did not respond in time")))
         self.drop()
 
     def drop(self) -> None:

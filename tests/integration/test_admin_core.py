@@ -234,7 +234,7 @@ def test_offsets_by_time_and_records_deleted(admin: Admin, filled: str) -> None:
     with pytest.raises(OffsetOutOfRange):
         admin.run(admin.ask.delete_records({first: 9})).get(first)
     nobody = TopicPartition("nobody", 0)
-    with pytest.raises(UnknownTopicOrPartition, match="there is no topic nobody"):
+    with pytest.raises(UnknownTopicOrPartition, match="topic nobody does not exist"):
         admin.run(admin.ask.list_offsets({nobody: OffsetSpec.LATEST})).get(nobody)
     assert admin.run(admin.ask.describe_producers([first])) == {first: ()}
 

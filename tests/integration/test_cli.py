@@ -58,7 +58,7 @@ def test_who_is_not_there_is_told_at_once_and_at_the_end() -> None:
     )
     assert ended.returncode == 1
     warning, error = ended.stderr.splitlines()
-    assert warning == "plog: cannot connect to 127.0.0.1:1: Connection refused; trying again"
+    assert warning == "plog: cannot connect to 127.0.0.1:1: Connection refused; retrying"
     assert error.startswith("plog: cannot connect to 127.0.0.1:1: Connection refused")
 
 

@@ -68,9 +68,9 @@ def test_calls_of_a_consumer_end_although_the_broker_is_silent(
     consumer = face.consumer(**servers)
     consumer.end_offsets([P0])
     stopped()
-    with pytest.raises(RequestTimedOut, match=r"has not answered ListOffsets within 1 s"):
+    with pytest.raises(RequestTimedOut, match=r"did not respond to ListOffsets within 1 s"):
         consumer.end_offsets([P0], timeout_s=LIMIT_S)
-    with pytest.raises(RequestTimedOut, match=r"has not answered Metadata within 1 s"):
+    with pytest.raises(RequestTimedOut, match=r"did not respond to Metadata within 1 s"):
         consumer.partitions_for("others", timeout_s=LIMIT_S)
     consumer.close(0)
 

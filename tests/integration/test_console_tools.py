@@ -106,7 +106,7 @@ def test_a_number_is_shown_as_java_shows_it(plog: Plog, run: RunTool, topic: str
     refusal = plog.refusal(
         "consume", *_all(topic, "--value-deserializer", as_long.replace("Long", "Integer"))
     )
-    assert "8 bytes are nothing for IntegerDeserializer" in refusal
+    assert "IntegerDeserializer cannot read 8 bytes" in refusal
     assert "Processed a total of 1 messages" in refusal
 
 
@@ -178,7 +178,7 @@ def test_a_record_that_is_refused_is_told_with_its_line_and_others_go_on(
     told = plog.refusal(
         "produce", "--topic", topic, *options, stdin=b"a\n" + large + b"\nb\n"
     )  # fmt: skip
-    assert told.startswith("plog: line 2 was not delivered: a record of about 20000")
+    assert told.startswith("plog: line 2 was not delivered: cannot send a record of about 20000")
     assert len(told.splitlines()) == 1
     assert _values(plog, topic) == [b"a", b"b"]
 
@@ -323,9 +323,13 @@ def test_a_topic_that_does_not_come_is_told(start_broker: Callable[..., BrokerPr
         ("produce", ["--topic", "t", "--request-required-acks", "7"], "acks"),
         ("produce", ["--topic", "t", "--line-reader", "mine.Reader"], "mine.Reader"),
         ("consume", [], "--topic or --include"),
-        ("consume", ["--include", "["], "'[' is no regular expression"),
+        ("consume", ["--include", "["], "'[' is not a regular expression"),
         ("consume", ["--topic", "t", "--offset", "1"], "--partition"),
-        ("consume", ["--topic", "t", "--partition", "0", "--group", "g"], "--group or --partition"),
+        (
+            "consume",
+            ["--topic", "t", "--partition", "0", "--group", "g"],
+            "--group and --partition",
+        ),
         ("consume", ["--topic", "t", "--formatter", "Mine"], "DefaultMessageFormatter"),
         ("consume", ["--topic", "t", "--property", "print.all=true"], "print.all"),
         ("consume", ["--topic", "t", "--command-config", "/nowhere/x"], "/nowhere/x"),

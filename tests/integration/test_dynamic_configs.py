@@ -148,7 +148,7 @@ def test_the_limit_of_connections_counts_for_the_next_one(own_broker: Server) ->
     finally:
         for one in opened:
             one.close()
-    assert "max.connections=3 are open" in own_broker.log_text()
+    assert "the limit max.connections=3 is reached" in own_broker.log_text()
 
 
 def test_a_reload_leaves_what_clients_set(own_broker: Server) -> None:

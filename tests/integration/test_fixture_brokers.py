@@ -110,12 +110,12 @@ def test_a_port_that_is_taken_is_named(broker: RunningBroker, tmp_path: Path) ->
 
 
 def test_what_is_no_broker_yet_cannot_be_asked(make: Callable[..., RunningBroker]) -> None:
-    with pytest.raises(BrokerFailed, match=r"start\(\) it"):
+    with pytest.raises(BrokerFailed, match=r"call start\(\)"):
         make().advance_time(1)
 
 
 def test_a_broker_that_runs_is_not_started_again(broker: RunningBroker) -> None:
-    with pytest.raises(BrokerFailed, match="runs already"):
+    with pytest.raises(BrokerFailed, match="already running"):
         broker.start()
 
 
@@ -282,7 +282,7 @@ def test_a_hook_ends_with_its_block_with_a_reset_and_with_the_broker(
 
 def test_a_hook_that_is_not_hit_is_not_waited_for_for_ever(broker: RunningBroker) -> None:
     hook = broker.hooks.drop("Fetch")
-    with pytest.raises(TimeoutError, match="had 0 of 1 requests"):
+    with pytest.raises(TimeoutError, match="got 0 of 1 requests"):
         hook.wait(timeout_s=0.05)
     assert hook.hits == 0, "and the answer that comes later is nobody else's"
 
@@ -310,15 +310,15 @@ def test_what_is_wrong_with_a_hook_is_told(broker: RunningBroker) -> None:
         hooks.drop("Fecth")
     with pytest.raises(ValueError, match="names no topics"):
         hooks.drop("Heartbeat", topic="orders")
-    with pytest.raises(ValueError, match="NONE is no error"):
+    with pytest.raises(ValueError, match="NONE: it is not an error"):
         hooks.fail("Produce", ErrorCode.NONE)
-    with pytest.raises(ValueError, match="no error 4711"):
+    with pytest.raises(ValueError, match="unknown error code 4711"):
         hooks.fail("Produce", 4711)
     with pytest.raises(TypeError, match="RuntimeError"):
         hooks.fail("Produce", RuntimeError)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="'NOT_LEADER' is no error"):
+    with pytest.raises(TypeError, match="'NOT_LEADER' is not an error"):
         hooks.fail("Produce", "NOT_LEADER")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="seconds=-1"):
+    with pytest.raises(ValueError, match="by -1 s"):
         hooks.delay("Produce", -1)
 
 
@@ -393,7 +393,7 @@ def producers_of(broker: RunningBroker, topic: str) -> list[ProducerState]:
 
 
 def test_time_goes_forward_only(broker: RunningBroker) -> None:
-    with pytest.raises(ValueError, match="time goes forward"):
+    with pytest.raises(ValueError, match="cannot advance time"):
         broker.advance_time(-1)
 
 

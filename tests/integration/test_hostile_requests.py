@@ -172,7 +172,7 @@ def test_the_log_says_why_such_a_connection_was_ended(own_broker: BrokerProcess)
     with HostileConnection(own_broker) as connection:
         connection.send(frame_of(*_many("Metadata", _TOO_MANY)))
         assert connection.answer() is None
-    assert_one_line(own_broker, "plog.request.max.elements=50000", "Metadata", "ask for less")
+    assert_one_line(own_broker, "plog.request.max.elements=50000", "Metadata", "split")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_features_are_told_and_cannot_be_changed(run: Callable[..., str], attemp
     run("FeatureCommand", "upgrade", "--feature", "metadata.version=11", "--dry-run")
     refused = attempt("FeatureCommand", "upgrade", "--feature", "transaction.version=2")
     assert refused.code != 0
-    assert "this broker has no such feature" in refused.stdout + refused.stderr
+    assert "this broker does not support the feature" in refused.stdout + refused.stderr
 
 
 def test_elections_are_not_needed(

@@ -150,7 +150,7 @@ def test_what_was_stopped_goes_on_and_nothing_comes_twice(
             lambda _: state.exists() and "100" in state.read_text(), "the first checkpoint"
         )
         assert replay.stop() == 130
-    assert "the same command goes on from here" in "".join(replay.errors)
+    assert "run the same command to continue from here" in "".join(replay.errors)
     done = json.loads(state.read_text())["partitions"]
     assert 0 < sum(x["next"] for x in done.values()) < 300
     plog.run("replay", *to)
@@ -196,7 +196,7 @@ def test_what_cannot_be_is_refused(plog: Plog, source: str, tmp_path: Path) -> N
 
     copy = ("--to-topic", f"{source}-copy")
     assert "itself" in told("--topic", source, "--to-topic", source)
-    assert "there is no topic" in told("--topic", f"{source}-none", *copy)
+    assert "does not exist on" in told("--topic", f"{source}-none", *copy)
     assert "no 7" in told("--topic", source, *copy, "--partitions", "7")
     assert "no speed" in told("--topic", source, *copy, "--speed", "fast")
     assert "no time" in told("--topic", source, *copy, "--from-time", "noon")

@@ -312,7 +312,7 @@ def test_a_reload_brings_new_certificates_to_new_connections(
     connection, third = shown_certificate(tls_broker.bootstrap_servers, ca_file)
     connection.close()
     assert third == second
-    assert_one_line(tls_broker, "the certificates stay as they were", str(keystore))
+    assert_one_line(tls_broker, "cannot reload the certificates", str(keystore))
 
 
 API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")

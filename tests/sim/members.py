@@ -273,6 +273,10 @@ class Member(GroupClient):
         shares: dict[str, bytes] = {}
         if answer.members and not answer.skip_assignment:
             shares, withheld = self._decide(answer)
+        elif answer.skip_assignment and not self.world.working:
+            # A static leader that returns gets its old share (KIP-814). In a cooperative group that
+            # may be half of a rebalance, which only the leader can complete, as with Kafka.
+            withheld = self.plan.is_cooperative
         request, version = self._sync_request(shares)
         standing = self.view.standing(self.who, self._generation)
         if self._wants_twice():

@@ -18,11 +18,15 @@ from plogd.coordinator.group.group import Group
 from plogd.coordinator.group.group_coordinator import GroupCoordinator
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
 from plogd.coordinator.group.member import Member
-from plogd.coordinator.group.offset_metadata_manager import Asked, Fetched, FetchedOffset
+from plogd.coordinator.group.offset_metadata_manager import (
+    Fetched,
+    FetchedOffset,
+    RequestedPartitions,
+)
 from plogd.coordinator.group.rebalance import Rebalances
-from plogd.coordinator.group.responses import assignment_answer
+from plogd.coordinator.group.responses import sync_group_response
 from plogd.coordinator.runtime.coordinator_result import Result
-from plogd.coordinator.runtime.deferred_events import DeferredEvents, answer_of, tell
+from plogd.coordinator.runtime.deferred_events import DeferredEvents, complete, new_answer
 from plogd.log.disk.group_commit import SyncTicket
 from plogd.log.disk.lane_writes import LaneWrites, Prepared
 from plogd.log.log import Log
@@ -95,8 +99,8 @@ def _answer_before_durable(stack: ExitStack) -> None:
     """A coordinator answers as soon as its records are appended."""
 
     def add(waiting: DeferredEvents, result: Result[Any], end_offset: int) -> Later[Any]:
-        answer = answer_of(result)
-        tell(result, answer)
+        answer = new_answer(result)
+        complete(result, answer)
         return answer
 
     stack.enter_context(patch.object(DeferredEvents, "add", add))
@@ -121,7 +125,7 @@ def _no_offset_while_loading(stack: ExitStack) -> None:
     def fetch(
         coordinator: GroupCoordinator[Any],
         group_id: str,
-        asked: Asked | None,
+        asked: RequestedPartitions | None,
         *,
         require_stable: bool,
     ) -> Later[Fetched]:
@@ -143,7 +147,11 @@ def _no_offset_while_loading(stack: ExitStack) -> None:
 def _keep_dead_members(stack: ExitStack) -> None:
     """Sessions have no end."""
     stack.enter_context(
-        patch.object(Rebalances, "expect", lambda rebalances, group_id, member_id, within_ms: None)
+        patch.object(
+            Rebalances,
+            "set_session_timeout",
+            lambda rebalances, group_id, member_id, within_ms: None,
+        )
     )
 
 
@@ -164,9 +172,9 @@ def _mix_up_assignments(stack: ExitStack) -> None:
     """A member whose SyncGroup comes late is told what the first member got."""
 
     def first_members(group: Group, member: Member) -> SyncGroupResponse:
-        return assignment_answer(group, next(iter(group.members.values())))
+        return sync_group_response(group, next(iter(group.members.values())))
 
-    stack.enter_context(patch.object(groups_module, "assignment_answer", first_members))
+    stack.enter_context(patch.object(groups_module, "sync_group_response", first_members))
 
 
 def _undo_os_errors_only(stack: ExitStack) -> None:

@@ -126,7 +126,7 @@ class Process:
     def report(self, message: str, **fields: object) -> None:
         """What the broker would log."""
         text = message.format(**fields)
-        if "loads anew" in text:
+        if "and reloads in" in text:
             self.loads_anew += 1
             self._world.service.coordinator_loads_anew()
         self.reports.append(text)

@@ -30,7 +30,7 @@ FOUND_AS = {
     "ack-before-flush": LOSS,
     "skip-dir-sync": LOSS,
     "ack-before-hw": LOSS,
-    "forget-producers": {"duplicate"},
+    "forget-producers": {"duplicate", "nonmonotonic-send"},
     "forget-refusals": {"nonmonotonic-send", "false-out-of-order"},
     "keep-unwritten-sequences": LOSS | {"nonmonotonic-send"},
     "ack-unwritten": LOSS | {"false-out-of-order"},

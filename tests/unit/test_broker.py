@@ -1,4 +1,4 @@
-"""A whole broker: what survives, what a start does, what a failed disk does."""
+"""A complete broker: restarts, starts with foreign or missing files, failed disks."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def values(broker: SimBroker, topic: str, partition: int = 0) -> bytes:
 
 
 class TestRestart:
-    """A clean stop, a killed process, a power loss."""
+    """Restarts after a clean stop, a killed process and a power loss."""
 
     @pytest.mark.parametrize("how", ["stop", "kill", "crash"])
-    def test_topics_and_what_was_acknowledged_are_there_again(self, how: str) -> None:
+    def test_topics_and_acknowledged_records_survive_restart(self, how: str) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t", 2, retention_ms="123456789")
         assert broker.produce("t", b"precious", partition=1).error_code == 0
@@ -48,7 +48,7 @@ class TestRestart:
         assert again.fetch("t", partition=1).high_watermark == 1
         assert again.bugs == []
 
-    def test_it_is_not_ready_before_its_logs_are_loaded(self) -> None:
+    def test_broker_is_not_ready_before_its_logs_are_loaded(self) -> None:
         broker = SimBroker()
         started = broker.broker.start()
         ready = [broker.broker.is_ready]
@@ -59,7 +59,7 @@ class TestRestart:
         ready.append(broker.broker.is_ready)
         assert ready == [False, True, False]
 
-    def test_each_start_leads_in_a_new_epoch(self) -> None:
+    def test_each_start_leads_in_new_epoch(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t")
         for epoch in range(3):
@@ -68,7 +68,7 @@ class TestRestart:
             assert header.partition_leader_epoch == epoch
             broker = broker.restart()
 
-    def test_a_stop_waits_for_what_is_on_its_way(self) -> None:
+    def test_stop_waits_for_requests_in_progress(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t")
         asked = broker.begin(produce_request("t", b"last"), 9)
@@ -78,10 +78,10 @@ class TestRestart:
         assert b"last" in values(again, "t")
 
 
-class TestStrangersInTheLogDir:
-    """Directories and metadata that do not fit each other."""
+class TestForeignLogs:
+    """Log directories that do not match the metadata."""
 
-    def test_a_log_whose_topic_is_unknown_is_put_aside_and_kept(self) -> None:
+    def test_log_of_unknown_topic_becomes_stray(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t")
         broker.produce("t", b"a")
@@ -94,7 +94,7 @@ class TestStrangersInTheLogDir:
         create_topic(again, "ghost")
         assert again.fetch("ghost").high_watermark == 0
 
-    def test_a_log_of_an_older_topic_of_the_same_name_is_put_aside(self) -> None:
+    def test_log_of_older_topic_with_same_name_becomes_stray(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t")
         broker.produce("t", b"old")
@@ -111,7 +111,7 @@ class TestStrangersInTheLogDir:
         assert b"old" not in values(again, "t")
         assert any(name.endswith("-stray") for name in files.listdir("/data"))
 
-    def test_a_topic_without_its_log_gets_a_fresh_one(self) -> None:
+    def test_topic_without_log_gets_empty_log(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t", 2)
         files = broker.files.kill()
@@ -123,7 +123,7 @@ class TestStrangersInTheLogDir:
 
 
 class TestSeveralLogDirs:
-    """One may fail."""
+    """One of several log directories fails."""
 
     def two(self, **settings: Any) -> SimBroker:
         files = SimFiles(device_by_path={"/a": 2, "/b": 3})
@@ -134,7 +134,7 @@ class TestSeveralLogDirs:
     def lost(self, broker: SimBroker) -> list[int]:
         return [n for n in range(4) if broker.log("t", n).log_dir == "/b"]
 
-    def test_partitions_are_spread_and_the_others_go_on(self) -> None:
+    def test_partitions_are_spread_and_those_of_other_directories_continue(self) -> None:
         broker = self.two()
         assert len(self.lost(broker)) == 2
         broker.files.fail_when(lambda op: op.path.startswith("/b"), errno.EIO)
@@ -146,7 +146,7 @@ class TestSeveralLogDirs:
         create_topic(broker, "u", 2)
         assert broker.produce("u", b"a", partition=1).error_code == 0
 
-    def test_one_that_cannot_be_read_at_the_start_is_offline_and_not_made_anew(self) -> None:
+    def test_directory_unreadable_at_start_is_offline_and_not_recreated(self) -> None:
         broker = self.two()
         lost = self.lost(broker)
         for n in range(4):
@@ -160,44 +160,44 @@ class TestSeveralLogDirs:
         [topic] = again.ask(MetadataRequest(topics=None), 9).topics
         assert [p.leader_id for p in topic.partitions] == [-1 if n in lost else 1 for n in range(4)]
         files.fail_no_more()
-        mended = again.restart(files.kill())
-        assert all(mended.fetch("t", partition=n).high_watermark == 1 for n in range(4))
+        repaired = again.restart(files.kill())
+        assert all(repaired.fetch("t", partition=n).high_watermark == 1 for n in range(4))
 
-    def test_the_last_one_is_told(self) -> None:
+    def test_failure_of_last_directory_is_reported(self) -> None:
         broker = self.two()
-        told: list[bool] = []
-        broker.broker.on_last_log_dir_failed = lambda: told.append(True)
+        calls: list[bool] = []
+        broker.broker.on_last_log_dir_failed = lambda: calls.append(True)
         broker.files.fail_when(lambda op: op.path.startswith("/b"), errno.EIO)
         for n in range(4):
             broker.produce("t", b"a", partition=n)
-        assert told == []
+        assert calls == []
         broker.files.fail_when(lambda op: True, errno.EIO)
         for n in range(4):
             broker.produce("t", b"a", partition=n)
-        assert told == [True]
+        assert calls == [True]
 
 
-class TestWhoWeAre:
-    """F6: another broker's or another cluster's directory."""
+class TestIdentity:
+    """F6: the log directory of another broker or another cluster."""
 
-    def test_another_brokers_directory_is_refused(self) -> None:
+    def test_directory_of_another_broker_is_refused(self) -> None:
         broker = SimBroker(node_id=1).start()
         broker.stop()
         with pytest.raises(PlogError, match=r"belongs to broker 1"):
             broker.restart(node_id=2)
 
-    def test_another_clusters_directory_is_refused(self) -> None:
+    def test_directory_of_another_cluster_is_refused(self) -> None:
         broker = SimBroker(log_dirs=("/a", "/b")).start()
         broker.stop()
         identity = broker.files.read_file("/b/meta.properties").decode()
         other = identity.replace(broker.broker.cluster_id, "AAAAAAAAAAAAAAAAAAAAAQ")
         broker.files.overwrite("/b/meta.properties", other.encode())
-        with pytest.raises(PlogError, match=r"/b belongs to cluster AAA.*, but /a to .*: correct"):
+        with pytest.raises(PlogError, match=r"/b belongs to cluster AAA.*, but /a to .*; correct"):
             broker.restart()
         broker.files.overwrite("/b/meta.properties", identity.encode())
         broker.restart()
 
-    def test_two_brokers_on_one_directory_are_refused(self) -> None:
+    def test_second_broker_on_same_directory_is_refused(self) -> None:
         broker = SimBroker().start()
         other = SimBroker(files=broker.files)
         started = other.broker.start()
@@ -210,11 +210,11 @@ def lines(broker: SimBroker, text: str) -> list[str]:
     return [line for line in broker.reports if text in line]
 
 
-class TestFilesThatAreGone:
-    """F6: what was there once and is not any more is told, and what to do about it."""
+class TestMissingFiles:
+    """F6: a missing file or directory is reported, with a remedy."""
 
     @pytest.mark.parametrize("clean", [True, False])
-    def test_a_partitions_directory(self, clean: bool) -> None:
+    def test_missing_partition_directory_is_reported_and_recreated(self, clean: bool) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t", 2)
         broker = broker.restart()  # The partition has outlived a start.
@@ -227,38 +227,38 @@ class TestFilesThatAreGone:
         files = broker.files.kill()
         remove_directory(files, "/data/t-1")
         again = broker.restart(files)
-        [gone] = lines(again, "/data/t-1 is gone")
-        assert "stop the broker, put it in the place of the new one" in gone
+        [line] = lines(again, "cannot find /data/t-1: created an empty log")
+        assert "stop the broker and restore the directory from a backup" in line
         assert len(lines(again, "t-1 has lost offsets 0 to 2")) == 1
         assert again.produce("t", b"new", partition=1).base_offset == 3
         assert again.restart().fetch("t", 3, partition=1).high_watermark == 4
         assert again.bugs == []
 
-    def test_a_partitions_directory_of_which_no_checkpoint_knows(self) -> None:
+    def test_missing_partition_directory_unknown_to_checkpoints_is_reported(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t", 12)
         files = broker.files.kill()
         for number in range(12):
             remove_directory(files, f"/data/t-{number}")
         again = broker.restart(files)
-        [line] = lines(again, "no directory in any of log.dirs")
-        assert line.startswith("12 partitions have no directory")
+        [line] = lines(again, "in log.dirs: created empty logs")
+        assert line.startswith("cannot find the directories of 12 partitions")
         assert "t-0, t-1" in line
         assert "t-9 and 2 more" in line
-        assert "put them back from a copy" in line
+        assert "replace the new directories by those of a backup" in line
         assert again.produce("t", b"new").base_offset == 0
 
-    def test_nothing_is_told_where_nothing_is_gone(self) -> None:
+    def test_nothing_is_reported_when_nothing_is_missing(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t", 2)
         for how in ("stop", "kill", "stop"):
             if how == "stop":
                 broker.stop()
             broker = broker.restart()
-            assert not [line for line in broker.reports if "gone" in line or "director" in line]
+            assert not [x for x in broker.reports if "cannot find" in x or "director" in x]
 
     @pytest.mark.parametrize("other", [True, False])
-    def test_meta_properties(self, other: bool) -> None:
+    def test_missing_meta_properties_is_reported_and_recreated(self, other: bool) -> None:
         broker = SimBroker(log_dirs=("/a", "/b")).start()
         create_topic(broker, "t", 2)
         files = broker.files.kill()
@@ -266,16 +266,17 @@ class TestFilesThatAreGone:
         if not other:
             files.unlink("/b/meta.properties")
         again = broker.restart(files)
-        told = lines(again, "holds partitions but no meta.properties")
-        assert [line.split()[0] for line in told] == (["/a"] if other else ["/a", "/b"])
-        assert f"cluster {again.broker.cluster_id}" in told[0]
-        assert "put the file back from a copy" in told[0]
+        reported = lines(again, "cannot find meta.properties in ")
+        expected = ["/a,"] if other else ["/a,", "/b,"]
+        assert [line.split()[4] for line in reported] == expected
+        assert f"cluster {again.broker.cluster_id}" in reported[0]
+        assert "restore the file from a backup" in reported[0]
         assert (again.broker.cluster_id == broker.broker.cluster_id) is other
         assert again.produce("t", b"x").error_code == 0
         assert lines(again.restart(), "meta.properties") == []
 
-    def test_a_wrong_bit_in_a_leader_epoch_does_not_stop_its_partition(self) -> None:
-        """No checksum covers it; believed, it would make this broker a deposed leader."""
+    def test_flipped_bit_in_leader_epoch_does_not_stop_partition(self) -> None:
+        """No checksum covers the epoch; trusting it would make this broker a deposed leader."""
         broker = SimBroker().start()
         create_topic(broker, "t")
         broker.produce("t", b"a")
@@ -287,12 +288,12 @@ class TestFilesThatAreGone:
         content[second + 13] ^= 1
         files.overwrite(path, bytes(content))
         again = broker.restart(files)
-        [line] = lines(again, "has leader epoch 65536, which has never been")
+        [line] = lines(again, "has leader epoch 65536, which never existed")
         assert "the batch at offset 1 in /data/t-0" in line
         assert again.produce("t", b"c").base_offset == 2
         assert again.bugs == []
 
-    def test_nor_does_a_wrong_digit_in_the_file_of_epochs(self) -> None:
+    def test_wrong_digit_in_leader_epoch_checkpoint_does_not_stop_partition(self) -> None:
         broker = SimBroker().start()
         create_topic(broker, "t")
         broker.produce("t", b"a")
@@ -313,8 +314,8 @@ def remove_directory(files: SimFiles, path: str) -> None:
 
 
 @pytest.mark.parametrize("cut_bytes", [0, 1, 100])
-def test_a_metadata_log_that_lost_records_is_refused(cut_bytes: int) -> None:
-    """R14: going on without them would forget topics, and put their logs aside."""
+def test_metadata_log_that_lost_records_is_refused(cut_bytes: int) -> None:
+    """R14: without these records the broker would lose topics and set their logs aside."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     broker.stop()
@@ -322,14 +323,14 @@ def test_a_metadata_log_that_lost_records_is_refused(cut_bytes: int) -> None:
     content = broker.files.read_file(path)
     first_bytes = next(iter_batches(content))[1].size_bytes
     broker.files.overwrite(path, content[: first_bytes + cut_bytes])
-    for _ in range(2):  # Once refused, it is not taken the next time either.
-        with pytest.raises(PlogError, match=r"__cluster_metadata-0: .*(lost|damaged)"):
+    for _ in range(2):  # The second start must not accept the log either.
+        with pytest.raises(PlogError, match=r"__cluster_metadata-0.*: .*(lost|damaged)"):
             broker.restart()
     broker.files.overwrite(path, content)
     assert broker.restart().produce("t", b"x").error_code == 0
 
 
-def test_a_bug_is_counted_and_reported_where_nobody_listens() -> None:
+def test_bug_is_counted_and_reported_without_on_bug() -> None:
     broker = SimBroker()
     broker.broker._on_bug = None
     broker.broker.report_bug("here", ZeroDivisionError("x"))
@@ -338,45 +339,45 @@ def test_a_bug_is_counted_and_reported_where_nobody_listens() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_crash_at_any_operation_of_a_topics_life_loses_nothing_told(seed: int) -> None:
-    """Create, produce, delete, create again: after each crash the broker starts and is truthful."""
+def test_crash_at_any_operation_loses_no_acknowledged_change(seed: int) -> None:
+    """Create, produce, delete, create again: after each crash the broker starts with true state."""
     crash_at = 1 + seed
     while True:
         broker = SimBroker(ports=SimPorts(seed), auto_create_topics_enable=False).start()
-        told: dict[str, str] = {}
+        answered: dict[str, str] = {}
         broker.files.crash_at(broker.files.operations + crash_at)
         try:
-            _live(broker, told)
+            _live(broker, answered)
         except SimCrash:
             pass
         else:
             break
         again = broker.restart(broker.files.crash(broker.ports.random))
-        _check(again, told, crash_at)
+        _check(again, answered, crash_at)
         crash_at += 3
     assert crash_at > 50
 
 
-def _live(broker: SimBroker, told: dict[str, str]) -> None:
-    """`told` says of each topic what the last answer about it was."""
+def _live(broker: SimBroker, answered: dict[str, str]) -> None:
+    """Use topics; `answered` has the state of each topic according to its last response."""
     for name in ("a", "b"):
-        told[name] = "creating"
+        answered[name] = "creating"
         create_topic(broker, name, 2)
-        told[name] = "created"
+        answered[name] = "created"
         answer = broker.produce(name, name.encode() * 10, partition=1)
-        told[name] = "produced" if answer.error_code == 0 else "created"
-    told["a"] = "deleting"
+        answered[name] = "produced" if answer.error_code == 0 else "created"
+    answered["a"] = "deleting"
     broker.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000), 5)
-    told["a"] = "deleted"
+    answered["a"] = "deleted"
     topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
-    told["a"] = "creating again"
+    answered["a"] = "creating again"
     broker.ask(CreateTopicsRequest(topics=[topic]), 5)
-    told["a"] = "created again"
+    answered["a"] = "created again"
 
 
-def _check(broker: SimBroker, told: dict[str, str], crash_at: int) -> None:
+def _check(broker: SimBroker, answered: dict[str, str], crash_at: int) -> None:
     found = names(broker)
-    for name, state in told.items():
+    for name, state in answered.items():
         where = f"{name} {state}, crash at {crash_at}"
         if state in ("created", "produced", "created again"):
             assert name in found, where

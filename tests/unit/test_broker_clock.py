@@ -1,4 +1,4 @@
-"""F13: the wall clock jumps a day forward, a day back, or stands still; nobody else's time does."""
+"""F13: the wall clock jumps a day forward, a day back, or stops; the monotonic clock continues."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def make(**config: str) -> SimBroker:
     return broker
 
 
-def jumped(broker: SimBroker, by_ms: float) -> None:
-    """`by_ms` of 0: from now on the wall clock stands still."""
+def jump(broker: SimBroker, by_ms: float) -> None:
+    """Move the wall clock by `by_ms`; 0 stops it."""
     if by_ms:
         broker.ports.clock.jump_wall(by_ms)
     else:
@@ -28,7 +28,7 @@ def jumped(broker: SimBroker, by_ms: float) -> None:
 
 
 def produce(broker: SimBroker, value: bytes) -> int:
-    """The offset of a record that has the time of the broker's clock."""
+    """Produce a record with the time of the broker's clock; return its offset."""
     answer = broker.produce("t", value, now_ms=broker.ports.clock.now_ms())
     assert answer.error_code == 0
     return answer.base_offset
@@ -38,10 +38,10 @@ JUMPS = pytest.mark.parametrize("by_ms", [DAY_MS, -DAY_MS, 0], ids=["forward", "
 
 
 @JUMPS
-def test_who_waits_waits_as_long_as_asked(by_ms: float) -> None:
+def test_fetch_waits_for_requested_time(by_ms: float) -> None:
     broker = make()
     fetch = broker.begin(fetch_request("t", max_wait_ms=500), 11)
-    jumped(broker, by_ms)
+    jump(broker, by_ms)
     broker.ports.advance(499)
     assert not fetch.is_done
     broker.ports.advance(11)
@@ -49,20 +49,20 @@ def test_who_waits_waits_as_long_as_asked(by_ms: float) -> None:
 
 
 @JUMPS
-def test_an_append_under_way_is_acknowledged(by_ms: float) -> None:
+def test_append_in_progress_is_acknowledged(by_ms: float) -> None:
     broker = make()
     asked = broker.begin(produce_request("t", b"a"), 9)
-    jumped(broker, by_ms)
+    jump(broker, by_ms)
     broker.settle()
     assert asked.response().responses[0].partition_responses[0].error_code == 0
 
 
 @JUMPS
-def test_offsets_epochs_and_order_do_not_depend_on_it(by_ms: float) -> None:
+def test_offsets_epochs_and_order_do_not_depend_on_wall_clock(by_ms: float) -> None:
     broker = make(segment_bytes="1048576")
     for number in range(6):
         if number == 3:
-            jumped(broker, by_ms)
+            jump(broker, by_ms)
         assert produce(broker, b"%d" % number) == number
     headers = [header for _, header in iter_batches(bytes(broker.fetch("t").records))]
     assert [header.base_offset for header in headers] == list(range(6))
@@ -71,12 +71,12 @@ def test_offsets_epochs_and_order_do_not_depend_on_it(by_ms: float) -> None:
 
 
 @JUMPS
-def test_retention_goes_by_the_records_times(by_ms: float) -> None:
-    """What is younger than retention.ms by its own timestamp stays, what is older goes."""
+def test_retention_uses_record_timestamps(by_ms: float) -> None:
+    """Records are deleted once their own timestamps are older than retention.ms."""
     broker = make(retention_ms=str(3 * DAY_MS), segment_bytes="1048576")
     for number in range(8):
         broker.produce("t", b"%d" % number * 200_000)
-    jumped(broker, by_ms)
+    jump(broker, by_ms)
     broker.broker.log_manager.apply_retention(broker.ports.clock.now_ms())
     assert broker.log("t").log_start_offset == 0
     broker.broker.log_manager.apply_retention(START_MS + 5 * DAY_MS)
@@ -85,7 +85,7 @@ def test_retention_goes_by_the_records_times(by_ms: float) -> None:
     assert broker.produce("t", b"new", now_ms=broker.ports.clock.now_ms()).base_offset == 8
 
 
-def test_a_clock_that_goes_back_rolls_no_segment_and_loses_none() -> None:
+def test_clock_that_goes_back_rolls_no_segment_and_loses_no_record() -> None:
     broker = make(segment_ms=str(DAY_MS))
     log = broker.log("t")
     for _ in range(5):
@@ -96,7 +96,7 @@ def test_a_clock_that_goes_back_rolls_no_segment_and_loses_none() -> None:
 
 
 @JUMPS
-def test_a_start_after_a_jump_finds_everything(by_ms: float) -> None:
+def test_start_after_clock_jump_finds_all_records(by_ms: float) -> None:
     broker = make()
     produce(broker, b"a")
     broker.ports.clock.jump_wall(by_ms)
@@ -105,7 +105,7 @@ def test_a_start_after_a_jump_finds_everything(by_ms: float) -> None:
     assert produce(again, b"b") == 1
 
 
-def test_records_that_seem_to_come_from_the_future_are_refused_while_they_do() -> None:
+def test_records_with_future_timestamps_are_refused() -> None:
     """As in Kafka: message.timestamp.after.max.ms is an hour."""
     broker = make()
     broker.ports.clock.jump_wall(-DAY_MS)

@@ -1,7 +1,7 @@
-"""F8: a broker starts on a full disk, serves what it can, and goes on when there is room.
+"""F8: a broker starts on a full disk, serves reads, and accepts writes when space is available.
 
-On a file system that keeps no room for the metadata log (disk/reserved_space.py), or where that is
-used up.
+The file system has no space reserved for the metadata log (disk/reserved_space.py), either because
+it does not support that or because the reserve is used up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FULL = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def used(how: str, batches: int = 4) -> tuple[SimBroker, SimFiles]:
-    """A broker that has something, and what its end leaves."""
+    """Return a stopped broker with records, and its files."""
     broker = SimBroker()
     broker.files.reserve_supported = False
     broker.start()
@@ -61,12 +61,14 @@ def epochs(broker: SimBroker, offset: int) -> list[int]:
 
 @pytest.mark.parametrize("room", [0, 40, 60])
 @pytest.mark.parametrize("how", ["stop", "kill", "crash"])
-def test_it_serves_reads_refuses_writes_and_goes_on_when_there_is_room(how: str, room: int) -> None:
-    """Without room for the record of its start; a leader never writes in an epoch it had (R6)."""
+def test_full_disk_allows_reads_and_refuses_writes_until_space_is_available(
+    how: str, room: int
+) -> None:
+    """The registration does not fit; a leader never writes in an epoch it already had (R6)."""
     broker, files = used(how)
     files.capacity_bytes = files.used_bytes + room
     again = broker.restart(files)
-    assert any("no room in /data to write down that" in line for line in again.reports)
+    assert any("no space left in /data" in line for line in again.reports)
     assert again.fetch("t").high_watermark == 4
     [topic] = again.ask(MetadataRequest(topics=None), 9).topics
     assert topic.partitions[0].leader_epoch == 1
@@ -79,7 +81,7 @@ def test_it_serves_reads_refuses_writes_and_goes_on_when_there_is_room(how: str,
     assert again.produce("t", b"x").error_code == FULL
     files.capacity_bytes = None
     again.ports.advance(1_000)
-    assert any("there is room again" in line for line in again.reports)
+    assert any("registered this broker: space is available again" in line for line in again.reports)
     assert again.produce("t", b"y").base_offset == 4
     assert epochs(again, 4) == [1]
     create_topic(again, "u")
@@ -89,12 +91,12 @@ def test_it_serves_reads_refuses_writes_and_goes_on_when_there_is_room(how: str,
     assert epochs(after, 4) == [1, 2]
 
 
-def test_deleting_records_makes_the_room_it_needs() -> None:
-    """In the same life: no hand at the disk."""
+def test_deleting_records_frees_the_space_that_it_needs() -> None:
+    """The disk space comes from the deletion itself, without a restart."""
     broker, files = used("kill", batches=8)
     files.capacity_bytes = files.used_bytes
     again = broker.restart(files)
-    assert delete_records(again, 6) == FULL  # What is answered has to be written down first.
+    assert delete_records(again, 6) == FULL  # The new log start must be durable before a response.
     again.ports.advance(70_000)
     assert files.used_bytes < files.capacity_bytes
     assert again.produce("t", b"y").base_offset == 8
@@ -104,7 +106,7 @@ def test_deleting_records_makes_the_room_it_needs() -> None:
 
 
 @pytest.mark.parametrize("starts", [2, 5])
-def test_it_may_be_started_again_and_again(starts: int) -> None:
+def test_broker_can_start_repeatedly_on_full_disk(starts: int) -> None:
     broker, files = used("kill")
     for _ in range(starts):
         files.capacity_bytes = files.used_bytes
@@ -117,8 +119,8 @@ def test_it_may_be_started_again_and_again(starts: int) -> None:
     assert epochs(broker, 3) == [0, 1]
 
 
-def test_no_crash_while_it_goes_on_lets_it_write_in_an_epoch_twice() -> None:
-    """From the moment there is room, the power goes at every operation."""
+def test_crash_after_space_returns_never_reuses_leader_epoch() -> None:
+    """Once space is available, the power fails at every operation in turn."""
     for number in range(1, 40):
         broker, files = used("kill")
         files.capacity_bytes = files.used_bytes
@@ -144,8 +146,8 @@ def test_no_crash_while_it_goes_on_lets_it_write_in_an_epoch_twice() -> None:
         pytest.fail("the record was never acknowledged")
 
 
-def test_logs_that_were_not_made_are_made_when_there_is_room() -> None:
-    """The broker ended when the topic was written down and its logs were not there yet."""
+def test_missing_logs_are_created_when_space_is_available() -> None:
+    """The broker stopped after it had written the topic and before it had created the logs."""
     broker = SimBroker().start()
     create_topic(broker, "t", 2)
     create_topic(broker, "u", 2)
@@ -168,14 +170,14 @@ def test_logs_that_were_not_made_are_made_when_there_is_room() -> None:
     assert again.bugs == []
 
 
-def test_a_disk_that_fails_is_not_taken_for_a_full_one() -> None:
+def test_failing_disk_is_not_treated_as_full() -> None:
     broker, files = used("kill")
     files.fail_when(lambda op: op.name == "append" and "__cluster_metadata" in op.path, errno.EIO)
     with pytest.raises(Exception, match=r"Input/output error|offline"):
         broker.restart(files)
 
 
-def test_missing_log_keeps_no_broker_near_its_descriptor_limit_from_starting() -> None:
+def test_broker_near_descriptor_limit_starts_without_a_missing_log() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t", 2)
     create_topic(broker, "u", 2)

@@ -1,7 +1,7 @@
-"""What is made for a client goes when the client goes, and without the collector of cycles.
+"""Objects created for a client are freed when it leaves, without the garbage collector.
 
-A request that leaves a cycle costs more than its own work: the collector has to look for it among
-everything that waits. And a cycle that holds records keeps a megabyte until it does.
+A reference cycle costs more than the request's own work: the collector has to find it among the
+objects of all waiting requests. A cycle that holds records keeps a megabyte until then.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _broker(**settings: object) -> SimBroker:
 
 
 def _poll(broker: SimBroker, *, is_given_up: bool = False) -> None:
-    """A fetch that waits at the end of a partition."""
+    """Fetch at the end of a partition, so that the request waits."""
     partition = FetchPartition(
         partition=0, fetch_offset=broker.log("t").log_end_offset, partition_max_bytes=1 << 20
     )
@@ -123,46 +123,46 @@ REQUESTS: dict[str, Callable[[SimBroker], object]] = {
     "a fetch of an unknown topic": lambda broker: broker.ask(fetch_request("nope", 0), 4),
     "a fetch out of range": lambda broker: broker.ask(fetch_request("t", 10**6), 4),
     "records": _produce(GOOD),
-    "records nobody waits for": _produce(GOOD, acks=0),
+    "records with acks=0": _produce(GOOD, acks=0),
     "damaged records": _produce(TORN),
     "no records": _produce(b""),
     "half a header": _produce(GOOD[:30]),
     "two batches": _produce(GOOD + GOOD),
     "records for an unknown topic": _produce(GOOD, "nope"),
-    "acks nobody knows": _produce(GOOD, acks=7),
-    "no request": _frame(b"\0\1" * 3 + b"zz"),
+    "invalid acks": _produce(GOOD, acks=7),
+    "not a request": _frame(b"\0\1" * 3 + b"zz"),
     "an unknown API": _frame(struct.pack(">hhih", 999, 0, 1, -1)),
     "an unknown version": _frame(struct.pack(">hhih", 1, 99, 1, -1)),
     "a request that cannot be read": _frame(struct.pack(">hhih", 0, 7, 1, -1) + b"\xff" * 20),
     "metadata": lambda broker: broker.ask(MetadataRequest(topics=None), 12),
     "a producer id": lambda broker: broker.ask(InitProducerIdRequest(transactional_id=None), 4),
-    "a heartbeat of a stranger": lambda broker: broker.ask(
+    "a heartbeat of an unknown member": lambda broker: broker.ask(
         HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), 3
     ),
     "a committed offset": _commit,
-    "a topic there is already": _create_again,
-    "a topic made and deleted": _topic_comes_and_goes,
-    "a member that falls silent": _member_comes_and_goes,
+    "an existing topic": _create_again,
+    "a created and deleted topic": _topic_comes_and_goes,
+    "an expired member": _member_comes_and_goes,
 }
 
 
 @pytest.mark.parametrize("what", REQUESTS)
-def test_no_request_leaves_anything_to_the_collector(what: str) -> None:
+def test_request_leaves_no_reference_cycles(what: str) -> None:
     broker = _broker()
     assert cycles_left_by(lambda: REQUESTS[what](broker)) == {}
 
 
-def test_nor_does_one_where_nobody_waits_for_the_disk() -> None:
+def test_produce_leaves_no_reference_cycles_with_relaxed_flush() -> None:
     broker = _broker(log_flush_interval_messages=1 << 40)
     assert cycles_left_by(lambda: _produce(GOOD)(broker)) == {}
 
 
-def test_nothing_is_left_of_topics_that_were_deleted() -> None:
+def test_nothing_is_left_of_deleted_topics() -> None:
     broker = _broker()
     assert growth_of(lambda number: _topic_comes_and_goes(broker, f"x{number}")) == {}
 
 
-def test_nothing_is_left_of_groups_that_were_deleted() -> None:
+def test_nothing_is_left_of_deleted_groups() -> None:
     broker = _broker(offsets_topic_num_partitions=1)
 
     def come_and_go(number: int) -> None:
@@ -173,7 +173,7 @@ def test_nothing_is_left_of_groups_that_were_deleted() -> None:
     assert growth_of(come_and_go) == {}
 
 
-def test_nothing_is_left_of_producers_that_have_fallen_silent() -> None:
+def test_nothing_is_left_of_expired_producers() -> None:
     broker = _broker()
 
     def come_and_go(number: int) -> None:
@@ -188,7 +188,7 @@ def test_nothing_is_left_of_producers_that_have_fallen_silent() -> None:
     assert growth_of(come_and_go) == {}
 
 
-def test_nothing_is_left_of_fetch_sessions_that_were_closed() -> None:
+def test_nothing_is_left_of_closed_fetch_sessions() -> None:
     broker = _broker()
 
     def fetch(session_id: int, epoch: int, topics: list[FetchTopic]) -> int:
@@ -206,7 +206,7 @@ def test_nothing_is_left_of_fetch_sessions_that_were_closed() -> None:
     assert growth_of(come_and_go) == {}
 
 
-def test_nothing_is_left_of_connections_that_were_lost() -> None:
+def test_nothing_is_left_of_lost_connections() -> None:
     broker = _broker()
     ports, inner = broker.ports, broker.broker
     shared = Connections(

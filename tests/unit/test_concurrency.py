@@ -1,4 +1,4 @@
-"""Waiting for work that nobody may stop."""
+"""Waiters with timeouts that do not cancel the work, and sequential operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TooLate(Exception):
     """The deadline passed."""
 
 
-def test_a_waiter_that_gives_up_leaves_the_work_alone() -> None:
+def test_cancelled_waiter_does_not_cancel_the_work() -> None:
     work: Later[int] = Later()
     waiting = shielded(work)
     waiting.cancel()
@@ -23,7 +23,7 @@ def test_a_waiter_that_gives_up_leaves_the_work_alone() -> None:
         outcome(waiting)
 
 
-def test_the_outcome_arrives_in_time() -> None:
+def test_outcome_arrives_before_the_timeout() -> None:
     ports, work = SimPorts(), Later[int]()
     waiting = within(work, 100, ports.timers, TooLate)
     work.succeed(7)
@@ -31,7 +31,7 @@ def test_the_outcome_arrives_in_time() -> None:
     assert outcome(waiting) == 7
 
 
-def test_a_failure_arrives_too() -> None:
+def test_failure_arrives_before_the_timeout() -> None:
     ports, work = SimPorts(), Later[int]()
     waiting = within(work, 100, ports.timers, TooLate)
     work.fail(ValueError())
@@ -39,7 +39,7 @@ def test_a_failure_arrives_too() -> None:
         outcome(waiting)
 
 
-def test_after_the_deadline_the_error_counts_and_the_work_goes_on() -> None:
+def test_timeout_fails_the_waiter_and_the_work_continues() -> None:
     ports, work = SimPorts(), Later[int]()
     waiting = within(work, 100, ports.timers, TooLate)
     ports.advance(100)
@@ -49,7 +49,7 @@ def test_after_the_deadline_the_error_counts_and_the_work_goes_on() -> None:
         outcome(waiting)
 
 
-def test_no_time_at_all_is_over_at_once() -> None:
+def test_timeout_of_zero_expires_immediately() -> None:
     ports = SimPorts()
     waiting = within(Later[int](), -5, ports.timers, TooLate)
     ports.settle()
@@ -57,13 +57,13 @@ def test_no_time_at_all_is_over_at_once() -> None:
         outcome(waiting)
 
 
-def test_giving_up_takes_the_timer_along() -> None:
+def test_cancelled_waiter_leaves_no_timer() -> None:
     ports = SimPorts()
     within(Later[int](), 100, ports.timers, TooLate).cancel()
     assert ports.timers.next_due_ms is None
 
 
-def test_a_thousand_that_have_nothing_to_do_take_turns() -> None:
+def test_thousand_operations_without_work_do_not_exhaust_the_stack() -> None:
     line = OneAtATime()
     work: Later[None] = Later()
     order: list[int] = []

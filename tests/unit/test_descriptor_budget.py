@@ -1,4 +1,4 @@
-"""How the descriptors of a process are divided."""
+"""The shares of logs, clients and the broker in the descriptors of a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMITS = [256, 1024, 1500, 20_000, 1 << 20]
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_logs_clients_and_the_broker_together_never_exceed_the_limit(limit: int) -> None:
+def test_logs_clients_and_broker_together_never_exceed_the_limit(limit: int) -> None:
     budget, clients = DescriptorBudget(limit), 0
     budget.clients = lambda: clients
     budget.open_on_demand = lambda: budget.max_idle
@@ -37,7 +37,7 @@ def test_logs_leave_clients_their_share(limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_every_log_that_may_exist_can_be_written_and_some_rolled(limit: int) -> None:
+def test_maximum_number_of_logs_can_be_written_and_some_rolled(limit: int) -> None:
     budget = DescriptorBudget(limit)
     for _ in range(budget.max_logs):
         budget.take_for_writing("/t-0")
@@ -45,11 +45,11 @@ def test_every_log_that_may_exist_can_be_written_and_some_rolled(limit: int) -> 
     assert budget.max_logs > limit // 3
 
 
-def test_clients_that_can_never_be_leave_more_to_logs() -> None:
+def test_low_client_limit_leaves_more_descriptors_to_logs() -> None:
     assert DescriptorBudget(1000, max_clients=10).max_logs > DescriptorBudget(1000).max_logs
 
 
-def test_without_a_known_limit_nothing_is_refused() -> None:
+def test_nothing_is_refused_without_a_known_limit() -> None:
     budget = DescriptorBudget()
     assert budget.limit == UNLIMITED
     assert budget.max_logs > 10**6

@@ -1,4 +1,4 @@
-"""Turns in order of arrival, one in each pass, and loops that take one after each slice."""
+"""Turns in order of arrival, one per pass, and loops that wait for one after each slice."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from plogd.ports import Later, spawn
 from tests.helpers.sim_ports import SimPorts, outcome
 
 
-def test_one_turn_is_given_in_each_pass_in_order_of_arrival() -> None:
+def test_one_turn_is_granted_per_pass_in_order_of_arrival() -> None:
     ports = SimPorts()
     queue = FairQueue(ports.timers)
     seen: list[object] = []
     for name in "abc":
         queue.turn().then(lambda _, name=name: seen.append(name), seen.append)  # type: ignore[misc]
     for expected in (["a"], ["a", "b"], ["a", "b", "c"]):
-        # What others have asked for meanwhile comes before the next turn.
+        # Calls scheduled meanwhile run before the next turn.
         ports.timers.call_later(0, lambda: None)
         ports.timers.run_next()
         while len(seen) < len(expected):
@@ -34,7 +34,7 @@ def test_cancelled_turn_is_skipped() -> None:
     assert len(queue) == 0
 
 
-def test_turn_taken_by_a_failing_continuation_does_not_stop_the_others() -> None:
+def test_failing_continuation_does_not_stop_later_turns() -> None:
     ports = SimPorts()
     queue = FairQueue(ports.timers)
 

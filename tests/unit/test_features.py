@@ -1,4 +1,4 @@
-"""Levels of features: what may be asked for, and why not."""
+"""Updates of feature levels: which are accepted, and why others are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINALIZED = {METADATA_VERSION: 11}
 
 
 @pytest.mark.parametrize("upgrade_type", [kind for kind in UpgradeType if kind.is_known])
-def test_the_level_that_is_there_may_be_asked_for(upgrade_type: int) -> None:
+def test_current_level_is_accepted(upgrade_type: int) -> None:
     check_update(METADATA_VERSION, 11, upgrade_type, FINALIZED)
 
 
@@ -23,21 +23,21 @@ def test_the_level_that_is_there_may_be_asked_for(upgrade_type: int) -> None:
         (METADATA_VERSION, 10, 2, "supports levels 11 to 11"),
         (METADATA_VERSION, 0, 3, "supports levels 11 to 11"),
         (METADATA_VERSION, -1, 1, "supports levels 11 to 11"),
-        (METADATA_VERSION, 11, 0, "no upgrade type 0"),
-        (METADATA_VERSION, 11, 4, "no upgrade type 4"),
-        ("transaction.version", 2, 1, "no such feature"),
-        ("", 1, 1, "no such feature"),
+        (METADATA_VERSION, 11, 0, "unknown upgrade type 0"),
+        (METADATA_VERSION, 11, 4, "unknown upgrade type 4"),
+        ("transaction.version", 2, 1, "does not support the feature"),
+        ("", 1, 1, "does not support the feature"),
     ],
 )
-def test_any_other_is_refused(feature: str, level: int, upgrade_type: int, why: str) -> None:
+def test_other_levels_are_refused(feature: str, level: int, upgrade_type: int, why: str) -> None:
     with pytest.raises(InvalidUpdateVersion, match=why):
         check_update(feature, level, upgrade_type, FINALIZED)
 
 
-def test_a_supported_level_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InvalidUpdateVersion, match="with the broker's own version, and is 10"):
+def test_supported_level_is_refused_when_it_is_not_current() -> None:
+    with pytest.raises(InvalidUpdateVersion, match="is 10 and changes only with the version"):
         check_update(METADATA_VERSION, 11, 1, {METADATA_VERSION: 10})
 
 
-def test_features_clients_would_rely_on_are_not_promised() -> None:
+def test_unimplemented_features_are_not_supported() -> None:
     assert list(SUPPORTED) == [METADATA_VERSION]

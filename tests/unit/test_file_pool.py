@@ -1,4 +1,4 @@
-"""Files that are open only while they are used."""
+"""Pooled files, which are open only while they are used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _files(limit: int = 64) -> OsFiles:
     return files
 
 
-def test_only_the_files_used_last_stay_open(tmp_path: Path) -> None:
+def test_only_most_recently_used_files_stay_open(tmp_path: Path) -> None:
     files = _files(limit=64)
     opened = [files.open_on_demand(f"{tmp_path}/{number}") for number in range(50)]
     for number, file in enumerate(opened):
@@ -38,7 +38,7 @@ def test_only_the_files_used_last_stay_open(tmp_path: Path) -> None:
     assert _open_descriptors(tmp_path) == 8
 
 
-def test_a_file_that_is_used_again_is_not_the_next_to_be_closed(tmp_path: Path) -> None:
+def test_recently_used_file_is_not_closed_next(tmp_path: Path) -> None:
     files = _files(limit=64)
     opened = [files.open_on_demand(f"{tmp_path}/{number}") for number in range(8)]
     opened[0].size()
@@ -46,7 +46,7 @@ def test_a_file_that_is_used_again_is_not_the_next_to_be_closed(tmp_path: Path) 
     assert [file.is_open for file in opened] == [True, False] + [True] * 6
 
 
-def test_a_file_that_is_written_keeps_its_descriptor(tmp_path: Path) -> None:
+def test_file_being_written_keeps_its_descriptor(tmp_path: Path) -> None:
     files = _files(limit=64)
     written = files.open_on_demand(f"{tmp_path}/written")
     writer = written.retain_for_writing()
@@ -62,7 +62,7 @@ def test_a_file_that_is_written_keeps_its_descriptor(tmp_path: Path) -> None:
     assert written.pread(9, 0) == b"x"
 
 
-def test_no_more_files_are_written_than_logs_may_have_but_those_of_the_metadata_log(
+def test_files_being_written_are_limited_except_for_the_metadata_log(
     tmp_path: Path,
 ) -> None:
     files = _files(limit=64)
@@ -70,7 +70,7 @@ def test_no_more_files_are_written_than_logs_may_have_but_those_of_the_metadata_
     taken = 51
     for file in opened[:taken]:
         file.retain_for_writing()
-    with pytest.raises(OSError, match="already write 51 files of the 64") as refused:
+    with pytest.raises(OSError, match="51 log files are being written") as refused:
         opened[taken].retain_for_writing()
     assert refused.value.errno == errno.EMFILE
     assert taken == files.descriptors.writing
@@ -82,7 +82,7 @@ def test_no_more_files_are_written_than_logs_may_have_but_those_of_the_metadata_
     opened[taken].retain_for_writing()
 
 
-def test_a_file_that_cannot_be_opened_is_not_counted_as_written(tmp_path: Path) -> None:
+def test_file_that_cannot_be_opened_is_not_counted_as_written(tmp_path: Path) -> None:
     files = _files(limit=64)
     file = files.open_on_demand(f"{tmp_path}/a")
     for number in range(20):
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_opened_is_not_counted_as_written(tmp_path: Path) 
     assert files.descriptors.writing == 0
 
 
-def test_an_open_file_outlives_its_place_in_the_pool_and_its_name(tmp_path: Path) -> None:
+def test_retained_file_survives_its_eviction_and_unlink(tmp_path: Path) -> None:
     files = _files(limit=64)
     file = files.open_on_demand(f"{tmp_path}/a")
     file.append(b"kept")
@@ -108,7 +108,7 @@ def test_an_open_file_outlives_its_place_in_the_pool_and_its_name(tmp_path: Path
     assert not held.is_open
 
 
-def test_a_file_that_was_unlinked_is_not_created_again(tmp_path: Path) -> None:
+def test_unlinked_file_is_not_recreated(tmp_path: Path) -> None:
     files = _files(limit=64)
     file = files.open_on_demand(f"{tmp_path}/a")
     for number in range(20):
@@ -119,7 +119,7 @@ def test_a_file_that_was_unlinked_is_not_created_again(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_a_renamed_file_is_reopened_under_its_new_name() -> None:
+def test_renamed_file_is_reopened_under_its_new_name() -> None:
     files = SimFiles(["/d"])
     files.descriptors.set_limit(64, 1)
     file = files.open_on_demand("/d/a")
@@ -132,7 +132,7 @@ def test_a_renamed_file_is_reopened_under_its_new_name() -> None:
     assert file.pread(1, 0) == b"x"
 
 
-def test_reading_what_is_cached_never_opens_a_file() -> None:
+def test_cached_read_never_opens_a_file() -> None:
     files = SimFiles(["/d"])
     files.descriptors.set_limit(64, 1)
     file = files.open_on_demand("/d/a")
@@ -144,7 +144,7 @@ def test_reading_what_is_cached_never_opens_a_file() -> None:
     assert not file.is_open
 
 
-def test_a_closed_file_cannot_be_used_and_is_not_reopened() -> None:
+def test_closed_file_cannot_be_used_and_is_not_reopened() -> None:
     files = SimFiles(["/d"])
     file = files.open_on_demand("/d/a")
     file.close()
@@ -154,8 +154,8 @@ def test_a_closed_file_cannot_be_used_and_is_not_reopened() -> None:
     assert not file.is_open
 
 
-def test_a_file_closed_while_it_is_being_opened_stays_closed() -> None:
-    """Another thread closes it: what was opened is for this call alone."""
+def test_file_closed_while_it_is_being_opened_stays_closed() -> None:
+    """Another thread closes the file: the descriptor is used for this call only."""
     files = SimFiles(["/d"])
     files.open_append("/d/a").append(b"x")
 
@@ -169,7 +169,7 @@ def test_a_file_closed_while_it_is_being_opened_stays_closed() -> None:
     assert not file.is_open
 
 
-def test_append_reopens_file_that_another_thread_closes_first(
+def test_append_reopens_file_that_another_thread_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = _files(limit=64)
@@ -189,7 +189,7 @@ def test_append_reopens_file_that_another_thread_closes_first(
     assert (tmp_path / "a").read_bytes() == b"12"
 
 
-def test_a_file_opened_by_two_threads_is_open_once() -> None:
+def test_file_opened_by_two_threads_is_open_once() -> None:
     files = SimFiles(["/d"])
     files.open_append("/d/a").append(b"x")
     opened: list[File] = []
@@ -198,7 +198,7 @@ def test_a_file_opened_by_two_threads_is_open_once() -> None:
         own = files.open_existing(path)
         opened.append(own)
         if len(opened) == 1:
-            assert file.pread(1, 0) == b"x"  # As another thread would, meanwhile.
+            assert file.pread(1, 0) == b"x"  # Stands for a read in another thread.
         return own
 
     pool = FilePool(files.open_append, reopen, DescriptorBudget(), threading.Lock())
@@ -209,7 +209,7 @@ def test_a_file_opened_by_two_threads_is_open_once() -> None:
     assert not any(one.is_open for one in opened)
 
 
-def test_threads_that_share_few_descriptors_read_the_right_files(tmp_path: Path) -> None:
+def test_threads_sharing_few_descriptors_read_the_right_files(tmp_path: Path) -> None:
     files = _files(limit=64)
     opened = [files.open_on_demand(f"{tmp_path}/{number}") for number in range(40)]
     for number, file in enumerate(opened):
@@ -232,7 +232,7 @@ def test_threads_that_share_few_descriptors_read_the_right_files(tmp_path: Path)
     assert _open_descriptors(tmp_path) <= files.descriptors.max_idle
 
 
-def test_the_simulator_and_the_system_open_on_demand_alike(tmp_path: Path) -> None:
+def test_simulator_opens_on_demand_like_the_operating_system(tmp_path: Path) -> None:
     for files, root in ((_files(), str(tmp_path)), (SimFiles(["/d"]), "/d")):
         file = files.open_on_demand(f"{root}/a")
         file.append(b"12345")

@@ -67,6 +67,9 @@ CORE = (*LIBRARY, *COMMON, *SHARED, "plogd.log", "plogd.replica", "plogd.coordin
 EMBEDDED = (
     "plogd.metadata.embedded",
     "plogd.metadata.image",
+    "plogd.metadata.log_replay",
+    "plogd.metadata.pending_write",
+    "plogd.metadata.record_batch",
     "plogd.metadata.security_image",
 )
 BELOW_BROKER = (*CORE, *EMBEDDED, "plogd.controller", "plogd.connection_context")

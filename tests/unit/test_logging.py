@@ -1,4 +1,4 @@
-"""How events look as lines, and which are written."""
+"""The lines of log events, the level filter and the rate limit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def written(*events: dict[str, Any], level: str = "debug", for_journal: bool = F
     return "".join(parts)
 
 
-def test_a_line_has_time_level_namespace_and_text() -> None:
+def test_line_has_time_level_namespace_and_text() -> None:
     assert written(event()) == "2026-01-31T12:00:00.062Z INFO plogd.log.log: text\n"
 
 
@@ -41,17 +41,17 @@ def test_a_line_has_time_level_namespace_and_text() -> None:
     ("level", "priority"),
     [("debug", 7), ("info", 6), ("warn", 4), ("error", 3), ("critical", 2)],
 )
-def test_the_journal_gets_the_priority_instead_of_time_and_level(level: str, priority: int) -> None:
+def test_journal_gets_priority_instead_of_time_and_level(level: str, priority: int) -> None:
     assert written(event(level=level), for_journal=True) == f"<{priority}>plogd.log.log: text\n"
 
 
-def test_a_text_cannot_forge_a_second_line() -> None:
+def test_event_text_cannot_forge_a_second_line() -> None:
     line = written(event("a\r\n2026 INFO b\x1b[31m\u2028\x85"))
     assert line.endswith(": a\\r\\n2026 INFO b\\x1b[31m\\u2028\\x85\n")
     assert len(line.splitlines()) == 1
 
 
-def test_a_traceback_follows_indented_and_each_line_has_the_priority() -> None:
+def test_traceback_is_indented_and_each_line_has_the_priority() -> None:
     try:
         raise ValueError("first\nsecond\x00")
     except ValueError:
@@ -70,7 +70,7 @@ def test_events_below_the_level_are_not_written() -> None:
     assert [line.rpartition(" ")[2] for line in shown] == ["warn", "error", "critical"]
 
 
-def test_the_level_may_change_while_running() -> None:
+def test_level_can_change_at_run_time() -> None:
     parts: list[str] = []
     observer = LineObserver(parts.append, "error", for_journal=False)
     observer(event("before"))
@@ -83,18 +83,18 @@ def test_the_level_may_change_while_running() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["twisted.web.server.Site", "log_legacy"])
-def test_twisteds_own_chatter_counts_as_debug_but_its_warnings_do_not(namespace: str) -> None:
+def test_info_events_of_twisted_count_as_debug(namespace: str) -> None:
     chatter = event("starting", log_namespace=namespace)
     warning = event("warning", "warn", log_namespace=namespace)
     assert written(chatter, warning, level="info").count("\n") == 1
     assert "DEBUG" in written(chatter, level="debug")
 
 
-def test_an_event_without_anything_is_still_a_line() -> None:
+def test_empty_event_is_written_as_a_line() -> None:
     assert written({}) == "1970-01-01T00:00:00.000Z INFO -: \n"
 
 
-def test_a_stream_the_journal_reads_is_told_by_device_and_inode(tmp_path: Path) -> None:
+def test_journal_stream_is_recognized_by_device_and_inode(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+") as stream:
         status = os.fstat(stream.fileno())
         named = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
@@ -107,13 +107,13 @@ def test_a_stream_the_journal_reads_is_told_by_device_and_inode(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("environment", [{}, {"JOURNAL_STREAM": "1:2"}])
-def test_a_stream_without_a_descriptor_is_not_the_journals(environment: dict[str, str]) -> None:
+def test_stream_without_descriptor_is_not_the_journal(environment: dict[str, str]) -> None:
     stream = io.StringIO()
     stream_observer(stream, environment, "info")(event())
     assert stream.getvalue().startswith("2026-")
 
 
-def test_one_event_of_a_kind_passes_in_each_interval() -> None:
+def test_one_event_per_key_passes_in_each_interval() -> None:
     limit = RateLimit(1000)
     assert limit.admit("a", 0) == 0
     assert limit.admit("a", 1) is None
@@ -123,11 +123,11 @@ def test_one_event_of_a_kind_passes_in_each_interval() -> None:
     assert limit.admit("a", 2000) == 0
 
 
-def test_only_so_many_kinds_are_remembered() -> None:
+def test_number_of_remembered_keys_is_bounded() -> None:
     limit = RateLimit(1000, keys_max=2)
     for key in ("a", "b"):
         limit.admit(key, 0)
-    assert limit.admit("a", 1000) == 0  # Now "b" passed longest ago, and is forgotten for "c".
+    assert limit.admit("a", 1000) == 0  # Now "b" passed longest ago, so "c" replaces it.
     assert limit.admit("c", 1001) == 0
     assert limit.admit("a", 1002) is None
     assert limit.admit("b", 1003) == 0

@@ -1,4 +1,4 @@
-"""Counting, and Prometheus' text format."""
+"""Counters, gauges and Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def lines(registry: Registry) -> list[str]:
     return registry.expose().decode().splitlines()
 
 
-def test_nothing_registered_exposes_nothing() -> None:
+def test_empty_registry_exposes_nothing() -> None:
     assert Registry().expose() == b""
 
 
-def test_a_counter_is_exposed_with_its_help_and_type() -> None:
+def test_counter_is_exposed_with_help_and_type() -> None:
     registry = Registry()
     counter = registry.counter("plog_things_total", "Things\nwith a \\.")
     counter.inc()
@@ -38,12 +38,12 @@ def test_labels_are_escaped_and_sorted() -> None:
     ]
 
 
-def test_the_same_labels_are_the_same_metric() -> None:
+def test_same_labels_return_the_same_metric() -> None:
     family = Registry().gauges("g", "", ("a",))
     assert family.labels("x") is family.labels("x")
 
 
-def test_a_removed_metric_starts_again_from_zero() -> None:
+def test_removed_metric_restarts_at_zero() -> None:
     registry = Registry()
     family = registry.counters("c_total", "", ("topic",))
     family.labels("a").inc()
@@ -53,12 +53,12 @@ def test_a_removed_metric_starts_again_from_zero() -> None:
     assert family.labels("a").value == 0
 
 
-def test_a_wrong_number_of_labels_is_refused() -> None:
+def test_wrong_number_of_labels_is_refused() -> None:
     with pytest.raises(ValueError, match="labels are"):
         Registry().counters("c_total", "", ("topic",)).labels("a", "b")
 
 
-def test_a_gauge_is_set_or_asked() -> None:
+def test_gauge_is_set_or_calls_its_function() -> None:
     registry = Registry()
     gauge = registry.gauge("set", "")
     gauge.value = 0.5
@@ -67,7 +67,7 @@ def test_a_gauge_is_set_or_asked() -> None:
     assert lines(registry)[2::3] == ["set -1.5", "asked 7"]
 
 
-def test_numbers_are_written_as_prometheus_reads_them() -> None:
+def test_numbers_are_formatted_for_prometheus() -> None:
     registry = Registry()
     numbers = [2.0, 1e300, float("inf"), float("-inf"), float("nan"), True]
     registry.ask("n", "", ("i",), lambda: [((str(i),), x) for i, x in enumerate(numbers)])
@@ -75,7 +75,7 @@ def test_numbers_are_written_as_prometheus_reads_them() -> None:
     assert shown == ["2", str(int(1e300)), "+Inf", "-Inf", "NaN", "1"]
 
 
-def test_what_is_asked_for_may_change_between_scrapes() -> None:
+def test_computed_label_values_may_change_between_scrapes() -> None:
     registry = Registry()
     sizes = {"a": 1}
     registry.ask(
@@ -91,15 +91,15 @@ def test_what_is_asked_for_may_change_between_scrapes() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a-b", "a b", "kafka.server"])
-def test_a_wrong_name_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="name of a metric"):
+def test_invalid_metric_or_label_name_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="invalid metric name"):
         Registry().counter(name, "")
-    with pytest.raises(ValueError, match="name of a label"):
+    with pytest.raises(ValueError, match="invalid label name"):
         Registry().counters("a", "", (name,))
 
 
-def test_a_name_is_registered_once() -> None:
+def test_name_cannot_be_registered_twice() -> None:
     registry = Registry()
     registry.counter("a", "")
-    with pytest.raises(ValueError, match="registered already"):
+    with pytest.raises(ValueError, match="already registered"):
         registry.gauge("a", "")

@@ -1,4 +1,4 @@
-"""Several others are told, whatever one of them does."""
+"""An exception in one callback does not keep the others from being called."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from plogd.notify_all import notify_all
 
 
-def test_each_is_called_whatever_one_of_them_raises() -> None:
+def test_all_callbacks_are_called_when_some_raise() -> None:
     calls: list[str] = []
     notify_all([lambda: calls.append("a"), lambda: calls.append("b")])
     with pytest.raises(ZeroDivisionError):

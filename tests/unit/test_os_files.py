@@ -1,7 +1,7 @@
-"""One test of the Files port for both who implement it: the real file system and the simulated one.
+"""The Files port, tested for both implementations: the operating system and the simulator.
 
-What only one of them has is below the port's own tests: the kernel's answers here, the fault model
-in test_os_files_simulated.py.
+Tests of the operating system alone follow the shared ones. test_os_files_simulated.py tests the
+simulator's fault model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _write(files: Files, path: str, content: bytes) -> None:
 # -- one file ---------------------------------------------------------------------------------
 
 
-def test_what_is_appended_can_be_read(files: Files, root: str) -> None:
+def test_appended_bytes_can_be_read(files: Files, root: str) -> None:
     file = files.open_append(f"{root}/a")
     assert file.size() == 0
     file.append(b"hello ")
@@ -54,14 +54,14 @@ def test_what_is_appended_can_be_read(files: Files, root: str) -> None:
     assert files.read_file(f"{root}/a") == b"hello big world"
 
 
-def test_large_appends_are_whole(files: Files, root: str) -> None:
+def test_large_append_is_complete(files: Files, root: str) -> None:
     file = files.open_append(f"{root}/a")
     data = bytes(range(256)) * (20 << 10)
     file.append(data)
     assert file.pread(len(data), 0) == data
 
 
-def test_opening_again_goes_on_at_the_end(files: Files, root: str) -> None:
+def test_reopened_file_appends_at_the_end(files: Files, root: str) -> None:
     _write(files, f"{root}/a", b"one")
     _write(files, f"{root}/a", b"two")
     reader = files.open_read(f"{root}/a")
@@ -78,7 +78,7 @@ def test_appends_by_two_holders_do_not_overwrite_each_other(files: Files, root: 
     assert two.pread(9, 0) == b"123"
 
 
-def test_truncated_file_goes_on_where_it_was_cut(files: Files, root: str) -> None:
+def test_truncated_file_appends_where_it_was_truncated(files: Files, root: str) -> None:
     file = files.open_append(f"{root}/a")
     file.append(b"abcdef")
     file.truncate(2)
@@ -103,7 +103,7 @@ def test_file_is_open_until_its_last_holder_closes_it(files: Files, root: str) -
         file.close()
 
 
-def test_fresh_bytes_are_cached_and_syncs_and_hints_do_no_harm(files: Files, root: str) -> None:
+def test_new_bytes_are_cached_and_sync_and_drop_cache_keep_them(files: Files, root: str) -> None:
     file = files.open_append(f"{root}/a")
     file.append(b"x" * 300_000)
     assert file.cached(0, 300_000)
@@ -114,7 +114,7 @@ def test_fresh_bytes_are_cached_and_syncs_and_hints_do_no_harm(files: Files, roo
     assert file.pread(3, 0) == b"xxx"
 
 
-def test_missing_files_are_told(files: Files, root: str) -> None:
+def test_missing_file_is_an_error(files: Files, root: str) -> None:
     attempts: list[Callable[[], object]] = [
         lambda: files.open_read(f"{root}/none"),
         lambda: files.read_file(f"{root}/none"),
@@ -134,14 +134,14 @@ def test_missing_files_are_told(files: Files, root: str) -> None:
 # -- names ------------------------------------------------------------------------------------
 
 
-def test_names_come_sorted(files: Files, root: str) -> None:
+def test_listdir_returns_sorted_names(files: Files, root: str) -> None:
     for name in ("b", "c", "a"):
         _write(files, f"{root}/{name}", b"")
     files.mkdir(f"{root}/d")
     assert files.listdir(root) == ["a", "b", "c", "d"]
 
 
-def test_rename_replaces_what_was_there(files: Files, root: str) -> None:
+def test_rename_replaces_existing_file(files: Files, root: str) -> None:
     _write(files, f"{root}/a", b"new")
     _write(files, f"{root}/b", b"old")
     old = files.open_read(f"{root}/b")
@@ -151,7 +151,7 @@ def test_rename_replaces_what_was_there(files: Files, root: str) -> None:
     assert old.pread(9, 0) == b"old"
 
 
-def test_two_names_change_places(files: Files, root: str) -> None:
+def test_exchange_swaps_two_names(files: Files, root: str) -> None:
     _write(files, f"{root}/a", b"file")
     _write_below(files, f"{root}/b")
     files.exchange(f"{root}/a", f"{root}/b")
@@ -173,7 +173,7 @@ def test_open_file_follows_a_rename(files: Files, root: str) -> None:
     assert files.read_file(f"{root}/b") == b"x"
 
 
-def test_directories_are_made_with_their_parents_and_renamed_with_what_they_hold(
+def test_directory_is_created_with_parents_and_renamed_with_content(
     files: Files, root: str
 ) -> None:
     files.mkdir(f"{root}/one/two")
@@ -198,14 +198,14 @@ def test_only_an_empty_directory_is_removed(files: Files, root: str) -> None:
     assert files.listdir(root) == []
 
 
-def test_a_directory_does_not_replace_one_that_holds_something(files: Files, root: str) -> None:
+def test_directory_does_not_replace_nonempty_directory(files: Files, root: str) -> None:
     files.mkdir(f"{root}/a")
     files.mkdir(f"{root}/b/c")
     with pytest.raises(OSError, match="not empty"):
         files.rename(f"{root}/a", f"{root}/b")
 
 
-def test_files_and_directories_are_not_mistaken_for_each_other(files: Files, root: str) -> None:
+def test_files_and_directories_are_not_confused(files: Files, root: str) -> None:
     files.mkdir(f"{root}/d")
     _write(files, f"{root}/a", b"")
     with pytest.raises(FileExistsError):
@@ -219,7 +219,7 @@ def test_files_and_directories_are_not_mistaken_for_each_other(files: Files, roo
             attempt(f"{root}/a")
 
 
-def test_syncing_a_directory_or_a_file_system_does_no_harm(files: Files, root: str) -> None:
+def test_syncing_directory_or_file_system_keeps_content(files: Files, root: str) -> None:
     _write(files, f"{root}/a", b"x")
     files.sync_dir(root)
     files.supports_sync_fs(root)
@@ -227,26 +227,26 @@ def test_syncing_a_directory_or_a_file_system_does_no_harm(files: Files, root: s
     assert files.read_file(f"{root}/a") == b"x"
 
 
-def test_all_of_a_directory_is_on_one_device(files: Files, root: str) -> None:
+def test_directory_and_its_files_are_on_one_device(files: Files, root: str) -> None:
     files.mkdir(f"{root}/d")
     assert files.device(root) == files.device(f"{root}/d")
 
 
-def test_a_file_system_has_a_size_and_room(files: Files, root: str) -> None:
+def test_space_returns_size_and_free_space(files: Files, root: str) -> None:
     total_bytes, usable_bytes = files.space(root)
     assert 0 < usable_bytes <= total_bytes
 
 
-def test_room_is_what_other_than_root_may_use(
+def test_free_space_excludes_blocks_reserved_for_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks are counted in the fundamental size, and some are kept for root."""
+    """Blocks are counted in the fundamental size, and some are reserved for root."""
     found = os.statvfs_result((1 << 20, 4096, 1000, 500, 400, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: found)
     assert OsFiles().space(str(tmp_path)) == (4096 * 1000, 4096 * 400)
 
 
-def test_lock_is_exclusive_until_it_is_let_go(files: Files, root: str) -> None:
+def test_lock_is_exclusive_until_it_is_released(files: Files, root: str) -> None:
     unlock = files.lock(f"{root}/.lock")
     with pytest.raises(BlockingIOError):
         files.lock(f"{root}/.lock")
@@ -254,17 +254,17 @@ def test_lock_is_exclusive_until_it_is_let_go(files: Files, root: str) -> None:
     files.lock(f"{root}/.lock")()
 
 
-# -- only the real one ------------------------------------------------------------------------
+# -- only the operating system ----------------------------------------------------------------
 
 
-def test_time_of_the_last_write_is_in_ms(tmp_path: Path) -> None:
+def test_modification_time_is_in_milliseconds(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x")
     os.utime(path, ns=(0, 1_700_000_000_123_456_789))
     assert OsFiles().modified_ms(str(path)) == 1_700_000_000_123
 
 
-def test_descriptor_is_good_for_sendfile_and_not_inherited(tmp_path: Path) -> None:
+def test_descriptor_works_with_sendfile_and_is_not_inherited(tmp_path: Path) -> None:
     file = OsFiles().open_append(str(tmp_path / "a"))
     file.append(b"abc")
     assert os.pread(file.fileno(), 3, 0) == b"abc"
@@ -273,7 +273,9 @@ def test_descriptor_is_good_for_sendfile_and_not_inherited(tmp_path: Path) -> No
     assert file.fileno() == -1
 
 
-def test_short_writes_and_reads_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_writes_and_reads_are_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = OsFiles().open_append(str(tmp_path / "a"))
     write, pread = os.write, os.pread
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
@@ -283,9 +285,7 @@ def test_short_writes_and_reads_go_on(tmp_path: Path, monkeypatch: pytest.Monkey
     assert file.pread(99, 2) == b"23456789"
 
 
-def test_bytes_that_are_not_cached_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uncached_bytes_are_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = OsFiles().open_append(str(tmp_path / "a"))
     file.append(b"x" * 200_000)
     asked: list[int] = []
@@ -304,7 +304,7 @@ def test_bytes_that_are_not_cached_are_told(
 
 
 @pytest.mark.parametrize(("number", "answer"), [(errno.EOPNOTSUPP, True), (errno.EIO, None)])
-def test_file_system_that_cannot_tell_what_is_cached(
+def test_bytes_count_as_cached_on_file_system_without_nowait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, answer: bool | None
 ) -> None:
     file = OsFiles().open_append(str(tmp_path / "a"))
@@ -345,15 +345,15 @@ def test_syncfs_is_trusted_only_where_it_reports_errors(
     files.close()
 
 
-def test_kind_of_a_mounted_file_system_is_found() -> None:
+def test_type_of_mounted_file_system_is_found() -> None:
     assert os_files._file_system_type(OsFiles().device("/proc")) == "proc"
     assert os_files._file_system_type(os.makedev(4095, 4095)) == ""
 
 
-def test_a_failed_sync_fails_for_every_holder_from_then_on(
+def test_sync_fails_for_every_holder_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel tells the error once a descriptor; a second caller must hear of it, too."""
+    """The kernel reports the error once per descriptor; a second caller must see it, too."""
     file = OsFiles().open_append(f"{tmp_path}/a")
     file.sync()
 
@@ -364,12 +364,12 @@ def test_a_failed_sync_fails_for_every_holder_from_then_on(
         patch.setattr(os, "fdatasync", fail)
         with pytest.raises(OSError, match="Input/output"):
             file.sync()
-    with pytest.raises(OSError, match="failed before") as caught:
+    with pytest.raises(OSError, match="an earlier sync failed") as caught:
         file.sync()
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, file.path)
 
 
-def test_failed_syncfs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_syncfs_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = OsFiles()
     files.sync_fs(str(tmp_path))
     (fd,) = files._sync_fs_fd_by_device.values()
@@ -379,7 +379,7 @@ def test_failed_syncfs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     files._sync_fs_fd_by_device.clear()
 
 
-def test_a_syncfs_apart_leaves_the_kept_descriptor_and_what_it_will_hear_alone(
+def test_sync_fs_apart_does_not_consume_errors_of_kept_descriptor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = OsFiles()
@@ -395,7 +395,7 @@ def test_a_syncfs_apart_leaves_the_kept_descriptor_and_what_it_will_hear_alone(
     files.close()
 
 
-def test_descriptor_for_syncfs_is_opened_once_and_closed_at_the_end(tmp_path: Path) -> None:
+def test_descriptor_for_syncfs_is_opened_once_and_closed_with_files(tmp_path: Path) -> None:
     files = OsFiles()
     files.sync_fs(str(tmp_path))
     first = dict(files._sync_fs_fd_by_device)
@@ -411,7 +411,7 @@ def test_descriptor_for_syncfs_is_opened_once_and_closed_at_the_end(tmp_path: Pa
 
 @pytest.fixture
 def take_all_descriptors() -> Iterator[Callable[[], None]]:
-    """Open files until this process may open no more."""
+    """Open files until the process has reached its limit."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
 
@@ -431,7 +431,7 @@ def take_all_descriptors() -> Iterator[Callable[[], None]]:
         os.close(fd)
 
 
-def test_a_directory_is_synced_though_no_descriptor_is_left(
+def test_directory_is_synced_when_no_descriptor_is_left(
     root: str, take_all_descriptors: Callable[[], None]
 ) -> None:
     files = OsFiles()
@@ -443,7 +443,7 @@ def test_a_directory_is_synced_though_no_descriptor_is_left(
     files.close()
 
 
-def test_a_sync_waits_for_the_descriptor_that_somebody_was_faster_to_take(
+def test_directory_sync_retries_when_another_thread_takes_the_descriptor(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, refusals, pauses = OsFiles(), [errno.EMFILE, errno.EMFILE, errno.ENFILE], list[float]()
@@ -460,7 +460,7 @@ def test_a_sync_waits_for_the_descriptor_that_somebody_was_faster_to_take(
     assert (refusals, len(pauses)) == ([], 2)
 
 
-def test_a_sync_that_never_gets_a_descriptor_fails(
+def test_directory_sync_fails_when_it_never_gets_a_descriptor(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = OsFiles()
@@ -474,7 +474,7 @@ def test_a_sync_that_never_gets_a_descriptor_fails(
         files.sync_dir(root)
 
 
-def test_what_is_reserved_does_not_show(files: Files, root: str) -> None:
+def test_reserved_space_does_not_change_the_size(files: Files, root: str) -> None:
     file = files.open_append(f"{root}/a")
     file.append(b"one")
     assert file.reserve(1 << 16)
@@ -484,5 +484,5 @@ def test_what_is_reserved_does_not_show(files: Files, root: str) -> None:
     assert files.read_file(f"{root}/a") == b"one"
 
 
-def test_more_than_there_is_cannot_be_reserved(root: str) -> None:
+def test_reserving_more_than_free_space_fails(root: str) -> None:
     assert not OsFiles().open_append(f"{root}/a").reserve(1 << 60)

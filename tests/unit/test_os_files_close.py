@@ -13,8 +13,8 @@ import pytest
 from plogd.os_files import OsFiles
 
 
-def test_a_read_under_way_never_sees_another_file(tmp_path: Path) -> None:
-    """The descriptor of a closed file is reused only when no call uses it any more."""
+def test_read_in_progress_never_sees_another_file(tmp_path: Path) -> None:
+    """The descriptor of a closed file is not reused while a call still uses it."""
     (tmp_path / "a").write_bytes(b"a" * 4096)
     (tmp_path / "b").write_bytes(b"b" * 4096)
     files = OsFiles()
@@ -24,7 +24,7 @@ def test_a_read_under_way_never_sees_another_file(tmp_path: Path) -> None:
 
     def read() -> None:
         while not ended.is_set():
-            with contextlib.suppress(OSError):  # It is closed: no other file is read for it.
+            with contextlib.suppress(OSError):  # The file is closed, and no other file is read.
                 data = current[0].pread(4096, 0)
                 if data.strip(b"a"):
                     wrong.append(data)
@@ -35,7 +35,7 @@ def test_a_read_under_way_never_sees_another_file(tmp_path: Path) -> None:
     for _ in range(2000):
         before = current[0]
         before.close()
-        other = files.open_read(f"{tmp_path}/b")  # Takes the number, if it is free.
+        other = files.open_read(f"{tmp_path}/b")  # Reuses the number if it is free.
         current[0] = files.open_read(f"{tmp_path}/a")
         other.close()
     ended.set()
@@ -44,7 +44,7 @@ def test_a_read_under_way_never_sees_another_file(tmp_path: Path) -> None:
     assert wrong == []
 
 
-def test_a_closed_file_gives_its_descriptor_back(tmp_path: Path) -> None:
+def test_closed_file_releases_its_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     file = OsFiles().open_append(f"{tmp_path}/a")
     file.retain()
@@ -56,4 +56,4 @@ def test_a_closed_file_gives_its_descriptor_back(tmp_path: Path) -> None:
         file.pread(1, 0)
     del file
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= before + 1  # The spare one of OsFiles.
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # OsFiles keeps a spare descriptor.

@@ -1,4 +1,4 @@
-"""Reads of real files that may not wait for the disk."""
+"""Reads of real files that must not wait for the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from plogd.os_files import OsFiles
 
 
-def test_a_read_that_may_not_wait_gives_all_or_nothing(
+def test_nowait_read_returns_all_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = OsFiles().open_append(str(tmp_path / "a"))
@@ -33,8 +33,8 @@ def test_a_read_that_may_not_wait_gives_all_or_nothing(
     assert file.pread_nowait(4, 3) == b"3456"
 
     def cannot_read(*_: object) -> int:
-        raise OSError(errno.EIO, "gone")
+        raise OSError(errno.EIO, "read failed")
 
     monkeypatch.setattr(os, "preadv", cannot_read)
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(OSError, match="read failed"):
         file.pread_nowait(4, 3)

@@ -1,6 +1,6 @@
-"""The simulated file system's fault model: what it must be able to do to us, and what it must not.
+"""The fault model of the simulated file system: faults it must produce, and those it must not.
 
-Its behaviour without faults is held to the real one's in test_os_files.py.
+test_os_files.py checks its behavior without faults against the operating system.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEEDS = range(200)
 
 
 def _after_crashes(files: SimFiles) -> set[bytes]:
-    """What /d/a may hold after power loss; crashing a disk again and again needs a copy of it."""
+    """Return the possible contents of /d/a after a power loss; each crash uses a copy."""
     found = set()
     for seed in SEEDS:
         crashed = _copy(files).crash(random.Random(seed))
@@ -42,7 +42,7 @@ def _synced(content: bytes) -> SimFiles:
 # -- power loss: content ----------------------------------------------------------------------
 
 
-def test_synced_bytes_are_always_there() -> None:
+def test_synced_bytes_survive_a_crash() -> None:
     assert _after_crashes(_synced(b"durable")) == {b"durable"}
 
 
@@ -87,7 +87,7 @@ def test_sync_fs_makes_content_and_names_durable() -> None:
         assert crashed.is_dir("/d/e/f")
 
 
-def test_sync_fs_reaches_its_own_device_only() -> None:
+def test_sync_fs_affects_only_its_own_device() -> None:
     files = SimFiles(device_by_path={"/one": 1, "/two": 2})
     for place in ("/one", "/two"):
         file = files.open_append(f"{place}/a")
@@ -125,7 +125,7 @@ def test_removed_names_may_come_back() -> None:
     assert _names_after_crashes(files) == {()}
 
 
-def test_an_exchange_happens_as_a_whole_or_not_at_all() -> None:
+def test_exchange_is_atomic() -> None:
     files = _synced(b"one")
     file = files.open_append("/d/b")
     file.append(b"two")
@@ -139,7 +139,7 @@ def test_an_exchange_happens_as_a_whole_or_not_at_all() -> None:
     assert found == {(b"one", b"two"), (b"two", b"one")}
 
 
-def test_a_rename_happens_as_a_whole_or_not_at_all() -> None:
+def test_rename_is_atomic() -> None:
     files = _synced(b"old")
     file = files.open_append("/d/a.tmp")
     file.append(b"new")
@@ -153,7 +153,7 @@ def test_a_rename_happens_as_a_whole_or_not_at_all() -> None:
     assert found == {(("a",), b"new"), (("a", "a.tmp"), b"old")}
 
 
-def test_a_directory_whose_name_is_lost_is_lost_with_all_it_holds() -> None:
+def test_directory_whose_name_is_lost_loses_its_content() -> None:
     files = SimFiles(["/d"])
     files.mkdir("/d/e")
     files.open_append("/d/e/a").sync()
@@ -161,10 +161,10 @@ def test_a_directory_whose_name_is_lost_is_lost_with_all_it_holds() -> None:
     assert _names_after_crashes(files) == {(), ("e",)}
 
 
-# -- death of the process ---------------------------------------------------------------------
+# -- killed process ---------------------------------------------------------------------------
 
 
-def test_killed_process_leaves_all_it_wrote_no_more_durable_than_before() -> None:
+def test_kill_keeps_written_bytes_without_making_them_durable() -> None:
     files = _synced(b"durable")
     files.open_append("/d/a").append(b"123")
     survivor = files.kill()
@@ -192,7 +192,7 @@ def test_locks_end_with_the_process() -> None:
 # -- crash and errors at an operation ---------------------------------------------------------
 
 
-def test_operations_are_counted_and_told() -> None:
+def test_operations_are_counted_and_reported() -> None:
     files = SimFiles(["/d"])
     seen: list[Operation] = []
     files.on_operation = seen.append
@@ -237,7 +237,7 @@ def test_crash_stops_everything_at_its_operation() -> None:
     file.close()
 
 
-def test_sync_that_a_crash_interrupts_has_made_nothing_durable_for_sure() -> None:
+def test_interrupted_sync_guarantees_nothing() -> None:
     files = _synced(b"durable")
     file = files.open_append("/d/a")
     file.append(b"123")
@@ -247,7 +247,7 @@ def test_sync_that_a_crash_interrupts_has_made_nothing_durable_for_sure() -> Non
     assert {b"durable", b"durable123"} <= _after_crashes(files)
 
 
-def test_error_at_an_operation_prevents_it() -> None:
+def test_injected_error_prevents_the_operation() -> None:
     files = SimFiles(["/d"])
     files.fail_at(1, errno.ENOSPC)
     with pytest.raises(OSError, match="No space"):
@@ -256,7 +256,7 @@ def test_error_at_an_operation_prevents_it() -> None:
     files.open_append("/d/a")
 
 
-def test_failed_append_leaves_half_of_it() -> None:
+def test_failed_append_leaves_half_of_its_bytes() -> None:
     files = SimFiles(["/d"])
     file = files.open_append("/d/a")
     files.fail_when(lambda operation: operation.name == "append", errno.EIO)
@@ -265,7 +265,7 @@ def test_failed_append_leaves_half_of_it() -> None:
     assert file.pread(9, 0) == b"123"
 
 
-def test_reads_may_fail_too() -> None:
+def test_reads_can_fail() -> None:
     files = _synced(b"x")
     file = files.open_read("/d/a")
     files.fail_when(lambda operation: operation.name in ("pread", "read"), errno.EIO)
@@ -277,8 +277,8 @@ def test_reads_may_fail_too() -> None:
     assert file.pread(1, 0) == b"x"
 
 
-def test_after_a_failed_sync_later_ones_lie() -> None:
-    """As on Linux: the pages that could not be written are clean now (fsyncgate)."""
+def test_sync_after_a_failed_sync_proves_nothing() -> None:
+    """As on Linux, the pages that could not be written are marked clean (fsyncgate)."""
     files = _synced(b"durable")
     file = files.open_append("/d/a")
     file.append(b"123")
@@ -286,7 +286,7 @@ def test_after_a_failed_sync_later_ones_lie() -> None:
     with pytest.raises(OSError, match="Input/output"):
         file.sync()
     files.fail_no_more()
-    with pytest.raises(OSError, match="failed before"):
+    with pytest.raises(OSError, match="an earlier sync failed"):
         file.sync()
     other = files.open_append("/d/a")
     other.sync()
@@ -300,7 +300,7 @@ def test_after_a_failed_sync_later_ones_lie() -> None:
     assert _after_crashes(files) == {b"durable456"}
 
 
-def test_after_a_failed_syncfs_no_dirty_file_can_be_trusted() -> None:
+def test_failed_syncfs_may_lose_any_dirty_file() -> None:
     files = _synced(b"durable")
     file = files.open_append("/d/a")
     file.append(b"123")
@@ -311,7 +311,7 @@ def test_after_a_failed_syncfs_no_dirty_file_can_be_trusted() -> None:
     assert b"durable" in _after_crashes(files)
 
 
-def test_full_disk_takes_no_more_until_there_is_room() -> None:
+def test_full_disk_refuses_writes_until_space_is_freed() -> None:
     files = SimFiles(["/d"])
     files.capacity_bytes = 10
     one, two = files.open_append("/d/a"), files.open_append("/d/b")
@@ -326,7 +326,7 @@ def test_full_disk_takes_no_more_until_there_is_room() -> None:
     two.append(b"4567")
 
 
-def test_room_is_what_no_file_takes() -> None:
+def test_free_space_is_capacity_minus_file_sizes() -> None:
     files = SimFiles(["/d"])
     files.open_append("/d/a").append(b"12345678")
     assert files.space("/d") == (1 << 40, (1 << 40) - 8)
@@ -336,13 +336,13 @@ def test_room_is_what_no_file_takes() -> None:
     assert files.space("/d") == (5, 0)
 
 
-def test_damage_behind_everybodys_back_is_durable() -> None:
+def test_overwritten_content_is_durable() -> None:
     files = _synced(b"durable")
     files.overwrite("/d/a", b"damaged and longer")
     assert _after_crashes(files) == {b"damaged and longer"}
 
 
-def test_time_is_the_clocks() -> None:
+def test_modification_time_comes_from_the_clock() -> None:
     clock = SimClock(1000)
     files = SimFiles(["/d"], clock=clock)
     file = files.open_append("/d/a")
@@ -352,7 +352,7 @@ def test_time_is_the_clocks() -> None:
     assert files.crash(random.Random(1)) is not files
 
 
-def test_relative_paths_are_understood() -> None:
+def test_relative_paths_are_supported() -> None:
     files = SimFiles()
     files.mkdir("./data/x")
     assert files.listdir("/data") == files.listdir("data") == ["x"]

@@ -1,4 +1,4 @@
-"""How the pure rooms wait: Later, the coroutines over it, and the turn that ends after a call."""
+"""Later, coroutines that await it, and Turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.sim_ports import SimPorts, outcome
 
 
 class Heard:
-    """A consumer that keeps what it is told."""
+    """A consumer that records its outcome."""
 
     def __init__(self, later: Later[int]) -> None:
         self.values: list[int] = []
@@ -42,7 +42,7 @@ def _refuse(value: int) -> int:
 # -- Later ------------------------------------------------------------------------------------
 
 
-def test_a_value_is_delivered_once_before_or_after_it_is_asked_for() -> None:
+def test_value_is_delivered_once_before_or_after_then() -> None:
     early, late = Later[int](), ready(2)
     heard_early, heard_late = Heard(early), Heard(late)
     early.succeed(1)
@@ -50,7 +50,7 @@ def test_a_value_is_delivered_once_before_or_after_it_is_asked_for() -> None:
     assert heard_late.values == [2]
 
 
-def test_a_failure_is_delivered_once_before_or_after_it_is_asked_for() -> None:
+def test_failure_is_delivered_once_before_or_after_then() -> None:
     early = Later[int]()
     reason = OSError("disk")
     heard_early, heard_late = Heard(early), Heard(failed(reason))
@@ -62,19 +62,19 @@ def test_a_failure_is_delivered_once_before_or_after_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "again", [lambda later: later.succeed(2), lambda later: later.fail(OSError())]
 )
-def test_a_second_outcome_is_our_bug(again: Callable[[Later[int]], None]) -> None:
+def test_second_outcome_is_an_assertion_error(again: Callable[[Later[int]], None]) -> None:
     with pytest.raises(AssertionError, match="one outcome"):
         again(ready(1))
 
 
-def test_a_second_consumer_is_our_bug() -> None:
+def test_second_consumer_is_an_assertion_error() -> None:
     later = Later[int]()
     Heard(later)
     with pytest.raises(AssertionError, match="one consumer"):
         Heard(later)
 
 
-def test_cancelling_tells_both_sides_once_and_drops_the_outcome() -> None:
+def test_cancel_notifies_both_sides_once_and_drops_the_outcome() -> None:
     gave_up: list[bool] = []
     later: Later[int] = Later(lambda: gave_up.append(True))
     heard = Heard(later)
@@ -88,13 +88,13 @@ def test_cancelling_tells_both_sides_once_and_drops_the_outcome() -> None:
     assert later.done
 
 
-def test_who_asks_after_a_cancellation_hears_of_it() -> None:
+def test_consumer_of_a_cancelled_later_receives_cancelled() -> None:
     later = Later[int]()
     later.cancel()
     assert [type(error) for error in Heard(later).errors] == [Cancelled]
 
 
-def test_an_outcome_cannot_be_cancelled() -> None:
+def test_cancel_after_the_outcome_does_nothing() -> None:
     gave_up: list[bool] = []
     later: Later[int] = Later(lambda: gave_up.append(True))
     later.succeed(1)
@@ -103,7 +103,7 @@ def test_an_outcome_cannot_be_cancelled() -> None:
     assert gave_up == []
 
 
-def test_map_gives_the_functions_value_or_error() -> None:
+def test_map_returns_value_or_error_of_the_function() -> None:
     assert outcome(ready(3).map(_twice)) == 6
     with pytest.raises(ValueError):
         outcome(ready(3).map(_refuse))
@@ -111,7 +111,7 @@ def test_map_gives_the_functions_value_or_error() -> None:
         outcome(failed(OSError()).map(_twice))
 
 
-def test_cancelling_what_map_gave_cancels_what_it_came_from() -> None:
+def test_cancelling_a_mapped_later_cancels_its_source() -> None:
     source = Later[int]()
     mapped = source.map(_twice)
     heard = Heard(mapped)
@@ -130,7 +130,7 @@ async def _sum(laters: list[Later[int]]) -> int:
     return total
 
 
-def test_a_coroutine_goes_on_whenever_what_it_awaits_arrives() -> None:
+def test_coroutine_resumes_with_each_awaited_outcome() -> None:
     first, second = Later[int](), Later[int]()
     result = spawn(_sum([first, ready(10), second]))
     assert not result.done
@@ -140,7 +140,7 @@ def test_a_coroutine_goes_on_whenever_what_it_awaits_arrives() -> None:
     assert outcome(result) == 111
 
 
-def test_a_failure_is_raised_where_it_is_awaited() -> None:
+def test_failure_is_raised_where_it_is_awaited() -> None:
     async def forgiving() -> str:
         try:
             await waiting
@@ -154,12 +154,12 @@ def test_a_failure_is_raised_where_it_is_awaited() -> None:
     assert outcome(result) == "disk"
 
 
-def test_what_a_coroutine_raises_is_its_outcome() -> None:
+def test_error_of_a_coroutine_is_its_outcome() -> None:
     with pytest.raises(OSError, match="disk"):
         outcome(spawn(_sum([failed(OSError("disk"))])))
 
 
-def test_cancelling_a_coroutine_cancels_what_it_waits_for_at_that_moment() -> None:
+def test_cancelling_a_coroutine_cancels_the_later_it_awaits() -> None:
     first, second = Later[int](), Later[int]()
     cleaned_up: list[bool] = []
 
@@ -180,14 +180,14 @@ def test_cancelling_a_coroutine_cancels_what_it_waits_for_at_that_moment() -> No
         outcome(result)
 
 
-def test_cancelling_a_coroutine_that_has_ended_does_nothing() -> None:
+def test_cancelling_an_ended_coroutine_does_nothing() -> None:
     result = spawn(_sum([ready(1)]))
     result.cancel()
     assert outcome(result) == 1
 
 
-def test_awaiting_thousands_that_are_there_already_does_not_grow_the_stack() -> None:
-    """A start gathers the loads of all partitions, most of which end before the first does."""
+def test_awaiting_thousands_of_ready_laters_does_not_grow_the_stack() -> None:
+    """A broker's start gathers the loads of all partitions, most of which end before the first."""
     count = 5_000
     laters = [Later[int]() for _ in range(count)]
     result = spawn(_sum(laters))
@@ -196,13 +196,13 @@ def test_awaiting_thousands_that_are_there_already_does_not_grow_the_stack() -> 
     assert outcome(result) == count
 
 
-def test_awaiting_thousands_that_failed_already_does_not_grow_the_stack() -> None:
+def test_awaiting_thousands_of_failed_laters_does_not_grow_the_stack() -> None:
     result = spawn(gather([failed(OSError(f"number {number}")) for number in range(5_000)]))
     with pytest.raises(OSError, match="number 0"):
         outcome(result)
 
 
-def test_gather_keeps_the_order_and_waits_for_all() -> None:
+def test_gather_keeps_order_and_waits_for_all() -> None:
     laters = [Later[int]() for _ in range(3)]
     result = spawn(gather(laters))
     laters[2].succeed(2)
@@ -223,7 +223,7 @@ def test_gather_raises_the_first_failure_by_position_once_all_have_ended() -> No
         outcome(result)
 
 
-def test_settle_awaits_only_what_has_to_be_awaited() -> None:
+def test_settle_awaits_only_laters() -> None:
     waiting = Later[int]()
     values: list[MaybeLater[int]] = [1, waiting]
     now, later = (spawn(settle(value)) for value in values)
@@ -247,7 +247,7 @@ def test_deferred_calls_run_in_order_when_the_outermost_turn_ends() -> None:
     assert calls == ["first", "second"]
 
 
-def test_a_call_deferred_by_a_deferred_call_runs_in_the_same_turn() -> None:
+def test_call_deferred_by_a_deferred_call_runs_in_the_same_turn() -> None:
     turn = Turn(SimPorts().timers)
     calls: list[str] = []
 
@@ -272,7 +272,7 @@ def test_turn_that_could_not_be_scheduled_runs_with_the_next_call() -> None:
     assert calls == ["first", "second"]
 
 
-def test_outside_of_a_turn_a_call_runs_as_soon_as_the_reactor_is_free() -> None:
+def test_call_deferred_outside_of_a_turn_runs_when_the_reactor_is_free() -> None:
     ports = SimPorts()
     calls: list[str] = []
     ports.turn.defer(lambda: calls.append("first"))
@@ -284,7 +284,7 @@ def test_outside_of_a_turn_a_call_runs_as_soon_as_the_reactor_is_free() -> None:
     assert ports.timers.next_due_ms is None
 
 
-def test_a_turn_takes_what_was_deferred_before_it() -> None:
+def test_turn_runs_calls_deferred_before_it() -> None:
     ports = SimPorts()
     calls: list[str] = []
     ports.turn.defer(lambda: calls.append("before"))
@@ -294,7 +294,7 @@ def test_a_turn_takes_what_was_deferred_before_it() -> None:
     assert calls == ["before"]
 
 
-def test_a_call_that_raises_does_not_cost_the_others_their_turn() -> None:
+def test_failing_call_does_not_stop_the_other_deferred_calls() -> None:
     ports = SimPorts()
     calls: list[str] = []
 
@@ -302,13 +302,13 @@ def test_a_call_that_raises_does_not_cost_the_others_their_turn() -> None:
         raise ValueError("a bug")
 
     ports.turn.defer(fails)
-    ports.turn.defer(lambda: calls.append("behind it"))
+    ports.turn.defer(lambda: calls.append("after it"))
     with pytest.raises(ValueError, match="a bug"):
         ports.timers.run_next()
     assert calls == []
     ports.settle()
-    assert calls == ["behind it"]
+    assert calls == ["after it"]
 
 
-def test_silence_tells_nobody() -> None:
+def test_silence_accepts_any_report() -> None:
     silence("log directory {log_dir} goes offline", log_dir="/data")

@@ -1,4 +1,4 @@
-"""Whose quota counts, what a rate is, and how long who is over it has to wait."""
+"""Which quota applies, how rates are measured, and throttle times."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def make(**settings: float) -> RateQuota:
 
 
 @given(NAMES, NAMES, NAMES)
-def test_an_entity_comes_back_from_its_key(
+def test_entity_is_restored_from_its_key(
     user: str | None, client_id: str | None, ip: str | None
 ) -> None:
     entity = QuotaEntity(user=user, client_id=client_id, ip=ip)
     assert entity_of_key(quota_key(entity)) == entity
 
 
-def test_an_entity_of_another_type_is_none() -> None:
+def test_unknown_entity_type_is_refused() -> None:
     with pytest.raises(ValueError, match="'group'"):
         entity_of({"user": "a", "group": "g"})
 
 
-# -- whose quota counts ---------------------------------------------------------------------------
+# -- which quota applies --------------------------------------------------------------------------
 
-# Kafka's order, and with whom the quota is shared.
+# Kafka's order of precedence, and the entity that shares the quota.
 PRECEDENCE = [
     (("u", "c"), ("u", "c")),
     (("u", DEFAULT), ("u", "c")),
@@ -61,14 +61,14 @@ PRECEDENCE = [
 
 
 @pytest.mark.parametrize("first", range(len(PRECEDENCE)))
-def test_the_most_specific_quota_counts(first: int) -> None:
+def test_most_specific_quota_applies(first: int) -> None:
     quota = make()
     for number, (who, _) in enumerate(PRECEDENCE[first:], first):
         quota.set_limit(who, float(number + 1))
     assert quota.find("u", "c") == (first + 1, PRECEDENCE[first][1])
 
 
-def test_somebody_elses_quota_does_not_count() -> None:
+def test_quota_of_another_entity_does_not_apply() -> None:
     quota = make()
     for who in (("v", "c"), ("v", None), ("u", "d"), (None, "d"), ("v", DEFAULT), (DEFAULT, "d")):
         quota.set_limit(who, 1.0)
@@ -76,7 +76,7 @@ def test_somebody_elses_quota_does_not_count() -> None:
     assert quota.take("u", "c", 1e9, 0.0) == 0
 
 
-def test_a_client_without_an_id_has_only_the_quotas_of_its_user() -> None:
+def test_client_without_id_has_only_quotas_of_its_user() -> None:
     quota = make()
     for who, limit in ((("u", DEFAULT), 1.0), ((None, DEFAULT), 2.0), ((DEFAULT, DEFAULT), 3.0)):
         quota.set_limit(who, limit)
@@ -85,7 +85,7 @@ def test_a_client_without_an_id_has_only_the_quotas_of_its_user() -> None:
     assert quota.find("u", "") == (4.0, ("u", None))
 
 
-def test_there_is_nothing_to_ask_while_nobody_has_a_quota() -> None:
+def test_is_set_only_while_an_entity_has_a_quota() -> None:
     quota = make()
     assert not quota.is_set
     quota.set_limit((None, "c"), 1.0)
@@ -98,7 +98,7 @@ def test_there_is_nothing_to_ask_while_nobody_has_a_quota() -> None:
 # -- rates ----------------------------------------------------------------------------------------
 
 
-def test_a_first_burst_is_spread_over_the_whole_window() -> None:
+def test_first_burst_is_spread_over_the_whole_window() -> None:
     meter = RateMeter(11, 1000)
     meter.record(5000, 0)
     assert meter.measure(0) == (5000, 10_000)
@@ -106,7 +106,7 @@ def test_a_first_burst_is_spread_over_the_whole_window() -> None:
     assert meter.measure(9_999) == (5000, 10_999)
 
 
-def test_what_is_older_than_the_window_no_longer_counts() -> None:
+def test_amounts_older_than_the_window_do_not_count() -> None:
     meter = RateMeter(11, 1000)
     meter.record(5000, 0)
     assert meter.measure(10_999)[0] == 5000
@@ -115,7 +115,7 @@ def test_what_is_older_than_the_window_no_longer_counts() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1500), st.integers(1, 1000)), max_size=60))
-def test_a_meter_sums_what_came_in_its_window(events: list[tuple[float, int]]) -> None:
+def test_meter_sums_amounts_in_its_window(events: list[tuple[float, int]]) -> None:
     meter = RateMeter(5, 1000)
     now, came = 0.0, []
     for delay, amount in events:
@@ -123,13 +123,13 @@ def test_a_meter_sums_what_came_in_its_window(events: list[tuple[float, int]]) -
         meter.record(amount, now)
         came.append((now, amount))
         total, window_ms = meter.measure(now)
-        # Samples are dropped whole, when their newest event is out of the window.
+        # A sample is dropped as a whole when its newest event is outside the window.
         assert total >= sum(amount for at, amount in came if now - at < 5000)
         assert total <= sum(amount for at, amount in came if now - at < 6000 + 1)
         assert 4000 <= window_ms < 7000
 
 
-def test_a_record_taken_back_leaves_nothing() -> None:
+def test_reverted_amount_leaves_nothing() -> None:
     meter = RateMeter(11, 1000)
     meter.record(10, 0)
     meter.record(1000, 1500)
@@ -137,24 +137,24 @@ def test_a_record_taken_back_leaves_nothing() -> None:
     assert meter.measure(1500)[0] == 10
 
 
-# -- waiting --------------------------------------------------------------------------------------
+# -- throttling -----------------------------------------------------------------------------------
 
 
-def test_within_the_quota_nobody_waits() -> None:
+def test_client_within_its_quota_is_not_throttled() -> None:
     quota = make()
     quota.set_limit((None, "c"), 100.0)
     assert [quota.take("u", "c", 90, at * 1000.0) for at in range(30)] == [0] * 30
 
 
-def test_who_is_over_waits_until_the_rate_is_the_quota_again() -> None:
+def test_throttle_time_lasts_until_the_rate_equals_the_quota() -> None:
     quota = make()
     quota.set_limit((None, "c"), 100.0)
     assert quota.take("u", "c", 1000, 0) == 0
-    # 2000 bytes in what counts as 10 s are 200 a second: 10 s more make it 100.
+    # 2000 bytes in a window of 10 s are 200 per second; after another 10 s the rate is 100.
     assert quota.take("u", "c", 1000, 0) == 10_000
 
 
-def test_clients_of_one_user_share_the_users_quota_and_defaults_are_each_ones_own() -> None:
+def test_clients_share_quota_of_their_user_but_not_defaults() -> None:
     quota = make()
     quota.set_limit(("u", None), 100.0)
     assert quota.take("u", "one", 1000, 0) == 0
@@ -165,7 +165,7 @@ def test_clients_of_one_user_share_the_users_quota_and_defaults_are_each_ones_ow
     assert quota.take("w", "one", 1, 0) > 0
 
 
-def test_a_changed_quota_counts_at_once_and_remembers_what_came() -> None:
+def test_changed_quota_applies_immediately_to_recorded_amounts() -> None:
     quota = make()
     quota.set_limit((None, "c"), 1000.0)
     assert quota.take("u", "c", 5000, 0) == 0
@@ -173,19 +173,19 @@ def test_a_changed_quota_counts_at_once_and_remembers_what_came() -> None:
     assert quota.take("u", "c", 0, 0) == 40_000
 
 
-def test_no_throttle_time_is_larger_than_the_protocol_can_say() -> None:
+def test_throttle_time_is_limited_to_int32() -> None:
     quota = make()
     quota.set_limit((None, "c"), 1.0)
     assert quota.take("u", "c", 1e12, 0) == 0x7FFFFFFF
 
 
-def test_a_quota_near_nothing_makes_the_longest_throttle_time() -> None:
+def test_quota_near_zero_gives_the_maximum_throttle_time() -> None:
     quota = make()
     quota.set_limit((None, "c"), 5e-324)
     assert quota.take("u", "c", 1000, 0) == 0x7FFFFFFF
 
 
-def test_a_refused_answer_is_not_counted() -> None:
+def test_refused_response_is_not_counted() -> None:
     quota = make()
     quota.set_limit((None, "c"), 100.0)
     assert quota.request("u", "c", 600, 0) == (True, 0)
@@ -193,7 +193,7 @@ def test_a_refused_answer_is_not_counted() -> None:
     assert quota.request("u", "c", 400, 0) == (True, 0)
 
 
-def test_what_is_too_much_for_a_window_is_sent_when_the_window_is_empty() -> None:
+def test_amount_exceeding_a_window_is_sent_when_the_window_is_empty() -> None:
     quota = make()
     quota.set_limit((None, "c"), 100.0)
     assert quota.window_limit("u", "c") == 1000
@@ -202,7 +202,7 @@ def test_what_is_too_much_for_a_window_is_sent_when_the_window_is_empty() -> Non
     assert quota.request("u", "c", 5000, 40_000) == (True, 40_000)
 
 
-def test_a_window_of_one_sample_lets_something_through() -> None:
+def test_window_of_one_sample_allows_traffic() -> None:
     quota = make(samples=1)
     quota.set_limit((None, "c"), 100.0)
     assert quota.window_limit("u", "c") == 100
@@ -210,7 +210,7 @@ def test_a_window_of_one_sample_lets_something_through() -> None:
     assert quota.request("u", "d", 1e9, 0) == (True, 0)
 
 
-def test_clients_that_have_gone_are_forgotten() -> None:
+def test_meters_of_idle_clients_are_removed() -> None:
     quota = make()
     quota.set_limit((None, DEFAULT), 100.0)
     for number in range(5000):
@@ -219,7 +219,7 @@ def test_clients_that_have_gone_are_forgotten() -> None:
     assert quota.take("u", "client-4999", 1000, 499_900.0) > 0, "those that have not, are not"
 
 
-def test_throttling_is_counted_by_kind_of_request() -> None:
+def test_throttling_is_counted_by_request_type() -> None:
     metrics = Registry()
     quotas = Quotas(metrics, samples=11, sample_ms=1000)
     quotas.update(QuotaEntity(user="u"), {"producer_byte_rate": 100.0})
@@ -230,7 +230,7 @@ def test_throttling_is_counted_by_kind_of_request() -> None:
     assert 'plog_quota_throttled_total{request="Fetch"} 0' in text
 
 
-def test_quotas_come_and_go_with_their_entity() -> None:
+def test_quotas_are_set_and_removed_by_entity() -> None:
     quotas = Quotas(Registry(), samples=11, sample_ms=1000)
     everything = {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.0, "request_percentage": 3.0}
     quotas.update(QuotaEntity(user="u", client_id=DEFAULT), everything)

@@ -1,4 +1,4 @@
-"""ReliableTimers: what becomes of calls that cannot be set, and of those that are canceled."""
+"""ReliableTimers: calls that cannot be set immediately, and canceled calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class _Site:
-    """Timers over ones that fail when armed, and what they have called and reported."""
+    """ReliableTimers on top of timers that can fail, with the recorded calls and reports."""
 
     def __init__(self) -> None:
         self.ports, self.faults = SimPorts(), Faults()
@@ -39,7 +39,7 @@ def site() -> _Site:
     return _Site()
 
 
-def test_call_that_cannot_be_set_is_made_in_its_time_and_once(site: _Site) -> None:
+def test_call_that_cannot_be_set_is_made_once_when_due(site: _Site) -> None:
     site.fail_at(1)
     site.call_later("a", 100)
     site.call_later("b", 50)
@@ -55,7 +55,7 @@ def test_call_is_set_at_the_end_of_the_turn_when_no_other_follows(site: _Site) -
     assert site.ports.timers.next_due_ms == site.start_ms + 100
 
 
-def test_call_is_set_with_the_next_one_when_it_cannot_be_set_at_the_end_of_the_turn(
+def test_call_is_set_with_the_next_one_when_the_end_of_turn_fails(
     site: _Site,
 ) -> None:
     for _ in range(2):

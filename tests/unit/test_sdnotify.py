@@ -1,4 +1,4 @@
-"""The messages systemd gets."""
+"""The messages that systemd receives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plogd.sdnotify import ServiceNotifier
 
 
 class Sent:
-    """Keeps what would go out; fails like a socket if told to."""
+    """Records messages instead of sending them; fails like a socket on request."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, bytes]] = []
@@ -45,13 +45,13 @@ def test_each_state_is_one_datagram() -> None:
     assert {address for address, _ in sent.messages} == {"/run/notify"}
 
 
-def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
+def test_at_sign_names_an_abstract_socket() -> None:
     sent = Sent()
     notifier(sent, NOTIFY_SOCKET="@notify").alive()
     assert sent.messages[0][0] == "\0notify"
 
 
-def test_without_a_socket_nothing_is_sent() -> None:
+def test_nothing_is_sent_without_a_socket() -> None:
     sent = Sent()
     notify = ServiceNotifier({"WATCHDOG_USEC": "1000"}, sent)
     notify.ready("x")
@@ -59,7 +59,7 @@ def test_without_a_socket_nothing_is_sent() -> None:
     assert notify.watchdog_interval_ms is None
 
 
-def test_a_message_that_cannot_be_sent_is_logged_and_harmless() -> None:
+def test_message_that_cannot_be_sent_is_logged() -> None:
     sent = Sent()
     sent.error = OSError(111, "Connection refused")
     with capturedLogs() as events:
@@ -70,7 +70,5 @@ def test_a_message_that_cannot_be_sent_is_logged_and_harmless() -> None:
 @pytest.mark.parametrize(
     ("usec", "interval_ms"), [("30000000", 15_000), ("", None), ("0", None), ("-1", None)]
 )
-def test_the_watchdog_is_fed_twice_as_often_as_it_looks(
-    usec: str, interval_ms: float | None
-) -> None:
+def test_watchdog_interval_is_half_of_the_timeout(usec: str, interval_ms: float | None) -> None:
     assert notifier(Sent(), WATCHDOG_USEC=usec).watchdog_interval_ms == interval_ms

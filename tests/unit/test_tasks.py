@@ -1,4 +1,4 @@
-"""Periodic tasks on a clock that only moves when told."""
+"""Periodic tasks on a manually advanced clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL = "log.retention.check.interval.ms"
 
 
 class Target:
-    """What the tasks are called with; `outcome` is what the next call does."""
+    """The target of the tasks; `outcome` determines the next call."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -31,7 +31,7 @@ class Target:
 
 
 class Stage:
-    """One task, started."""
+    """A single started task."""
 
     def __init__(self, config: BrokerConfig = CONFIG, setting: str = INTERVAL) -> None:
         self.clock = Clock()
@@ -57,7 +57,7 @@ def fired(deferred: Deferred[None]) -> bool:
     return results == [None]
 
 
-def test_a_task_runs_at_its_interval_for_the_first_time_after_one() -> None:
+def test_task_first_runs_after_one_interval() -> None:
     stage = Stage()
     assert stage.target.calls == 0
     stage.clock.pump([9.9, 0.2])
@@ -69,7 +69,7 @@ def test_a_task_runs_at_its_interval_for_the_first_time_after_one() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_task_that_fails_is_counted_logged_and_called_again(late: bool) -> None:
+def test_failing_task_is_counted_logged_and_called_again(late: bool) -> None:
     stage = Stage()
     error = ValueError("no")
     stage.target.outcome = failed(error) if late else error
@@ -83,7 +83,7 @@ def test_a_task_that_fails_is_counted_logged_and_called_again(late: bool) -> Non
     assert stage.counted("failures") == "1"
 
 
-def test_a_task_is_not_called_while_its_last_call_waits() -> None:
+def test_task_is_not_called_while_its_previous_call_waits() -> None:
     stage = Stage()
     later: Later[None] = Later()
     stage.target.outcome = later
@@ -95,7 +95,7 @@ def test_a_task_is_not_called_while_its_last_call_waits() -> None:
     assert stage.target.calls == 2
 
 
-def test_stopping_waits_for_the_call_that_is_running() -> None:
+def test_stop_waits_for_the_call_in_progress() -> None:
     stage = Stage()
     later: Later[None] = Later()
     stage.target.outcome = later
@@ -109,14 +109,14 @@ def test_stopping_waits_for_the_call_that_is_running() -> None:
     assert stage.clock.getDelayedCalls() == []
 
 
-def test_stopping_between_two_calls_is_immediate_and_may_be_repeated() -> None:
+def test_stop_between_calls_is_immediate_and_repeatable() -> None:
     stage = Stage()
     assert fired(stage.running.stop())
     assert fired(stage.running.stop())
     assert stage.clock.getDelayedCalls() == []
 
 
-def test_the_largest_interval_means_never() -> None:
+def test_largest_interval_means_never() -> None:
     stage = Stage(BrokerConfig(), "log.flush.scheduler.interval.ms")
     assert stage.clock.getDelayedCalls() == []
     assert fired(stage.running.stop())

@@ -18,9 +18,16 @@ LINE_LENGTH_MAX = 100
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 500
 
+LONGER_FILES = {
+    # One state machine each, with comments that say why: what could move has moved.
+    "daemon/plogd/log/log.py": 520,
+    "daemon/plogd/log/log_manager.py": 520,
+}
+"""Files with one noun that needs more lines, and their own limits; reviewed like code."""
+
 PRODUCT = ("plog", "daemon", "twisted")
 # tests/unit files about the whole tree instead of one module.
-ABOUT_THE_TREE = {"test_faults_doc", "test_imports", "test_tidy"}
+ABOUT_THE_TREE = {"test_docs", "test_faults_doc", "test_imports", "test_tidy"}
 # Waiting by the clock is what a load generator does.
 MAY_SLEEP = {ROOT / "tests/bench"}
 
@@ -47,7 +54,8 @@ def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 def test_files_lines_and_functions_stay_short(path: Path) -> None:
     text = path.read_text()
     lines = text.splitlines()
-    assert len(lines) <= FILE_LINES_MAX, "split it: two nouns live here"
+    most = LONGER_FILES.get(_name(path), FILE_LINES_MAX)
+    assert len(lines) <= most, "split the file at its second noun"
     too_long = [i for i, line in enumerate(lines, 1) if len(line) > LINE_LENGTH_MAX]
     assert too_long == []
     long_functions = {

@@ -1,4 +1,4 @@
-"""Requests that wait together: all get the outcome, those that give up are removed."""
+"""Waiters for one outcome: all receive it, and those that give up are removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plogd.waiters import Waiters
 from tests.helpers.sim_ports import SimPorts, outcome
 
 
-def test_all_waiters_get_the_outcome() -> None:
+def test_all_waiters_receive_the_outcome() -> None:
     waiters: Waiters[int] = Waiters()
     waiting = [waiters.wait() for _ in range(3)]
     waiters.succeed(7)
@@ -33,7 +33,7 @@ def test_waiter_that_gives_up_is_removed_and_the_last_one_abandons_the_work() ->
         outcome(one)
 
 
-def test_waiter_whose_time_is_over_is_removed_with_its_error() -> None:
+def test_waiter_that_times_out_is_removed_with_its_error() -> None:
     ports = SimPorts()
     waiters: Waiters[int] = Waiters()
     short = waiters.wait_until(100, ports.timers, lambda: TimeoutError("too late"))
@@ -54,7 +54,7 @@ def test_waiter_that_gives_up_leaves_no_timer() -> None:
     assert ports.timers.next_due_ms is None
 
 
-def test_waiter_that_is_cancelled_by_another_ones_outcome_abandons_nothing() -> None:
+def test_waiter_cancelled_during_delivery_abandons_nothing() -> None:
     abandoned: list[bool] = []
     waiters: Waiters[int] = Waiters(lambda: abandoned.append(True))
     first, second = waiters.wait(), waiters.wait()

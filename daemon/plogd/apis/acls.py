@@ -1,10 +1,10 @@
-"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): rules that are stored, not enforced.
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): ACLs are stored, but not enforced.
 
 Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
 
-Kafka without an authorizer answers SECURITY_DISABLED and stores nothing; here ACLs can be prepared
-before there is one (docs/security.md), and responses say so (security/unenforced_rules.py). The
-rules of an ACL are in security/acl.py, storing it in controller/acls.py.
+Kafka without an authorizer answers SECURITY_DISABLED and stores nothing. This broker stores ACLs
+so that they can be prepared before they are enforced (docs/security.md), and its responses say so
+(security/unenforced_rules.py). security/acl.py validates ACLs; controller/acls.py stores them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from plogd.security.unenforced_rules import NOT_ENFORCED
 def handle_describe_acls(
     request: DescribeAclsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeAclsResponse]:
-    """The ACLs that match, by resource."""
+    """Return the matching ACLs, grouped by resource."""
     found = broker.acls.describe(
         AclFilter(
             resource_type=request.resource_type_filter,
@@ -84,7 +84,7 @@ def _description(acl: Acl) -> AclDescription:
 def handle_create_acls(
     request: CreateAclsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreateAclsResponse]:
-    """Create every ACL that can be."""
+    """Create the ACLs; each has its own outcome."""
     check_changes(request.creations, "ACLs")
     return spawn(_create(request, broker))
 
@@ -119,7 +119,7 @@ def _creation_result(error: KafkaError | None) -> AclCreationResult:
 def handle_delete_acls(
     request: DeleteAclsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteAclsResponse]:
-    """Delete what matches some filter."""
+    """Delete the ACLs that match any of the filters."""
     check_changes(request.filters, "filters")
     return spawn(_delete(request, broker))
 
@@ -168,7 +168,7 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
 def refuse_create_acls(
     request: CreateAclsRequest, context: RequestContext, error: KafkaError
 ) -> CreateAclsResponse:
-    """The answer in which no ACL is created, because of `error`."""
+    """Refuse every ACL with `error`."""
     return CreateAclsResponse(
         results=lazy_array(request.creations, lambda _: _creation_result(error))
     )
@@ -177,7 +177,7 @@ def refuse_create_acls(
 def refuse_delete_acls(
     request: DeleteAclsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteAclsResponse:
-    """The answer in which every filter gets `error`."""
+    """Refuse every filter with `error`."""
     return DeleteAclsResponse(
         filter_results=lazy_array(request.filters, lambda _: _filter_result(error))
     )

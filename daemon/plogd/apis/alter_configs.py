@@ -1,10 +1,10 @@
-"""AlterConfigs (key 33): a resource gets these settings, and loses all others it had.
+"""AlterConfigs (key 33): replace all settings of a resource.
 
 Versions served 0-2; 2 is flexible.
 
-Two clients that change different settings of a resource undo each other's work with it, which is
-why IncrementalAlterConfigs came (KIP-339). Loggers cannot be changed by it. What is allowed is
-decided by the resource's room; see config_resources.py.
+Two clients that change different settings of a resource undo each other's changes, which is why
+IncrementalAlterConfigs exists (KIP-339). This API cannot change loggers. config_resources.py
+contains the code shared with IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which APIs this broker serves, in which versions, and who handles them: one row each.
+"""The table of APIs: one row with the versions served and the handler of each API.
 
-Adding an API means a row here and a file for its family; ApiVersions follows by itself.
-Source of the ranges: Kafka 4.3.
+A new API needs a row here and a handler in the file of its family; the response to ApiVersions is
+built from this table. Source of the version ranges: Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -96,14 +96,14 @@ from plogd.ports import Later
 
 # Any: each handler takes the request of its own row, which the table checks by its API key.
 Handler: TypeAlias = Callable[
-    [Any, RequestContext, Broker], ApiMessage | SharedResponse | Later[Any] | None
+    [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
 ]
-"""Handles a request: its response, a Later of it, or None for none. May raise KafkaError."""
+"""Handles a request; returns the response, a Later, or None for none. May raise KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One API: the versions served (both ends included), and who does it."""
+    """One API: the versions served, both ends included, and the functions that handle it."""
 
     api_key: ApiKey
     first_version: int
@@ -111,21 +111,21 @@ class Row:
     handle: Handler
     refuse: Refusal
     advertised_from: int | None = None
-    """Where ApiVersions is to name a lower first version than is served."""
+    """The first version in ApiVersions responses if it is lower than the first one served."""
 
     @property
     def request(self) -> type[ApiMessage]:
-        """The class of the request."""
+        """The class of the API's requests."""
         return API_BY_KEY[self.api_key].request
 
     @property
     def name(self) -> str:
-        """Kafka's name of the API, as in metrics."""
+        """Kafka's name of the API, which metrics use."""
         return self.request.__name__.removesuffix("Request")
 
     @property
     def advertised(self) -> Advertised:
-        """What ApiVersions tells of it."""
+        """The versions in ApiVersions responses."""
         first = self.first_version if self.advertised_from is None else self.advertised_from
         return Advertised(self.api_key, first, self.last_version)
 

@@ -1,12 +1,13 @@
-"""ApiVersions (key 18): what this broker serves, and so what a client may send.
+"""ApiVersions (key 18): the APIs and versions that this broker serves.
 
-Versions served 0-4. The answer is made from the table of handlers, so it cannot promise more than
-there is. Of the features only metadata.version is told, see features.py: the levels of all others
-are 0 until they are built. The epoch is the place in the metadata log of what set the levels.
+Versions served 0-4. The response is built from the table of handlers, so it lists only APIs that
+are served. Of the features it has only metadata.version (features.py): the others have level 0
+until they are implemented. The epoch of the features is the offset of their record in the metadata
+log.
 
-A client does not know our versions when it asks for them, so a request of a version we lack is
-answered too, in version 0, with error 35 and the versions of this one API (KIP-511). That answer is
-made by dispatch.py, which cannot read the request.
+A client does not know the broker's versions when it sends this request. Therefore a request in an
+unknown version is answered in version 0 with error 35 and the versions of this API alone (KIP-511).
+dispatch.py sends that response, because the request cannot be decoded.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ def handle_api_versions(
     broker: Broker,
     advertised: Sequence[Advertised],
 ) -> ApiVersionsResponse:
-    """Tell what is served; note what the client is."""
+    """Return the versions served, and record the client's software in its connection."""
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
-            raise InvalidRequest(f"client software {name!r} {version!r} is not well formed")
+            raise InvalidRequest(f"invalid client software name {name!r} or version {version!r}")
         context.connection.client_software_name = name
         context.connection.client_software_version = version
     return ApiVersionsResponse(
@@ -70,12 +71,12 @@ def handle_api_versions(
 def refuse_api_versions(
     request: ApiVersionsRequest, context: RequestContext, error: KafkaError
 ) -> ApiVersionsResponse:
-    """The answer to a request that is refused as a whole."""
+    """Refuse the request with `error`."""
     return ApiVersionsResponse(error_code=error.code)
 
 
 def unknown_version_response(advertised: Sequence[Advertised]) -> ApiVersionsResponse:
-    """The answer, to be sent in version 0, to a request of a version we do not know."""
+    """Return the response to a request in an unknown version; it is encoded in version 0."""
     own = [_api_version(api) for api in advertised if api.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 

@@ -1,8 +1,8 @@
-"""DescribeClientQuotas, AlterClientQuotas (keys 48, 49): how much users and clients may take.
+"""DescribeClientQuotas, AlterClientQuotas (keys 48, 49): the quotas of users and clients.
 
 Versions served 0-1 of each: 1 flexible.
 
-controller/client_quotas.py decides which quotas there can be, quota.py enforces them.
+controller/client_quotas.py validates and stores quotas, quota.py enforces them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from plogd.ports import Later, spawn
 from plogd.quota import QuotaEntity
 
 _MAX_COMPONENTS = 100
-"""Of a filter, in which each type of entity may be named once."""
+"""Limit for a filter, which may name each entity type only once."""
 
 
 def handle_describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeClientQuotasResponse]:
-    """The quotas of the entities that match."""
+    """Return the quotas of the matching entities."""
     if len(request.components) > _MAX_COMPONENTS:
         raise InvalidRequest(
             f"a filter may have at most {_MAX_COMPONENTS} components, not {len(request.components)}"
@@ -64,7 +64,7 @@ def _described(entity: QuotaEntity, quotas: Quotas) -> DescribedEntry:
 def handle_alter_client_quotas(
     request: AlterClientQuotasRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterClientQuotasResponse]:
-    """Change what can be changed, entity by entity."""
+    """Change the quotas; each entity has its own outcome."""
     check_changes(request.entries, "entities")
     return spawn(_alter(request, broker))
 
@@ -95,7 +95,7 @@ def _altered(entry: AlterationEntry, error: KafkaError | None) -> AlteredEntry:
 def refuse_describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext, error: KafkaError
 ) -> DescribeClientQuotasResponse:
-    """The answer without entries."""
+    """Refuse the request with `error`."""
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=error.message, entries=None
     )
@@ -104,7 +104,7 @@ def refuse_describe_client_quotas(
 def refuse_alter_client_quotas(
     request: AlterClientQuotasRequest, context: RequestContext, error: KafkaError
 ) -> AlterClientQuotasResponse:
-    """The answer in which every entity gets `error`."""
+    """Refuse every entity with `error`."""
     return AlterClientQuotasResponse(
         entries=lazy_array(request.entries, lambda entry: _altered(entry, error))
     )

@@ -1,4 +1,4 @@
-"""The one way a request handler ends a connection: an exception with the reason."""
+"""The exception with which a request handler closes the connection."""
 
 from __future__ import annotations
 
@@ -6,4 +6,7 @@ from plog.errors import PlogError
 
 
 class CloseConnection(PlogError):
-    """The client broke the protocol, or cannot be told otherwise; its text is the log line."""
+    """Closes the client's connection: it broke the protocol, or no response can carry the error.
+
+    The text is logged.
+    """

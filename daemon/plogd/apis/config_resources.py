@@ -1,7 +1,7 @@
-"""What requests about settings have in common: types of resources, and changing them one by one.
+"""Config resources: the code that AlterConfigs and IncrementalAlterConfigs share.
 
-AlterConfigs and IncrementalAlterConfigs differ in what they ask of a resource, which is a
-`ResourceChange`; `alter_all` finds out what becomes of each. An error is one resource's own.
+The two APIs differ in the change of a resource, which is a `ResourceChange`; `alter_all` applies
+the changes. An error affects only its own resource.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from plogd.ports import Later, ready
 from plogd.topic_config import TopicConfig
 
 WITHOUT_SETTINGS: Final = {
-    ConfigResourceType.CLIENT_METRICS: "this broker collects no metrics of its clients",
-    ConfigResourceType.GROUP: "a group's settings are for the consumer, share and streams"
-    " protocols, which this broker does not serve",
+    ConfigResourceType.CLIENT_METRICS: "this broker does not collect client metrics",
+    ConfigResourceType.GROUP: "group settings are for the consumer, share and streams protocols,"
+    " which this broker does not serve",
 }
-"""Resources that exist in Kafka and have no settings here, and why."""
+"""Resource types of Kafka that have no settings here, with the reason."""
 
 MAX_SETTINGS: Final = 1_000
-"""Settings of one resource in one request: several times as many as exist."""
+"""Maximum settings of one resource in one request: several times the number that exist."""
 
 R = TypeVar("R")
 
 AlterTable: TypeAlias = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
-"""Makes new settings of those there are, all of which are rows of a table."""
+"""Returns new settings for the current ones; all of them are rows of the given table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceChange:
-    """What a request asks of one resource."""
+    """The change of one resource in a request."""
 
     resource_type: int
     name: str
     check: Callable[[], None]
-    """Raises the KafkaError for a request that makes no sense in itself."""
+    """Raises KafkaError if the request is invalid in itself."""
     alter: AlterTable
     alter_loggers: Callable[[], None] | None = None
-    """Changes a broker's loggers; None where the request cannot."""
+    """Changes a broker's loggers; None if the API cannot."""
 
 
 async def alter_all(
@@ -59,16 +59,16 @@ async def alter_all(
     *,
     validate_only: bool,
 ) -> list[AlterConfigsResourceResponse]:
-    """What becomes of each resource, in order; one that is named repeatedly is not changed."""
+    """Alter the resources; return their outcomes in order. A repeated resource is an error."""
     slices = Slices(broker.fair_queue)
     changes = [change_of(one) async for one in slices.over(resources)]
-    times: dict[tuple[int, str], int] = {}
+    counts: dict[tuple[int, str], int] = {}
     async for one in slices.over(changes):
         key = (one.resource_type, one.name)
-        times[key] = times.get(key, 0) + 1
+        counts[key] = counts.get(key, 0) + 1
 
     def alter(one: ResourceChange) -> Later[None]:
-        if times[one.resource_type, one.name] > 1:
+        if counts[one.resource_type, one.name] > 1:
             raise InvalidRequest("Each resource must appear at most once.")
         one.check()
         return _alter(one, broker, validate_only)
@@ -78,15 +78,12 @@ async def alter_all(
 
 
 def check_resources(resources: Sequence[object]) -> None:
-    """Raise PolicyViolation if one request is to change too many resources."""
+    """Raise PolicyViolation if a request changes too many resources."""
     check_changes(resources, "resources")
 
 
 def check_setting_count(settings: Sized) -> None:
-    """Raise InvalidRequest for a resource with more settings than there are.
-
-    Each setting may be named once, so more of them only cost time.
-    """
+    """Raise InvalidRequest if a request has too many settings for one resource."""
     if len(settings) > MAX_SETTINGS:
         raise InvalidRequest(
             f"the request has {len(settings)} settings for one resource; at most"
@@ -120,7 +117,7 @@ def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[No
 
 
 def check_broker(name: str, broker: Broker) -> None:
-    """Raise InvalidRequest if a logger's resource is not that of this broker."""
+    """Raise InvalidRequest unless `name`, of a logger resource, is the id of this broker."""
     if not name:
         raise InvalidRequest("Broker id must not be empty")
     node_id = broker.config.node_id
@@ -137,7 +134,7 @@ def _response(one: ResourceChange, error: KafkaError | None) -> AlterConfigsReso
 
 
 def refused(resource_type: int, name: str, error: KafkaError) -> AlterConfigsResourceResponse:
-    """The outcome of a resource whose request failed as a whole."""
+    """Return the outcome of a resource that failed with `error`."""
     return AlterConfigsResourceResponse(
         error_code=error.code,
         error_message=error.message,

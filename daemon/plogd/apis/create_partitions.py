@@ -1,12 +1,12 @@
-"""CreatePartitions (key 37): more partitions for topics that exist, each with its own outcome.
+"""CreatePartitions (key 37): add partitions to existing topics, each with its own outcome.
 
 Versions served 0-3.
 
-  2 flexible      3 THROTTLING_QUOTA_EXCEEDED may be answered
+  2 flexible      3 responses may have THROTTLING_QUOTA_EXCEEDED
 
-controller/partition_creation.py decides what is allowed. A topic is answered when its new
-partitions can be used; one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and
-gets them nevertheless. The response has every topic named, once.
+controller/partition_creation.py validates the request. The response waits until the new partitions
+can be used. A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and the creation
+continues. The response has each topic of the request once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices, check_changes
 from plogd.broker import Broker
 from plogd.concurrency import within
-from plogd.controller.partition_creation import MorePartitions
+from plogd.controller.partition_creation import NewPartitions
 from plogd.fair_queue import Slices
 from plogd.ports import Later, ready, spawn
 
@@ -37,7 +37,7 @@ _NAME = attrgetter("name")
 def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreatePartitionsResponse]:
-    """Give more partitions to, or only check, every topic that is named once."""
+    """Add partitions to every topic that is named once, or only validate the request."""
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, broker))
 
@@ -63,9 +63,9 @@ def _result(name: str, outcome: object) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name)
 
 
-def _asked(topic: CreatePartitionsTopic) -> MorePartitions:
+def _asked(topic: CreatePartitionsTopic) -> NewPartitions:
     assignments = topic.assignments
-    return MorePartitions(
+    return NewPartitions(
         topic=topic.name,
         count=topic.count,
         assignments=None if assignments is None else [one.broker_ids for one in assignments],

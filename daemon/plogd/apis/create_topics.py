@@ -1,12 +1,12 @@
-"""CreateTopics (key 19): new topics, each with its own outcome.
+"""CreateTopics (key 19): create topics, each with its own outcome.
 
 Versions served 2-7.
 
   4 partitions and replication factor may be -1, the broker's default (KIP-464)
-  5 flexible; partitions, replicas and settings in the answer (KIP-525)      7 topic id
+  5 flexible; partitions, replicas and settings in the response (KIP-525)      7 topic id
 
-controller/topic_creation.py decides what a topic may be. A topic is answered when it can be used;
-one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created nevertheless.
+controller/topic_creation.py validates the topics. The response waits until the topics can be used.
+A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and the creation continues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAME = attrgetter("name")
 def handle_create_topics(
     request: CreateTopicsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreateTopicsResponse]:
-    """Create, or only check, every topic that is named once."""
+    """Create every topic that is named once, or only validate the request."""
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, context, broker))
 
@@ -111,7 +111,7 @@ def _add_details(
     context: RequestContext,
     broker: Broker,
 ) -> None:
-    """What version 5 and up tell of the new topic."""
+    """Add the details of the new topic that responses have from version 5."""
     if context.version < _FIRST_VERSION_WITH_DETAILS:
         return
     result.num_partitions = partition_count

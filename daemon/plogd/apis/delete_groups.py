@@ -1,6 +1,6 @@
-"""DeleteGroups (key 42): forget groups that have no members, and the offsets they committed.
+"""DeleteGroups (key 42): delete groups without members, and their committed offsets.
 
-Versions served 0-2. Each group has its own outcome; one that is named twice is deleted once.
+Versions served 0-2. Each group has its own outcome; a repeated group is deleted once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plogd.ports import Later, spawn
 def handle_delete_groups(
     request: DeleteGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteGroupsResponse]:
-    """Delete each of the groups."""
+    """Delete the groups; each has its own outcome."""
     return spawn(_delete(list(dict.fromkeys(request.groups_names)), broker))
 
 

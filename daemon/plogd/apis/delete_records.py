@@ -1,12 +1,13 @@
-"""DeleteRecords (key 21): each partition named is to begin at an offset, or at its high watermark.
+"""DeleteRecords (key 21): delete records before an offset, or before the high watermark.
 
 Versions served 0-2.
 
   2 flexible
 
-replica/record_deletion.py decides what may be deleted. A partition is answered when no crash can
-restore its records; a disk has half a minute for that even if the request's timeout, which is meant
-for followers, is shorter. A partition that is named repeatedly is left unchanged.
+replica/record_deletion.py validates the offsets. The response waits until no crash can restore the
+deleted records. The broker's disk has at least half a minute for that, even if the request's
+timeout, which is meant for followers, is shorter. A partition that is named repeatedly is left
+unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _OWN_DISK_TIMEOUT_MS = 30_000
 def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteRecordsResponse]:
-    """Delete in a few partitions at a time."""
+    """Delete records, in a few partitions at a time."""
     return spawn(_delete_all(request, max(request.timeout_ms, _OWN_DISK_TIMEOUT_MS), broker))
 
 
@@ -73,7 +74,7 @@ async def _delete_all(
 def _delete(
     topic: str, asked: list[DeleteRecordsPartition], timeout_ms: int, broker: Broker
 ) -> Later[int]:
-    """Delete in one partition; where it starts afterwards."""
+    """Delete records of one partition; return its new log start offset."""
     if len(asked) > 1:
         raise InvalidRequest("the request names this partition more than once")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
@@ -81,7 +82,7 @@ def _delete(
         spawn(delete_records(partition, asked[0].offset, broker.log_manager)),
         timeout_ms,
         broker.timers,
-        lambda: RequestTimedOut("the disk has not taken the partition's new start yet"),
+        lambda: RequestTimedOut("the new log start offset is not durable yet"),
     )
 
 

@@ -1,12 +1,12 @@
-"""DeleteTopics (key 20): topics by name or, from version 6 on, by id.
+"""DeleteTopics (key 20): delete topics by name or, from version 6, by id.
 
 Versions served 1-6.
 
-  3 TOPIC_DELETION_DISABLED may be answered       4 flexible
+  3 responses may have TOPIC_DELETION_DISABLED    4 flexible
   5 error messages                                6 topic ids (KIP-516)
 
-A topic is answered when no client can reach it any more and its directories are renamed; the files
-are removed ``file.delete.delay.ms`` later. Each topic has its own outcome; one that is named
+The response waits until no client can access the topics and their directories are renamed; the
+files are removed ``file.delete.delay.ms`` later. Each topic has its own outcome; one that is named
 repeatedly is not deleted.
 """
 
@@ -43,8 +43,8 @@ _FIRST_VERSION_WITH_DISABLED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A topic as the request names it: by name, by id, wrongly by both or neither."""
+class _RequestedTopic:
+    """A topic as the request names it: by name or by id; both or neither is an error."""
 
     name: str | None
     topic_id: Uuid
@@ -64,12 +64,12 @@ def handle_delete_topics(
 
 async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTopicsResponse:
     slices = Slices(broker.fair_queue)
-    times_asked: dict[_Asked, int] = {}
-    async for asked in slices.over(_all_asked(request)):
-        times_asked[asked] = times_asked.get(asked, 0) + 1
+    counts: dict[_RequestedTopic, int] = {}
+    async for asked in slices.over(_requested_topics(request)):
+        counts[asked] = counts.get(asked, 0) + 1
     results: list[DeletableTopicResult] = []
     found: dict[Uuid, list[TopicState]] = {}
-    async for asked, count in slices.over(times_asked.items()):
+    async for asked, count in slices.over(counts.items()):
         try:
             topic = _find(asked, count, broker)
         except KafkaError as error:
@@ -94,14 +94,14 @@ async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTop
     return DeleteTopicsResponse(responses=results)
 
 
-def _all_asked(request: DeleteTopicsRequest) -> Iterator[_Asked]:
+def _requested_topics(request: DeleteTopicsRequest) -> Iterator[_RequestedTopic]:
     for name in request.topic_names:
-        yield _Asked(name=name, topic_id=ZERO_UUID)
+        yield _RequestedTopic(name=name, topic_id=ZERO_UUID)
     for topic in request.topics:
-        yield _Asked(name=topic.name, topic_id=topic.topic_id)
+        yield _RequestedTopic(name=topic.name, topic_id=topic.topic_id)
 
 
-def _find(asked: _Asked, count: int, broker: Broker) -> TopicState:
+def _find(asked: _RequestedTopic, count: int, broker: Broker) -> TopicState:
     by_id = asked.topic_id != ZERO_UUID
     if asked.name is None and not by_id:
         raise InvalidRequest("Neither topic name nor id were specified.")
@@ -134,12 +134,12 @@ def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTop
 def refuse_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteTopicsResponse:
-    """Refuse every topic with `error`."""
+    """Refuse every topic with `error`; a name that is repeated only once."""
 
     def refused(asked: str | DeleteTopicState) -> DeletableTopicResult:
         if isinstance(asked, str):
             return _result(asked, ZERO_UUID, error)
         return _result(asked.name, asked.topic_id, error)
 
-    asked: list[str | DeleteTopicState] = [*request.topic_names, *request.topics]
+    asked: list[str | DeleteTopicState] = [*dict.fromkeys(request.topic_names), *request.topics]
     return DeleteTopicsResponse(responses=lazy_array(asked, refused))

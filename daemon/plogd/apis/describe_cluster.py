@@ -1,11 +1,11 @@
-"""DescribeCluster (key 60): the broker, which is the controller as well, and its address.
+"""DescribeCluster (key 60): the broker, which is also the controller, and its address.
 
 Versions served 0-2.
 
-  1 type of endpoint (KIP-919)      2 fenced brokers (KIP-1073): there is none
+  1 endpoint type (KIP-919)      2 fenced brokers (KIP-1073), of which there are none
 
-The address is the one Metadata tells. Controllers have no listener of their own here, so a client
-that asks for theirs is told that it came by a broker's.
+The address is the same as in Metadata. Controllers have no separate listener here, so a request
+for controller endpoints gets MISMATCHED_ENDPOINT_TYPE.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONTROLLERS: Final = 2
 def handle_describe_cluster(
     request: DescribeClusterRequest, context: RequestContext, broker: Broker
 ) -> DescribeClusterResponse:
-    """Tell who is there."""
+    """Return the cluster's only broker."""
     _check_endpoint_type(request.endpoint_type)
     host, port = broker.address_for(context.connection)
     response = DescribeClusterResponse(
@@ -47,11 +47,11 @@ def handle_describe_cluster(
 def _check_endpoint_type(endpoint_type: int) -> None:
     if endpoint_type == CONTROLLERS:
         raise MismatchedEndpointType(
-            "this is a broker's listener, not a controller's: connect by bootstrap.servers, not by "
+            "this is a broker's listener, not a controller's; use bootstrap.servers instead of "
             "bootstrap.controllers"
         )
     if endpoint_type != BROKERS:
-        raise UnsupportedEndpointType(f"there is no type {endpoint_type} of endpoints")
+        raise UnsupportedEndpointType(f"unknown endpoint type {endpoint_type}")
 
 
 refuse_describe_cluster = refuse_at_top_level(DescribeClusterResponse)

@@ -1,11 +1,12 @@
-"""DescribeConfigs (key 32): the settings of topics and brokers, and where each comes from.
+"""DescribeConfigs (key 32): the settings of topics and brokers, and the source of each.
 
 Versions served 1-4: 1 synonyms (KIP-226), 3 types and documentation (KIP-569), 4 flexible.
 
-The values are those in effect. The broker without a name stands for the settings of all brokers.
-Groups and client metrics have no settings. A resource that is named repeatedly is refused from the
-second time on, unlike in Kafka: a small request could ask for more than fits into memory. Results
-are made one by one while the response is encoded, because each topic has dozens of settings.
+The values are those in effect. A broker resource with an empty name stands for the cluster-wide
+settings. Groups and client metrics have no settings. Unlike in Kafka, a repeated resource is
+described only once and then gets INVALID_REQUEST: otherwise a small request could ask for more than
+fits into memory. Results are created one by one while the response is encoded, because each topic
+has dozens of settings.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _FIRST_VERSION_WITH_DOCUMENTATION = 3
 def handle_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeConfigsResponse]:
-    """Describe each resource; an error is one resource's own."""
+    """Describe the resources; each has its own outcome."""
     return spawn(_describe_all(request, context, broker))
 
 

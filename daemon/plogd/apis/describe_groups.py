@@ -2,8 +2,8 @@
 
 Versions served 0-6.
 
-  3 what the client may do with a group (KIP-430): everything, there are no access rules
-  6 a group nobody knows is GROUP_ID_NOT_FOUND (KIP-1043); before, it was described as Dead
+  3 authorized operations (KIP-430): all, because ACLs are not enforced
+  6 an unknown group gets GROUP_ID_NOT_FOUND (KIP-1043); before, it was described as Dead
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ GROUP_OPERATIONS: Final = 0b1101_0100_1000
 def handle_describe_groups(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeGroupsResponse]:
-    """Every group that was asked for, once, in the order asked."""
+    """Describe each requested group once, in order of the request."""
     return spawn(_describe(request, context, broker))
 
 
 async def _describe(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> DescribeGroupsResponse:
-    """Describe each group once: a large group named a thousand times would be gigabytes."""
+    # Each group once: a large group that is named a thousand times would be gigabytes.
     group_ids = list(dict.fromkeys(request.groups))
     answers = await ask_in_slices(group_ids, lambda group_id: _ask(group_id, broker), broker)
 

@@ -1,11 +1,11 @@
-"""DescribeLogDirs (key 35): every log directory with its partitions, their sizes, and its room.
+"""DescribeLogDirs (key 35): log directories with the sizes of their partitions and their space.
 
-Versions served 0-5. Kafka dropped version 0; kafka-python 2.3 knows no other.
+Versions served 0-5. Kafka dropped version 0, but kafka-python 2.3 sends no other.
 
-  3 an error as a whole      4 total and usable bytes (KIP-827)      5 cordoned directories
+  3 top-level error      4 total and usable bytes (KIP-827)      5 cordoned directories
 
-Each log is the only one of its partition here, so none lags behind and none is a future one. The
-metadata log is no topic and not told of. A directory that failed is named with an error.
+A partition has only one log here, so none has a lag and none is a future log. The metadata log is
+not a topic and is left out. A failed directory is listed with an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from plogd.ports import Later, spawn
 def handle_describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeLogDirsResponse]:
-    """Ask the file systems, then tell."""
+    """Query the file systems, then describe the directories."""
     return spawn(_respond(request, broker))
 
 
@@ -51,7 +51,7 @@ async def _respond(request: DescribeLogDirsRequest, broker: Broker) -> DescribeL
 async def _logs_by_topic(
     usage: LogDirUsage, wanted: dict[str, list[int]] | None, slices: Slices
 ) -> list[tuple[str, list[Log]]]:
-    """The logs in a directory that the request asks for, in order; None asks for all."""
+    """Return the requested logs in a directory, sorted; `wanted` is None for all."""
     names = None if wanted is None else {name: set(numbers) for name, numbers in wanted.items()}
     topics: dict[str, list[Log]] = {}
     async for log in slices.over(usage.logs):

@@ -1,7 +1,7 @@
-"""DescribeProducers (key 61): the idempotent producers whose batches a partition remembers.
+"""DescribeProducers (key 61): the producer state of partitions.
 
-Version served 0. log/producer_state.py decides which are remembered, and for how long. A partition
-that is named repeatedly is described once: there may be thousands of producers in it.
+Version served 0. log/producer_state.py decides which producers are kept, and for how long. A
+partition that is named repeatedly is described once, because it may have thousands of producers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_TRANSACTION = -1
 def handle_describe_producers(
     request: DescribeProducersRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeProducersResponse]:
-    """Describe each partition; an error is one partition's own."""
+    """Describe the partitions; each has its own outcome."""
     return spawn(_describe(request, broker))
 
 

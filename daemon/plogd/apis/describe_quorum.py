@@ -1,12 +1,12 @@
-"""DescribeQuorum (key 55): who keeps the metadata log: this broker, by itself.
+"""DescribeQuorum (key 55): the quorum of the metadata log, which is this broker alone.
 
 Versions served 0-2.
 
-  1 times (KIP-836)      2 messages, addresses and directory ids (KIP-853)
+  1 timestamps (KIP-836)      2 messages, addresses and directory ids (KIP-853)
 
 The metadata log is ``__cluster_metadata-0``; a request for anything else gets
-UNKNOWN_TOPIC_OR_PARTITION. A leader counts as caught up now, as in Kafka. The voter's address is
-the one Metadata tells, under the name of the listener the client came by.
+UNKNOWN_TOPIC_OR_PARTITION. As in Kafka, the leader's last caught-up time is the current time. The
+voter has the same address as in Metadata, with the name of the client's listener.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST_VERSION_WITH_NODES = 2
 def handle_describe_quorum(
     request: DescribeQuorumRequest, context: RequestContext, broker: Broker
 ) -> DescribeQuorumResponse:
-    """Tell of the metadata log."""
+    """Describe the quorum of the metadata log."""
     if not _asks_for_metadata_log(request):
         return _error_everywhere(
             request, UnknownTopicOrPartition(f"only {METADATA_PARTITION} has a quorum")
@@ -53,7 +53,7 @@ def handle_describe_quorum(
 
 
 def _asks_for_metadata_log(request: DescribeQuorumRequest) -> bool:
-    """Whether the request is about the metadata log, and nothing else."""
+    """Return whether the request names the metadata log and nothing else."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     [topic] = request.topics

@@ -1,9 +1,9 @@
-"""DescribeTopicPartitions (key 75): topics by name, in pages of so many partitions (KIP-966).
+"""DescribeTopicPartitions (key 75): topics by name, in pages of partitions (KIP-966).
 
-Version served 0. A page has as many partitions as the client wants, at most
-``max.request.partition.size.limit``; its cursor says where the next page starts. As in Kafka, a
-missing topic takes no room in a page. A partition of a failed log directory has no leader. Only
-in-sync replicas may lead: the lists of others are empty.
+Version served 0. A page has the number of partitions that the client requests, at most
+``max.request.partition.size.limit``; its cursor is the start of the next page. As in Kafka, a
+missing topic does not count toward the size of a page. A partition of a failed log directory has no
+leader. Only in-sync replicas are eligible leaders, so the lists of other replicas are empty.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAME = attrgetter("name")
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeTopicPartitionsResponse]:
-    """One page, from the cursor on."""
+    """Return one page, starting at the cursor."""
     return spawn(_describe(request, broker))
 
 
@@ -51,16 +51,16 @@ async def _describe(
 async def _names(
     request: DescribeTopicPartitionsRequest, broker: Broker, slices: Slices
 ) -> list[str]:
-    """The topics that are due, in order; a missing topic that is named is due with its error."""
+    """Return the names of the topics from the cursor on, sorted; named topics may be missing."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
     if cursor is not None and cursor.partition_index < 0:
-        raise InvalidRequest(f"the cursor points to partition {cursor.partition_index}")
+        raise InvalidRequest(f"invalid cursor: partition {cursor.partition_index}")
     if not request.topics:
         return [x.name async for x in slices.over(broker.cache.topics()) if x.name >= first]
     names = {topic.name async for topic in slices.over(request.topics)}
     if cursor is not None and first not in names:
-        raise InvalidRequest(f"the cursor's topic {first} is not among the topics asked for")
+        raise InvalidRequest(f"invalid cursor: topic {first} is not one of the requested topics")
     return sorted([name async for name in slices.over(names) if name >= first])
 
 
@@ -118,13 +118,13 @@ def _partition(state: PartitionState, is_offline: bool) -> DescribeTopicPartitio
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Kafka answers the allowed operations even for a missing topic."""
     problem: KafkaError = UnknownTopicOrPartition()
     try:
         validate_name(name)
     except KafkaError as error:
         problem = error
     topic = _error(name, problem)
+    # Kafka returns the authorized operations even for a missing topic.
     topic.topic_authorized_operations = TOPIC_OPERATIONS
     return topic
 
@@ -138,7 +138,7 @@ def _error(name: str, error: KafkaError) -> DescribeTopicPartitionsResponseTopic
 def refuse_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeTopicPartitionsResponse:
-    """Refuse every topic with `error`: those asked for, else the cursor's."""
+    """Refuse with `error` every topic of the request, or the cursor's topic if it names none."""
     names = dict.fromkeys(map(_NAME, request.topics))
     if not names and request.cursor is not None:
         names = {request.cursor.topic_name: None}

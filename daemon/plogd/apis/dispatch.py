@@ -1,16 +1,17 @@
-"""From a request's frame to its response: header, row of the table, handler, and back to bytes.
+"""Dispatch a request: decode its frame, call the handler of its API, encode the response.
 
 A `KafkaError` becomes an error code here, by the row's `refuse`. Any other exception is a bug: it
 is reported with its traceback, counted, and answered UNKNOWN_SERVER_ERROR. A request that cannot be
-read, or is not served, ends the connection with one reason. The frame is not used after the call
-returns.
+decoded, or is not served, closes the connection, and the log has the reason. The frame is not used
+after the call returns.
 
 Decoding and encoding are sliced: after every `SLICE` elements the request waits for its next turn
-(fair_queue.py), so a large one delays no other client. A request with fewer elements is handled
-without a wait. Produce is decoded at once, because its records must be appended in this call.
+(fair_queue.py), so a large request does not delay other clients. A request with fewer elements is
+handled without a wait. Produce is decoded without waiting, because its records must be appended in
+this call.
 
-Called by net/request_queue.py for every request, in the order of a connection's requests.
-Invariant: nothing is raised but CloseConnection, and a Later fails with nothing else, unless it was
+net/request_queue.py calls this for every request, in the order of a connection's requests.
+Invariant: only CloseConnection is raised, and a Later fails only with that, unless it was
 cancelled.
 """
 
@@ -22,16 +23,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
-from plog.wire.frames import frame_parts, frame_response
+from plog.wire.frames import frame_encoded, frame_parts, frame_response
 from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
-from plog.wire.single_produce import read_single_produce
+from plog.wire.single_produce import SingleProduce, decode_single_produce
 from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.encoded_response import (
     ResponseTooLarge,
+    SharedAnswer,
     SharedResponse,
     SharedResponses,
     check_size,
@@ -40,7 +42,6 @@ from plogd.apis.encoded_response import (
 )
 from plogd.apis.encoding_memory import WorkMemory
 from plogd.apis.request_context import RequestContext
-from plogd.apis.single_produce import single_produce_call
 from plogd.apis.unsupported_versions import explain_api, explain_version
 from plogd.broker import Broker
 from plogd.connection_context import ConnectionContext
@@ -51,9 +52,9 @@ from plogd.ports import Cancelled, Later, MaybeLater, spawn
 
 __all__ = ["CloseConnection", "Dispatched", "Dispatcher"]
 
-# What a client asks before it connects to the address it is told
+# Requests that a client sends before it connects to the advertised address
 # (net/advertised_listeners_check.py).
-_QUESTIONS = frozenset(
+_DISCOVERY_KEYS = frozenset(
     (
         ApiKey.API_VERSIONS,
         ApiKey.METADATA,
@@ -66,25 +67,28 @@ _QUESTIONS = frozenset(
 
 _PRODUCE_KEY = b"\0\0"
 _FEW_BYTES = 512
-"""A request this small cannot have enough elements to be decoded in slices."""
+"""A request of this size has too few elements to be decoded in slices."""
 
 Parts: TypeAlias = list[Part]
 """A framed response: bytes, and FileRegions that the transport closes."""
+
+Request: TypeAlias = ApiMessage | SingleProduce
+"""A decoded request. Most Produces have a form with a decoder of its own."""
 
 
 class Dispatched(NamedTuple):
     """A request that has started."""
 
     is_produce: bool
-    """Whether it is a Produce, which is answered even if the broker stops."""
+    """Whether it is a Produce request, which is answered even if the broker stops."""
     result: Parts | Later[Parts | None] | None
-    """The answer, or a Later of it; None where there is none (acks=0)."""
+    """The response, or a Later; None if there is no response (acks=0)."""
     runs_alone: bool = False
-    """Of a Produce: whether not even another Produce may start before this one is answered."""
+    """Whether the connection may start no other request, not even Produce, until the response."""
 
 
 class Dispatcher:
-    """Starts the requests to a broker. Call it with a frame and its connection.
+    """Starts the requests of a broker; called with a frame and its connection.
 
     Attributes:
         memory: counts the responses that are being encoded.
@@ -107,7 +111,7 @@ class Dispatcher:
         )
         self._request_counters: dict[tuple[int, int], Counter] = {}
         self._refused = broker.metrics.counter(
-            "plog_requests_closed_total", "Requests that ended their connection."
+            "plog_requests_closed_total", "Requests that closed their connection."
         )
 
     def __call__(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
@@ -120,17 +124,14 @@ class Dispatcher:
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
         if frame[:2] == _PRODUCE_KEY:
-            single = read_single_produce(frame)
+            single = decode_single_produce(frame)
             if single is not None:
-                produce, records = single
-                call = single_produce_call(self._broker, produce)
-                if call is not None:
-                    self._begin(self._produce_row, produce.version, connection)
-                    return Dispatched(True, call.start(records))
+                context = RequestContext(single.header, connection, len(frame))
+                return Dispatched(True, self._start(self._produce_row, single, context))
         try:
             header, position = decode_request_header(frame)
         except WireError as error:
-            raise CloseConnection(f"no Kafka request: {error}") from error
+            raise CloseConnection(f"not a Kafka request: {error}") from error
         except UnknownApiKey as error:
             raise CloseConnection(explain_api(error.header, connection)) from error
         row = self._rows.get(header.api_key)
@@ -140,15 +141,15 @@ class Dispatcher:
             return self._unknown_version(row, header, connection, frame)
         context = RequestContext(header, connection, len(frame))
         body = frame[position:]
-        if header.api_key == ApiKey.PRODUCE:
+        if row is self._produce_row:
             started = self._start(row, self._decode(row, body, context), context)
             return Dispatched(True, started, context.runs_alone)
         if len(body) <= _FEW_BYTES:
             return Dispatched(False, self._start(row, self._decode(row, body, context), context))
         if len(body) > self._max_bytes:
             raise CloseConnection(
-                f"{row.name} request of {len(body)} bytes, but"
-                f" plog.request.without.records.max.bytes={self._max_bytes}: send smaller requests"
+                f"{row.name} request of {len(body)} bytes is larger than"
+                f" plog.request.without.records.max.bytes={self._max_bytes}; send smaller requests"
             )
         try:
             request = row.request.decode_bounded(body, context.version, SLICE)
@@ -159,16 +160,24 @@ class Dispatcher:
         return Dispatched(False, self._start(row, request, context))
 
     def _start(
-        self, row: Row, request: ApiMessage, context: RequestContext
+        self, row: Row, request: Request, context: RequestContext
     ) -> MaybeLater[Parts | None]:
         self._begin(row, context.version, context.connection)
-        return self._handle(row, request, context)
+        try:
+            response = row.handle(request, context, self._broker)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            return self._refuse(row, request, context, error)
+        if isinstance(response, Later):
+            return _Answer(self, row, request, context, response).later
+        return self._encode(row, request, context, response)
 
     # -- decoding ------------------------------------------------------------------------------
 
     def _decode(self, row: Row, body: memoryview, context: RequestContext) -> ApiMessage:
         try:
-            # An element takes a byte at least, so that nothing has to be counted in most requests.
+            # An element takes at least one byte, so most requests need no count.
             if len(body) <= self._max_elements:
                 return row.request.decode(body, context.version)
             return row.request.decode_bounded(body, context.version, self._max_elements)
@@ -196,7 +205,7 @@ class Dispatcher:
         context: RequestContext,
     ) -> Parts | None:
         request = await self._decode_later(row, decoding, body)
-        del body  # From here on it is not counted.
+        del body  # Its memory is no longer counted.
         answer = self._start(row, request, context)
         return await answer if isinstance(answer, Later) else answer
 
@@ -224,9 +233,9 @@ class Dispatcher:
         if isinstance(error, TooManyElements):
             return CloseConnection(
                 f"{row.name} request with more than plog.request.max.elements={self._max_elements}"
-                " elements: ask for less at once"
+                " elements; split the request"
             )
-        return CloseConnection(f"no {row.name} request: {error}")
+        return CloseConnection(f"invalid {row.name} request: {error}")
 
     def _unknown_version(
         self, row: Row, header: RequestHeader, connection: ConnectionContext, frame: memoryview
@@ -237,8 +246,8 @@ class Dispatcher:
         return Dispatched(False, frame_response(header.api_key, 0, header.correlation_id, response))
 
     def _begin(self, row: Row, version: int, connection: ConnectionContext) -> None:
-        """A request can be read and will be handled."""
-        if not connection.works and row.api_key not in _QUESTIONS:
+        """Count a request that has been decoded and will be handled."""
+        if not connection.works and row.api_key not in _DISCOVERY_KEYS:
             connection.works = True
             self._broker.on_client_works(connection)
         key = (row.api_key, version)
@@ -250,44 +259,26 @@ class Dispatcher:
 
     # -- the handler and its response ----------------------------------------------------------
 
-    def _handle(
-        self, row: Row, request: ApiMessage, context: RequestContext
-    ) -> MaybeLater[Parts | None]:
-        try:
-            response = row.handle(request, context, self._broker)
-        except CloseConnection:
-            raise
-        except Exception as error:
-            return self._refuse(row, request, context, error)
-        if isinstance(response, Later):
-            return self._answer_later(row, request, context, response)
-        return self._encode(row, request, context, response)
-
-    def _answer_later(
-        self, row: Row, request: ApiMessage, context: RequestContext, response: Later[Any]
-    ) -> Later[Parts | None]:
-        return _Answer(self, row, request, context, response).later
-
     def finish(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
-        response: ApiMessage | SharedResponse | None,
+        response: ApiMessage | bytes | SharedResponse | None,
         error: Exception | None,
     ) -> MaybeLater[Parts | None]:
-        """The framed response, or that of the request that failed. Raises CloseConnection."""
+        """Return the framed response, or the error response. Raises CloseConnection."""
         if error is not None:
             return self._refuse(row, request, context, error)
         return self._encode(row, request, context, response)
 
     def _refuse(
-        self, row: Row, request: ApiMessage, context: RequestContext, error: Exception
+        self, row: Row, request: Request, context: RequestContext, error: Exception
     ) -> MaybeLater[Parts | None]:
-        """The response that the request failed. Raises CloseConnection where there is none."""
+        """Return the error response. Raises CloseConnection if there is none."""
         if not isinstance(error, KafkaError):
             self._broker.report_bug(f"{row.name} from {context.connection}", error)
-            error = KafkaError("unexpected error, see the broker's log")
+            error = KafkaError("unexpected error; see the broker's log")
         try:
             response = row.refuse(request, context, error.bare())
         except CloseConnection:
@@ -305,15 +296,17 @@ class Dispatcher:
     def _encode(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
-        response: ApiMessage | SharedResponse | None,
+        response: ApiMessage | bytes | SharedResponse | None,
         *,
         is_refusal: bool = False,
     ) -> MaybeLater[Parts | None]:
-        """The framed response; a Later if it has more elements than a slice."""
+        """Return the framed response; a Later if it has more elements than a slice."""
         if response is None:
             return None
+        if isinstance(response, bytes):
+            return [frame_encoded(context.header, response)]
         if isinstance(response, SharedResponse):
             return spawn(self._share(row, request, context, response))
         try:
@@ -325,12 +318,12 @@ class Dispatcher:
             return self._cannot_encode(row, request, context, error, is_refusal)
         if parts is None:
             return spawn(self._encode_later(row, request, context, response, is_refusal))
-        return _framed(context, parts)
+        return frame_parts(context.header, parts)
 
     async def _encode_later(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
         response: ApiMessage,
         is_refusal: bool,
@@ -347,10 +340,10 @@ class Dispatcher:
             _close_regions(response)
             refused = self._cannot_encode(row, request, context, error, is_refusal)
             return await refused if isinstance(refused, Later) else refused
-        return _framed(context, parts)
+        return frame_parts(context.header, parts)
 
     async def _share(
-        self, row: Row, request: ApiMessage, context: RequestContext, response: SharedResponse
+        self, row: Row, request: Request, context: RequestContext, response: SharedResponse
     ) -> Parts | None:
         key, state = response.key, response.state
         try:
@@ -360,16 +353,16 @@ class Dispatcher:
         except Exception as error:
             refused = self._refuse(row, request, context, error)
             return await refused if isinstance(refused, Later) else refused
-        return _framed(context, shared.parts)
+        return SharedAnswer(frame_parts(context.header, shared.parts), shared)
 
     def _bound_of(self, is_refusal: bool) -> int:
-        # A refusal has only what the request has, so the request's own bounds apply to it.
+        # An error response has only the elements of the request, so the request's bounds apply.
         return sys.maxsize if is_refusal else self._max_response_bytes
 
     def _cannot_encode(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
         error: Exception,
         is_refusal: bool,
@@ -378,13 +371,13 @@ class Dispatcher:
             raise self._cannot_refuse(row, error) from error
         if isinstance(error, ResponseTooLarge):
             return self._refuse(row, request, context, error)
-        bug = RuntimeError(f"the answer cannot be written: {error}")
+        bug = RuntimeError(f"cannot encode the response: {error}")
         bug.__cause__ = error
         return self._refuse(row, request, context, bug)
 
 
 class _Answer:
-    """A request whose handler waits: `later` has its framed response in the end."""
+    """A request whose handler waits; `later` gets its framed response."""
 
     __slots__ = ("_context", "_dispatcher", "_request", "_row", "_waiting", "later")
 
@@ -392,7 +385,7 @@ class _Answer:
         self,
         dispatcher: Dispatcher,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
         response: Later[Any],
     ) -> None:
@@ -407,7 +400,7 @@ class _Answer:
     def _cancel(self) -> None:
         self._waiting.cancel()
 
-    def _on_value(self, response: ApiMessage | SharedResponse | None) -> None:
+    def _on_value(self, response: ApiMessage | bytes | SharedResponse | None) -> None:
         self._complete(response, None)
 
     def _on_error(self, error: Exception) -> None:
@@ -417,7 +410,9 @@ class _Answer:
             self._complete(None, error)
 
     def _complete(
-        self, response: ApiMessage | SharedResponse | None, error: Exception | None
+        self,
+        response: ApiMessage | bytes | SharedResponse | None,
+        error: Exception | None,
     ) -> None:
         try:
             parts = self._dispatcher.finish(
@@ -426,16 +421,11 @@ class _Answer:
         except CloseConnection as close:
             self.later.fail(close)
             return
-        if isinstance(parts, Later):  # It is encoded in slices.
+        if isinstance(parts, Later):  # The response is encoded in slices.
             self._waiting = parts
             parts.then(self.later.succeed, self.later.fail)
         else:
             self.later.succeed(parts)
-
-
-def _framed(context: RequestContext, parts: Parts) -> Parts:
-    header = context.header
-    return frame_parts(header.api_key, header.api_version, header.correlation_id, parts)
 
 
 def _close_regions(response: ApiMessage) -> None:

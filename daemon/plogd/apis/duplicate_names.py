@@ -1,4 +1,4 @@
-"""Topics that one request names: each may be named once, because it is unclear which one counts."""
+"""Duplicate topic names in a request: such a topic is refused, as its elements may differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPEATED: Final = InvalidRequest("Duplicate topic name.")
 
 
 class Named(Protocol):
-    """A part of a request about one topic."""
+    """The element of a request for one topic."""
 
     name: str
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Named)
 
 
 async def split_repeated(topics: Iterable[T], slices: Slices) -> tuple[list[T], list[str]]:
-    """The topics that are named once, and the names of the others, in the request's order."""
+    """Return the topics that are named once, and the repeated names, in the request's order."""
     named: dict[str, T | None] = {}
     async for topic in slices.over(topics):
         named[topic.name] = None if topic.name in named else topic

@@ -1,11 +1,12 @@
-"""ElectLeaders (key 43): what becomes of elections where one broker leads everything.
+"""ElectLeaders (key 43): leader elections, of which a single broker needs none.
 
-Versions served 0-2. In version 0 elections are of preferred leaders.
+Versions served 0-2. Version 0 elects preferred leaders only.
 
-  1 unclean elections (KIP-460), an error as a whole      2 flexible
+  1 unclean elections (KIP-460), top-level error      2 flexible
 
-controller/elections.py decides why no election is held. A response for all partitions has only
-those that need an election, as in Kafka. A partition that is named repeatedly is answered once.
+controller/elections.py determines why no election is held. As in Kafka, the response to a request
+for all partitions has only those that need an election. A partition that is named repeatedly is
+answered once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FIRST_VERSION_WITH_ERROR = 1
 def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
 ) -> Later[ElectLeadersResponse]:
-    """Say of each partition why it keeps its leader, or has none."""
+    """Return for each partition the reason why no election is held."""
     kind = election_type(request.election_type)
     if request.topic_partitions is None:
         return spawn(_elect_all(kind, broker))
@@ -81,8 +82,8 @@ async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse
 def _outcome(kind: ElectionType, topic: str, number: int, broker: Broker) -> KafkaError:
     state = broker.cache.topic(topic)
     if state is None or not 0 <= number < len(state.partitions):
-        # Not with the topic's name, which may be long: it would be told as often as it has numbers.
-        return UnknownTopicOrPartition(f"there is no partition {number} of such a topic")
+        # Without the topic's name, which may be long and would be repeated for each partition.
+        return UnknownTopicOrPartition(f"the topic has no partition {number}, or does not exist")
     is_offline = broker.replica_manager.is_offline(topic, number)
     return election_outcome(kind, state.partitions[number], is_offline=is_offline)
 
@@ -94,7 +95,7 @@ def _result(number: int, error: KafkaError) -> PartitionResult:
 def refuse_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, error: KafkaError
 ) -> ElectLeadersResponse:
-    """Refuse every partition named with `error`, and the whole request where that is possible."""
+    """Refuse every named partition with `error`, and the whole request from version 1."""
 
     def of_topic(topic: TopicPartitions) -> ReplicaElectionResult:
         results = lazy_array(topic.partitions, lambda number: _result(number, error))

@@ -1,9 +1,9 @@
-"""Encoding a response in slices, and responses that are encoded once for many clients.
+"""Encode responses in slices, and encode responses once that many clients share.
 
-A handler returns a `SharedResponse` where the same bytes answer other requests, too; the
-dispatcher has them encoded and kept by its `SharedResponses`. It encodes all other responses
-itself. Both ways end with ResponseTooLarge if the response has more bytes than
-``plog.response.max.bytes``; records that are sent from their files do not count.
+A handler returns a `SharedResponse` if the same bytes also answer other requests. The dispatcher's
+`SharedResponses` encodes and keeps these; the dispatcher encodes all other responses itself. Both
+raise ResponseTooLarge if the response has more bytes than ``plog.response.max.bytes``. Records that
+are sent from their files do not count.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from plogd.ports import Later, spawn
 from plogd.waiters import Waiters
 
 _SHARED_BYTES: Final = 8 << 20
-"""Of all shared responses that are kept: 50,000 topics in the version that most clients use."""
+"""Maximum bytes of all shared responses: 50,000 topics in the version most clients use."""
 
 
 class ResponseTooLarge(PolicyViolation):
-    """The response would have more bytes than ``plog.response.max.bytes``."""
+    """The response has more bytes than ``plog.response.max.bytes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedResponse:
-    """A response that also answers other requests for the same; see `SharedResponses.get`."""
+    """A response that also answers equal requests; see `SharedResponses.get`."""
 
     key: Hashable
     state: Hashable
@@ -39,18 +39,38 @@ class SharedResponse:
 
 
 class EncodedResponse:
-    """A response as bytes, without its header; may be sent to several clients."""
+    """An encoded response without its header, which may be sent to several clients.
 
-    __slots__ = ("parts",)
+    Attributes:
+        nbytes: the size of its parts.
+    """
+
+    __slots__ = ("nbytes", "parts")
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
+        self.nbytes = memory_bytes(parts)
+
+
+class SharedAnswer(list[Part]):
+    """A framed response whose parts, but the first one, are those of an `EncodedResponse`.
+
+    Attributes:
+        shared_bytes: the length of those parts.
+    """
+
+    __slots__ = ("response", "shared_bytes")
+
+    def __init__(self, parts: list[Part], response: EncodedResponse) -> None:
+        super().__init__(parts)
+        self.response = response
+        self.shared_bytes = memory_bytes(parts[1:])
 
 
 class SharedResponses:
-    """Responses by what is asked, each encoded once for a state of what it describes.
+    """Encoded responses by key, each encoded once per state of the objects that it describes.
 
-    A hundred clients that ask for all topics at the same time wait for one encoding and get the
+    A hundred clients that request all topics at the same time wait for one encoding and get the
     same bytes.
     """
 
@@ -58,22 +78,23 @@ class SharedResponses:
         self._broker = broker
         self._memory = memory
         self._entries: dict[Hashable, _Shared] = {}
-        """The oldest one first."""
+        """The oldest first."""
 
     async def get(
         self, key: Hashable, state: Hashable, version: int, make: Callable[[], ApiMessage]
     ) -> EncodedResponse:
-        """The response ``make()`` in `version`; `key` tells apart what requests ask for.
+        """Return the response ``make()``, encoded in `version`; equal requests have the same `key`.
 
-        A response for another `state` is never returned: its client may know of the change. An
-        encoding that fails is an error for all that wait for it, and the next request tries again.
+        A response for an older `state` is never returned, because the client may know of the
+        change. If the encoding fails, all requests that wait for it fail, and the next request
+        encodes again.
         """
         entry = self._entries.get(key)
         if entry is not None and entry.state == state:
             return await entry.waiters.wait() if entry.response is None else entry.response
         self._entries.pop(key, None)
         entry = self._entries[key] = _Shared(state)
-        # Before the encoding starts, which may fail at once.
+        # Wait before the encoding starts, because it may fail immediately.
         outcome = entry.waiters.wait()
         self._start(key, entry, version, make)
         return await outcome
@@ -104,7 +125,7 @@ class SharedResponses:
         entry.waiters.succeed(response)
 
     def _drop_oldest(self) -> None:
-        """Drop responses until the others fit; those in progress take no memory here."""
+        """Drop the oldest responses until the others fit; those in progress do not count."""
         nbytes = sum(one.nbytes for one in self._entries.values())
         for key, entry in list(self._entries.items()):
             if nbytes <= _SHARED_BYTES:
@@ -120,7 +141,7 @@ class SharedResponses:
 
 
 class _Shared:
-    """One response, and the requests that wait while it is encoded; without any, it is not."""
+    """A response and the requests that wait for its encoding, which stops if all of them leave."""
 
     __slots__ = ("encoding", "response", "state", "waiters")
 
@@ -136,38 +157,38 @@ class _Shared:
 
     @property
     def nbytes(self) -> int:
-        """Bytes it takes; none yet while it is encoded."""
-        return 0 if self.response is None else memory_bytes(self.response.parts)
+        """The size of the encoded response in bytes; 0 while it is being encoded."""
+        return 0 if self.response is None else self.response.nbytes
 
 
 def memory_bytes(parts: list[Part]) -> int:
-    """Bytes of a response without its records."""
+    """Return the size of a response in bytes, without records sent from files."""
     nbytes = 0
-    for part in parts:  # Not a generator: every response comes here.
+    for part in parts:  # Faster than a generator; this runs for every response.
         if isinstance(part, bytes):
             nbytes += len(part)
     return nbytes
 
 
 def check_size(nbytes: int, max_bytes: int) -> None:
-    """Raises ResponseTooLarge if `nbytes` are too many for a response."""
+    """Raise ResponseTooLarge if a response of `nbytes` is too large."""
     if nbytes > max_bytes:
         raise ResponseTooLarge(
-            f"the response has more than plog.response.max.bytes={max_bytes} bytes: ask for less"
-            " in one request"
+            f"the response is larger than plog.response.max.bytes={max_bytes}; request less at a"
+            " time"
         )
 
 
 async def encode_in_slices(
     response: ApiMessage, version: int, fair_queue: FairQueue, memory: WorkMemory, max_bytes: int
 ) -> list[Part]:
-    """Encode `response`, each slice in a turn of its own. Raises ResponseTooLarge."""
+    """Encode `response`, one slice per turn. Raises ResponseTooLarge."""
     encoding = response.encode_in_slices(version, SLICE)
     share = memory.begin()
     try:
         while True:
             await fair_queue.turn()
-            if not share.may_go_on():
+            if not share.may_continue():
                 await share.wait()
                 continue
             try:

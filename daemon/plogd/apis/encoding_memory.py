@@ -1,11 +1,11 @@
-"""Memory of the responses that are being encoded, counted over all connections.
+"""The memory of responses that are being encoded, counted over all connections.
 
-A response counts from its first slice until it is handed over to be sent, where response_memory.py
-counts it. While the responses in progress have more than ``plog.queued.max.response.bytes``, only
-the oldest of them goes on and the others wait in line, so that there is always one that finishes.
+A response counts from its first slice until it is queued for sending, where response_memory.py
+counts it. While the responses in progress exceed ``plog.queued.max.response.bytes``, only the
+oldest continues and the others wait, so that one can always finish.
 
-Reactor thread only. Invariants: `used_bytes` is the sum of the shares; while anything waits, the
-oldest share does not, or may go on already.
+Reactor thread only. Invariants: `used_bytes` is the sum of the shares; while any share waits, the
+oldest share does not, or has been woken.
 """
 
 from __future__ import annotations
@@ -16,48 +16,48 @@ from plogd.ports import Later
 
 
 class WorkMemory:
-    """The budget of a broker.
+    """A broker's memory budget for encoding.
 
     Args:
-        limit_bytes: tells the bound, which may change at any time.
+        limit_bytes: returns the limit, which may change at any time.
 
     Attributes:
-        used_bytes: what is in progress now.
+        used_bytes: the bytes of all responses in progress.
     """
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self._limit_bytes = limit_bytes
         self.used_bytes = 0
         self._shares: dict[Share, None] = {}
-        """The oldest one first."""
+        """The oldest first."""
         self._waiting: dict[Share, Later[None]] = {}
 
     @property
     def is_full(self) -> bool:
-        """Whether more is in progress than there should be."""
+        """Whether the responses in progress exceed the limit."""
         return self.used_bytes > self._limit_bytes()
 
     def begin(self) -> Share:
-        """A share without bytes, for work that begins; it must be released."""
+        """Return an empty share for a response to be encoded; the caller must release it."""
         share = Share(self)
         self._shares[share] = None
         return share
 
-    def may_go_on(self, share: Share) -> bool:
-        """Whether `share` may grow now; if so, wake the next in line."""
+    def may_continue(self, share: Share) -> bool:
+        """Return whether `share` may grow now; if so, wake the next waiting share."""
         if self.is_full and share is not next(iter(self._shares)):
             return False
         self._wake()
         return True
 
     def wait(self, share: Share) -> Later[None]:
-        """Wait in line; ask `may_go_on` again after it."""
+        """Wait for a turn; check `may_continue` again after it."""
         outcome: Later[None] = Later(lambda: self._give_up(share))
         self._waiting[share] = outcome
         return outcome
 
     def release(self, share: Share) -> None:
-        """`share` has ended."""
+        """Remove `share` and its bytes."""
         self.used_bytes -= share.nbytes
         del self._shares[share]
         self._wake()
@@ -66,7 +66,7 @@ class WorkMemory:
         del self._waiting[share]
 
     def _wake(self) -> None:
-        """Tell one to go on, which tells the next one: a crowd would only be sent back."""
+        """Wake one share, which wakes the next; waking all would only make most wait again."""
         if self._waiting:
             oldest = next(iter(self._shares))
             first = oldest if oldest in self._waiting else next(iter(self._waiting))
@@ -75,7 +75,7 @@ class WorkMemory:
 
 
 class Share:
-    """What one response in progress has of the budget."""
+    """The part of the budget that one response in progress uses."""
 
     __slots__ = ("_memory", "nbytes")
 
@@ -83,19 +83,19 @@ class Share:
         self._memory = memory
         self.nbytes = 0
 
-    def may_go_on(self) -> bool:
-        """Whether the next slice may be made now; if not, `wait`."""
-        return self._memory.may_go_on(self)
+    def may_continue(self) -> bool:
+        """Return whether the next slice may be encoded now; if not, `wait`."""
+        return self._memory.may_continue(self)
 
     def wait(self) -> Later[None]:
-        """Wait in line; ask again after it."""
+        """Wait for a turn; check `may_continue` again after it."""
         return self._memory.wait(self)
 
     def resize(self, nbytes: int) -> None:
-        """It has `nbytes` now."""
+        """Set the size of the encoded part to `nbytes`."""
         self._memory.used_bytes += nbytes - self.nbytes
         self.nbytes = nbytes
 
     def release(self) -> None:
-        """The work has ended, in whatever way."""
+        """Release the share; called whether the encoding succeeded or failed."""
         self._memory.release(self)

@@ -1,6 +1,6 @@
-"""The answers to requests that failed as a whole, for APIs with one place for an error.
+"""Error responses to requests that failed as a whole, for APIs with a top-level error code.
 
-An API whose errors are told item by item has a `refuse_…` of its own beside its handler.
+An API with an error code per item has its own `refuse_…` function next to its handler.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from plog.wire.schema import ApiMessage
 from plogd.apis.request_context import RequestContext
 
 Refusal: TypeAlias = Callable[[Any, RequestContext, KafkaError], ApiMessage]
-"""Makes the answer to a request that failed as a whole."""
+"""Returns the response to a request that failed as a whole."""
 
 
 def refuse_at_top_level(response: type[Any]) -> Refusal:
-    """Refuse by the response's own ``error_code``, with a message if it has a place for one."""
+    """Return a function that sets the response's ``error_code``, and its message if it has one."""
     has_message = any(field.name == "error_message" for field in response.fields)
 
     def refuse(request: ApiMessage, context: RequestContext, error: KafkaError) -> ApiMessage:
-        told: ApiMessage = response(error_code=error.code)
+        refused: ApiMessage = response(error_code=error.code)
         if has_message:
-            told.error_message = error.message  # type: ignore[attr-defined]  # it is there
-        return told
+            refused.error_message = error.message  # type: ignore[attr-defined]  # see has_message
+        return refused
 
     return refuse

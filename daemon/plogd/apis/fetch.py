@@ -1,16 +1,17 @@
-"""Fetch (key 1): record batches from partitions, as slices of the log's own files.
+"""Fetch (key 1): record batches of partitions, as regions of the log's own files.
 
 Versions served 4-18.
 
    7 fetch sessions (KIP-227)     9 current leader epoch (KIP-320)      10 zstd (KIP-110)
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
 
-Waits until `min_bytes` are there or `max_wait_ms` have passed. The first batch found comes whole
-however large it is (KIP-74). A partition that cannot be read gets its error, the others their data;
-one that is named repeatedly is read once. replica/fetch_sessions.py decides which partitions are
-meant, replica/partition.py what may be seen of them. There are no followers yet: a request from one
-gets NOT_LEADER_OR_FOLLOWER. A client over its quota gets an empty response and a time to wait
-(KIP-219). A fetch of more partitions than `SLICE` is handled in slices.
+The response waits until `min_bytes` are available or `max_wait_ms` have passed. The first batch is
+returned whole, however large it is (KIP-74). A partition that cannot be read gets its error, the
+others their data; a partition that is named repeatedly is read once. replica/fetch_sessions.py
+determines the partitions, replica/partition.py the readable offsets. Followers are not supported
+yet, so a request from one gets NOT_LEADER_OR_FOLLOWER. A client over its quota gets an empty
+response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions is handled in
+slices.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _FIRST_ZSTD_VERSION = 10
 _LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 _READ_COMMITTED = 1
 
-# Shared by all responses, because they never change: a fetch of many partitions is mostly these.
+# Shared by all responses, because they never change and most partitions of a response have them.
 _NO_DIVERGENCE = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
@@ -54,7 +55,7 @@ _NO_SNAPSHOT = SnapshotId()
 def handle_fetch(
     request: FetchRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[FetchResponse]:
-    """Read what is asked, perhaps after a wait."""
+    """Read the requested partitions; wait if there are too few bytes."""
     fetch = broker.fetch_sessions.begin(request, context.version, broker.cache.topic_name)
     if isinstance(fetch, Later):
         return spawn(_fetch_wide(request, context, broker, fetch))
@@ -101,7 +102,7 @@ def _replica_id(request: FetchRequest, context: RequestContext) -> int:
 
 
 class _Answer:
-    """Makes the answer of one fetch from what was read."""
+    """Builds the response to a fetch from its reads."""
 
     __slots__ = ("_broker", "_context", "_fetch", "_read_committed", "_version")
 
@@ -139,7 +140,7 @@ class _Answer:
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=topics)
 
     async def in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        """As a call, with turns for others."""
+        """Build the response in slices, so that other requests can run in between."""
         try:
             return await self._respond_in_slices(reads)
         except BaseException:
@@ -166,13 +167,13 @@ class _Answer:
     def _add(
         self, topics: list[FetchableTopicResponse], item: FetchItem, read: PartitionRead
     ) -> None:
-        """Add one partition to the response, below its topic."""
+        """Add a partition to the response, in the element of its topic."""
         if not topics or not _is_same_topic(topics[-1], item):
             topics.append(FetchableTopicResponse(topic=item.topic or "", topic_id=item.topic_id))
         topics[-1].partitions.append(self._partition_data(item, read))
 
     def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
-        """How long the client has to wait, and the response if it gets no records."""
+        """Return the throttle time, and the response if the client gets no records."""
         if not self._broker.quotas.fetch.is_set:
             return 0, None
         may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
@@ -189,14 +190,14 @@ class _Answer:
         return throttle_ms, empty
 
     def _refused(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        """The response that the request no longer fits its session."""
+        """Return the error response to a request that no longer matches its session."""
         _close_all(reads)
         error = self._fetch.error
         assert error is not None
         return FetchResponse(error_code=error.code, session_id=self._fetch.session_id)
 
     def _without_zstd(self, item: FetchItem, read: PartitionRead) -> PartitionRead:
-        """An error for a topic that stores zstd, which the client's version does not know."""
+        """Replace the read by an error if the topic stores zstd and the version predates it."""
         if read.error is not None:
             return read
         partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)

@@ -1,13 +1,13 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Versions served 0-6. Version 0 knows groups only, from version 4 on there are many keys at once.
+Versions served 0-6. Version 0 has groups only; from version 4 a request has several keys.
 
-  group         this broker, once `__consumer_offsets` is there; the answer waits for that, where
-                Kafka has the client ask again
-  transaction   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: there are no transactions yet, and this is
-                the only code at which both the Java producer and librdkafka give up instead of
-                asking for ever; nobody may use a transactional id here
-  share         INVALID_REQUEST, as Kafka answers where share groups are not enabled
+  group         this broker, once `__consumer_offsets` exists; the response waits for that, whereas
+                Kafka makes the client retry
+  transaction   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: transactions are not supported yet, and this
+                is the only error after which both the Java producer and librdkafka stop retrying;
+                no client may use a transactional id here
+  share         INVALID_REQUEST, as in Kafka if share groups are disabled
 
 Source: Kafka 4.3 KafkaApis.getCoordinator; librdkafka 2.x rdkafka_cgrp.c, rdkafka_txnmgr.c.
 """
@@ -32,23 +32,23 @@ _FIRST_BATCHED_VERSION = 4
 _GROUP, _TRANSACTION = 0, 1
 
 NO_TRANSACTIONS: Final = (
-    "this broker does not serve transactions yet, so nobody may use a transactional id"
+    "this broker does not support transactions yet; remove transactional.id from the settings"
 )
 
 
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[FindCoordinatorResponse]:
-    """Name the coordinator of each key, or say why there is none."""
+    """Return the coordinator of each key, or the reason why there is none."""
     if request.key_type != _GROUP:
-        return refuse_find_coordinator(request, context, _why_there_is_none(request.key_type))
+        return refuse_find_coordinator(request, context, _unsupported_key_type(request.key_type))
     return spawn(_find_groups(request, context, broker))
 
 
-def _why_there_is_none(key_type: int) -> KafkaError:
+def _unsupported_key_type(key_type: int) -> KafkaError:
     if key_type == _TRANSACTION:
         return TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
-    return InvalidRequest(f"there are no coordinators of type {key_type}")
+    return InvalidRequest(f"unsupported coordinator type {key_type}")
 
 
 async def _find_groups(
@@ -90,7 +90,7 @@ def _none(key: str, error: KafkaError) -> Coordinator:
 def refuse_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext, error: KafkaError
 ) -> FindCoordinatorResponse:
-    """The answer in which every key gets `error`."""
+    """Refuse every key with `error`."""
     if context.version >= _FIRST_BATCHED_VERSION:
         return FindCoordinatorResponse(
             coordinators=lazy_array(request.coordinator_keys, lambda key: _none(key, error))

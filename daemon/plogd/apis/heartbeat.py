@@ -1,9 +1,10 @@
-"""Heartbeat (key 12): a member of a group is alive.
+"""Heartbeat (key 12): keep a member of a group alive.
 
 Versions served 0-4; from 3 on static members (KIP-345).
 
-While a coordinator reads its log it cannot know its members, and counts no time against them: it
-answers that all is well, as Kafka does. Consumers take COORDINATOR_LOAD_IN_PROGRESS for fatal here.
+While a coordinator loads its log, it does not know its members and expires none of them. It then
+answers without an error, as Kafka does, because consumers treat COORDINATOR_LOAD_IN_PROGRESS as
+fatal here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from plogd.ports import Later, spawn
 def handle_heartbeat(
     request: HeartbeatRequest, context: RequestContext, broker: Broker
 ) -> Later[HeartbeatResponse]:
-    """Whether the member is one, and its group at rest."""
+    """Record the heartbeat; the response reports a rebalance or an unknown member."""
     return spawn(_heartbeat(request, broker))
 
 

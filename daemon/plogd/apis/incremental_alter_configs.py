@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single settings.
 
-Versions served 0-1; 1 is flexible (KIP-339). A broker's loggers are changed by it, too (KIP-412).
+Versions served 0-1; 1 is flexible (KIP-339). This API also changes a broker's loggers (KIP-412).
 
-What is allowed is decided by the resource's room; see config_resources.py.
+config_resources.py contains the code shared with AlterConfigs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plogd.apis.config_resources import (
 )
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
-from plogd.config.alterations import Alteration, altered, check_alterations
+from plogd.config.alterations import Alteration, apply_alterations, check_alterations
 from plogd.config.loggers import alter_loggers
 from plogd.ports import Later, spawn
 
@@ -63,7 +63,7 @@ def _change(
         resource_type=resource.resource_type,
         name=resource.resource_name,
         check=check,
-        alter=lambda old, rows: altered(old, alterations, rows),
+        alter=lambda old, rows: apply_alterations(old, alterations, rows),
         alter_loggers=lambda: alter_loggers(broker.logs, alterations, validate_only=validate_only),
     )
 

@@ -1,8 +1,9 @@
-"""InitProducerId (key 22): an id under which a producer's batches are counted, for idempotence.
+"""InitProducerId (key 22): producer ids for idempotent producers.
 
-Versions served 0-5 (6 is unstable in Kafka 4.3). Without a transactional id: a fresh id with epoch
-0, also where the client names its old one (KIP-360). With one, until there are transactions:
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, at which clients stop; see find_coordinator.py.
+Versions served 0-5 (6 is unstable in Kafka 4.3). Without a transactional id the response has a new
+id with epoch 0, even if the client sends its old id (KIP-360). With one it has
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are supported, because clients do not
+retry after that error; see find_coordinator.py.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from plogd.ports import Later, MaybeLater
 def handle_init_producer_id(
     request: InitProducerIdRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[InitProducerIdResponse]:
-    """Give an id away."""
+    """Return a new producer id."""
     if request.transactional_id == "":
-        raise InvalidRequest("a transactional id cannot be empty")
+        raise InvalidRequest("the transactional id is empty")
     if request.transactional_id is not None:
         raise TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
-        raise InvalidRequest("a producer id and its epoch come together")
+        raise InvalidRequest("only one of producer id and producer epoch is set; set both or none")
     producer_id = broker.producer_ids.next_id()
     if isinstance(producer_id, Later):
         return producer_id.map(_response)
@@ -38,5 +39,5 @@ def _response(producer_id: int) -> InitProducerIdResponse:
 def refuse_init_producer_id(
     request: InitProducerIdRequest, context: RequestContext, error: KafkaError
 ) -> InitProducerIdResponse:
-    """The answer that there is no id."""
+    """Refuse the request with `error`."""
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)

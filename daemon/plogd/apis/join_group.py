@@ -1,11 +1,12 @@
-"""JoinGroup (key 11): become a member of a group, or take part in its next generation.
+"""JoinGroup (key 11): join a group, or join its next generation.
 
-Versions served 0-9. The answer waits for the other members.
+Versions served 0-9. The response waits for the other members.
 
-  1 rebalance timeout    4 a new member is given an id first (KIP-394)    5 static members (KIP-345)
-  7 no protocol is null, and empty before (KIP-559)    9 a leader need not assign again (KIP-814)
+  1 rebalance timeout    4 a new member gets its id first (KIP-394)    5 static members (KIP-345)
+  7 a missing protocol is null instead of empty (KIP-559)
+  9 the leader may skip the assignment (KIP-814)
 
-Who is let in, and when a generation begins, is decided in group/join_group.py and rebalance.py.
+group/join_group.py and rebalance.py decide which members may join and when a generation starts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FIRST_VERSION_THAT_SKIPS = 9
 def handle_join_group(
     request: JoinGroupRequest, context: RequestContext, broker: Broker
 ) -> Later[JoinGroupResponse]:
-    """The generation the member is in, once it has begun."""
+    """Join the group; return the member's generation once it has started."""
     joined = broker.group_coordinator.write_join(
         request,
         lambda shard: shard.groups.join(
@@ -39,7 +40,7 @@ def handle_join_group(
 
 
 def client_host(context: RequestContext) -> str:
-    """Where the client is, in Java's way of writing an address without a name."""
+    """Return the client's address in Java's format for an address without a host name."""
     host, _ = context.connection.client_address
     # A dual-stack socket reports IPv4 clients' addresses in their IPv6 form.
     return "/" + host.removeprefix("::ffff:")
@@ -56,6 +57,6 @@ def _in_version(response: JoinGroupResponse, context: RequestContext) -> JoinGro
 def refuse_join_group(
     request: JoinGroupRequest, context: RequestContext, error: KafkaError
 ) -> JoinGroupResponse:
-    """The answer that nobody joins anything."""
+    """Refuse the request with `error`."""
     refused = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
     return _in_version(refused, context)

@@ -1,8 +1,8 @@
-"""LeaveGroup (key 13): members that leave, or that an operator removes from their group.
+"""LeaveGroup (key 13): remove members that leave, or that an operator removes, from their group.
 
-Versions served 0-5; from 3 on several members, each with its own outcome, by member id or by group
-instance id (KIP-345). Before, the one member's error is that of the request. A member that is named
-repeatedly is answered once.
+Versions served 0-5. From version 3 a request names several members by member id or group instance
+id, and each has its own outcome (KIP-345). Before, the error of the only member is at the top
+level. A member that is named repeatedly is answered once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plogd.ports import Later, spawn
 
 _FIRST_BATCHED_VERSION = 3
 _MEMBERS_AT_ONCE: Final = 128
-"""Removed by one operation of the coordinator."""
+"""Members removed by one operation of the coordinator."""
 
 
 def handle_leave_group(

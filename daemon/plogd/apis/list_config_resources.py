@@ -1,7 +1,8 @@
-"""ListConfigResources (key 74): the resources there are that have, or may have, settings.
+"""ListConfigResources (key 74): the resources that have, or may have, settings.
 
-Versions served 0-1. Version 0 asks for client metrics only, of which there are none here; 1 for any
-types, all of them if it names none (KIP-1142). A type that is not known refuses the whole request.
+Versions served 0-1. Version 0 lists only client metrics, of which there are none here. Version 1
+lists the requested types, or all if the request names none (KIP-1142). An unknown type fails the
+whole request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _KNOWN = [resource_type for resource_type in ConfigResourceType if resource_type
 def handle_list_config_resources(
     request: ListConfigResourcesRequest, context: RequestContext, broker: Broker
 ) -> ListConfigResourcesResponse:
-    """Name every resource of the types asked for."""
+    """Return the resources of the requested types."""
     if context.version < _FIRST_VERSION_WITH_TYPES:
         asked = {int(ConfigResourceType.CLIENT_METRICS)}
     else:

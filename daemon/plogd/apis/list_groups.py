@@ -1,10 +1,11 @@
 """ListGroups (key 16): the groups this broker coordinates.
 
-Versions served 0-5; from 4 on only those in some states (KIP-518), from 5 on only those of some
-types (KIP-848), of which there is one here, "classic".
+Versions served 0-5. A request can filter by state from version 4 (KIP-518) and by type from version
+5 (KIP-848); the only type here is "classic".
 
-Other brokers list the groups of partitions of `__consumer_offsets` that they lead. A partition that
-is being loaded refuses the request: clients would take an incomplete list for a complete one.
+Other brokers list the groups of the `__consumer_offsets` partitions that they lead. While a
+partition is being loaded the request fails, because clients would treat an incomplete list as
+complete.
 """
 
 from __future__ import annotations

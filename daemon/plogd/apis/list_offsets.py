@@ -1,13 +1,13 @@
-"""ListOffsets (key 2): offsets by time, or by a word for one (earliest, latest, …).
+"""ListOffsets (key 2): offsets by timestamp, or by a special timestamp (earliest, latest, …).
 
 Versions served 1-11.
 
   1 one offset        4 leader epoch           5 OFFSET_NOT_AVAILABLE (KIP-207)      6 flexible
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
-"Latest" is the high watermark: consumers may not see more. replica/offset_lookup.py says what each
-word means. The response waits for look-ups that read the disk. A partition that is named repeatedly
-gets INVALID_REQUEST, as in Kafka, and is in the response once.
+"Latest" is the high watermark, because consumers cannot read beyond it. replica/offset_lookup.py
+defines the special timestamps. The response waits for look-ups that read the disk. As in Kafka, a
+partition that is named repeatedly gets INVALID_REQUEST; it is in the response once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
 
-_FIRST_VERSION_OF_WORD = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_FIRST_VERSION_BY_SPECIAL_TIMESTAMP = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _FIRST_VERSION_WITH_EPOCH = 4
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
 _Asked = Sequence[ListOffsetsPartition]
-"""What a request says of one partition; more than one item where it is named repeatedly."""
+"""The elements of a request for one partition: more than one if it is named repeatedly."""
 
 
 def handle_list_offsets(
@@ -93,9 +93,9 @@ async def _look_up(
 def _answer(
     topic: str, asked: ListOffsetsPartition, context: RequestContext, broker: Broker
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
-    """Answer for one partition; its error is an answer, too, and never raised."""
+    """Return the response for one partition; its KafkaError is a response, too."""
     try:
-        _check_word(asked.timestamp, context.version)
+        _check_special_timestamp(asked.timestamp, context.version)
         found = look_up_offset(
             broker.replica_manager.partition(topic, asked.partition_index),
             asked.timestamp,
@@ -118,12 +118,12 @@ async def _answer_later(
         return _error(asked, error, context)
 
 
-def _check_word(timestamp: int, version: int) -> None:
+def _check_special_timestamp(timestamp: int, version: int) -> None:
     if timestamp >= 0:
         return
-    first_version = _FIRST_VERSION_OF_WORD.get(timestamp)
+    first_version = _FIRST_VERSION_BY_SPECIAL_TIMESTAMP.get(timestamp)
     if first_version is None or version < first_version:
-        raise UnsupportedVersion(f"timestamp {timestamp} means nothing in version {version}")
+        raise UnsupportedVersion(f"version {version} does not support timestamp {timestamp}")
 
 
 def _found(

@@ -1,18 +1,18 @@
 """Metadata (key 3): the brokers, and the topics with their leaders.
 
-Versions served 0-13. In version 0 no topics means all topics, from version 1 on null does.
+Versions served 0-13. An empty list means all topics in version 0; from version 1, null does.
 
    4 whether to create topics       5 offline replicas        8 authorized operations (KIP-430)
-  10 topic ids, in answers         12 topic ids, in requests (KIP-516)
+  10 topic ids in responses        12 topic ids in requests (KIP-516)
 
 A missing topic is created if the request and ``auto.create.topics.enable`` allow it. The response
-waits for that, so that it can name the leaders; Kafka answers UNKNOWN_TOPIC_OR_PARTITION, and the
-client asks again. LEADER_NOT_AVAILABLE is the answer if creation takes too long, or if more topics
-are to be created than ``plog.auto.create.topics.max.per.second`` allows. `__consumer_offsets` is
-created by its coordinator; the other internal topics are not created this way.
+waits for the creation, so that it can name the leaders, whereas Kafka answers
+UNKNOWN_TOPIC_OR_PARTITION and the client retries. The topic gets LEADER_NOT_AVAILABLE if its
+creation takes too long, or exceeds ``plog.auto.create.topics.max.per.second``. The group
+coordinator creates `__consumer_offsets`; no other internal topic is created by this request.
 
-The broker's own address is the one the client itself has used, unless ``advertised.listeners`` has
-one for the listener it came by. A response about all topics is encoded once for all clients.
+The broker's address is the one that the client has connected to, unless ``advertised.listeners``
+has an address for that listener. A response with all topics is encoded once for all clients.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _FIRST_VERSION_NULL_IS_ALL = 1
 _FIRST_VERSION_WITH_OPERATIONS = 8
 _FIRST_VERSION_BY_ID = 12
 _FEW_TOPICS = 32
-"""A response about all of so many topics is not worth keeping for other clients."""
+"""A response with all topics is shared among clients only if there are more topics than this."""
 _RESERVED = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC} - {OFFSETS_TOPIC}
-"""Never created because a client names them."""
+"""Topics that a client's request never creates."""
 
 _Asked = dict[tuple[Uuid, str | None], MetadataRequestTopic]
-"""Topics as a request names them, each once."""
+"""The distinct topics of a request, by id and name."""
 
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 """READ WRITE CREATE DELETE ALTER DESCRIBE, DESCRIBE_CONFIGS ALTER_CONFIGS: one bit each."""
@@ -69,7 +69,7 @@ CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 def handle_metadata(
     request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[MetadataResponse] | SharedResponse:
-    """Answer from the cache; create what is missing first, if that is wanted."""
+    """Answer from the metadata cache, after creating missing topics if that is allowed."""
     if _wants_all(request, context):
         if broker.cache.topic_count > _FEW_TOPICS:
             return _share_all(request, context, broker)
@@ -100,7 +100,7 @@ def _check_topic(topic: MetadataRequestTopic, context: RequestContext) -> None:
         topic.name is None or topic.topic_id != ZERO_UUID
     ):
         raise InvalidRequest(
-            f"topics are asked for by name in version {context.version}, not by id"
+            f"version {context.version} does not support topic ids; request topics by name"
         )
 
 
@@ -110,7 +110,7 @@ async def _many_topics(
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    """As `handle_metadata`, for topics by name or id, with turns for others."""
+    """Handle in slices a request that names many topics."""
     slices = Slices(broker.fair_queue)
     asked: _Asked = {}
     async for topic in slices.over(topics):
@@ -136,9 +136,9 @@ def _all_topics(
 
 
 def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker) -> SharedResponse:
-    """All topics, encoded once for all clients that ask for the same."""
+    """Return all topics, encoded once for all clients with an equal request."""
     address = broker.address_for(context.connection)
-    broker.on_address_told(context.connection, *address)
+    broker.on_address_advertised(context.connection, *address)
     return SharedResponse(
         key=(
             request.api_key,
@@ -152,11 +152,11 @@ def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker
     )
 
 
-# -- creating what is missing ------------------------------------------------------------------
+# -- creation of missing topics ----------------------------------------------------------------
 
 
 def _is_creatable(topic: MetadataRequestTopic, request: MetadataRequest, broker: Broker) -> bool:
-    """Whether the topic is to be created."""
+    """Return whether the topic is missing and may be created."""
     return (
         request.allow_auto_topic_creation
         and broker.config.auto_create_topics_enable
@@ -175,9 +175,9 @@ async def _create_and_respond(
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    """Create topics, each with its own error."""
+    """Create topics, each with its own outcome, then answer."""
     at_once = broker.auto_topic_creation.max_per_request
-    postponed = LeaderNotAvailable(f"one request may create {at_once} topics: ask again")
+    postponed = LeaderNotAvailable(f"a request can create at most {at_once} topics; retry")
     errors: dict[str, KafkaError] = dict.fromkeys(names[at_once:], postponed)
     names = names[:at_once]
     outcomes = await ask_in_slices(names, lambda name: _create(name, broker), broker)
@@ -292,7 +292,7 @@ def _response(
     broker: Broker,
 ) -> MetadataResponse:
     host, port = broker.address_for(context.connection)
-    broker.on_address_told(context.connection, host, port)
+    broker.on_address_advertised(context.connection, host, port)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.config.node_id, host=host, port=port)],
         cluster_id=broker.cluster_id,
@@ -307,7 +307,7 @@ def _response(
 def refuse_metadata(
     request: MetadataRequest, context: RequestContext, error: KafkaError
 ) -> MetadataResponse:
-    """Refuse every topic named with `error`."""
+    """Refuse every named topic with `error`."""
 
     def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(

@@ -1,13 +1,13 @@
-"""OffsetCommit (key 8): keep how far a group has come.
+"""OffsetCommit (key 8): store the committed offsets of a group.
 
 Versions served 2-10.
 
-  5 no retention time any more     6 leader epoch     7 static members     8 flexible
-  9 GROUP_ID_NOT_FOUND may be answered               10 topic ids
+  5 retention time removed               6 leader epoch     7 static members     8 flexible
+  9 responses may have GROUP_ID_NOT_FOUND                  10 topic ids
 
-Topics and partitions have to exist; each that does not gets its own error, and the others are kept.
-Of a partition that is named repeatedly the last offset counts. group/offset_metadata_manager.py
-decides who may commit, and what fits. An operation commits `_OFFSETS_AT_ONCE` offsets, so a larger
+A missing topic or partition gets its own error, and the other offsets are committed. If a partition
+is named repeatedly, its last offset is committed. group/offset_metadata_manager.py validates the
+member and the size of the metadata. An operation commits `_OFFSETS_AT_ONCE` offsets, so a larger
 request is not atomic.
 """
 
@@ -38,13 +38,13 @@ _FIRST_TOPIC_ID_VERSION = 10
 _OFFSETS_AT_ONCE: Final = 256
 
 _Topic = tuple[str, Uuid]
-"""A topic as the request names it: in each version, one of both is empty."""
+"""A topic as the request names it, by name or by id; the other one is empty."""
 
 
 def handle_offset_commit(
     request: OffsetCommitRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetCommitResponse]:
-    """Keep the offsets of partitions that exist."""
+    """Commit the offsets of existing partitions."""
     return spawn(_commit(request, context, broker))
 
 
@@ -63,7 +63,7 @@ async def _commit(
     offsets: list[OffsetToCommit] = []
     outcomes: dict[_Topic, dict[int, KafkaError | None]] = {}
     places: list[tuple[dict[int, KafkaError | None], int]] = []
-    """Where the outcome of each of `offsets` goes."""
+    """The entry in `outcomes` for each of `offsets`."""
     async for topic, partitions in slices.over(asked.items()):
         name = broker.cache.topic_name(topic[1]) if by_id else topic[0]
         state = None if name is None else broker.cache.topic(name)
@@ -100,7 +100,7 @@ async def _commit_some(
     offsets: Sequence[OffsetToCommit],
     broker: Broker,
 ) -> list[KafkaError | None]:
-    """Commit a few in each operation; the outcome of each."""
+    """Commit the offsets, a few in each operation; return the outcome of each."""
     errors: list[KafkaError | None] = []
     for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
         some = offsets[start : start + _OFFSETS_AT_ONCE]

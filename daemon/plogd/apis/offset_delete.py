@@ -1,8 +1,8 @@
 """OffsetDelete (key 47): remove committed offsets of a group (KIP-496).
 
-Version served 0. Offsets of topics that members of the group consume stay, each with its own error,
-and so do those of partitions that do not exist. An error that concerns all of them is at the top,
-and nothing else is in the response then. A partition named repeatedly is answered once.
+Version served 0. Offsets of topics that members of the group consume are kept and get an error, and
+so do partitions that do not exist. A response with a top-level error has no topics. A partition
+that is named repeatedly is answered once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _OFFSETS_AT_ONCE: Final = 256
-"""Removed by one operation of the coordinator."""
+"""Offsets removed by one operation of the coordinator."""
 
 
 def handle_offset_delete(
     request: OffsetDeleteRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetDeleteResponse]:
-    """Remove the offsets of partitions that exist."""
+    """Remove the offsets of existing partitions."""
     return spawn(_delete(request, broker))
 
 

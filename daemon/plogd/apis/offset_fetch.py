@@ -1,14 +1,14 @@
-"""OffsetFetch (key 9): the offsets that one group, or several, have committed.
+"""OffsetFetch (key 9): the committed offsets of one or more groups.
 
 Versions served 1-10.
 
-  2 all topics by null; an error for the request     5 leader epoch     6 flexible
+  2 null means all topics; top-level error      5 leader epoch     6 flexible
   7 require stable     8 several groups, each with its own error       10 topic ids
 
 A partition without a committed offset has offset -1, and so have all partitions of an unknown
-group. That is only answered once the group's offsets are loaded, because a client that receives it
-starts over. A partition or group that is named repeatedly is answered once: committed metadata can
-be much larger than the request.
+group. This response is sent only after the group's offsets have been loaded, because a client that
+receives it resets its position. A partition or group that is named repeatedly is answered once:
+committed metadata can be much larger than the request.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8
 _FIRST_TOPIC_ID_VERSION = 10
 _PARTITIONS_AT_ONCE: Final = 256
-"""Looked up by one operation of the coordinator."""
+"""Partitions looked up by one operation of the coordinator."""
 
 _Numbers = list[tuple[str, list[int]]]
 """Partitions by topic."""
@@ -61,7 +61,7 @@ T = TypeVar("T", bound=_Topic)
 def handle_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetFetchResponse]:
-    """Look up what is committed, group by group."""
+    """Look up the committed offsets, group by group."""
     if context.version >= _FIRST_GROUPS_VERSION:
         return spawn(_several_groups(request, context, broker))
     return spawn(_one_group(request, broker))
@@ -98,13 +98,13 @@ async def _by_name(topics: Iterable[T], slices: Slices) -> _Numbers:
     return list(asked.items())
 
 
-# -- what is committed ---------------------------------------------------------------------------
+# -- committed offsets ---------------------------------------------------------------------------
 
 
 async def _fetch(
     group_id: str, asked: _Numbers | None, broker: Broker, *, require_stable: bool
 ) -> Fetched:
-    """Fetch the offsets of the partitions `asked` for, a few in each operation; None: of all."""
+    """Fetch the offsets of `asked`, or of all partitions if it is None, a few per operation."""
     coordinator = broker.group_coordinator
     if asked is None:
         asked = await coordinator.committed_partitions(group_id)
@@ -113,14 +113,14 @@ async def _fetch(
         if fetched:
             await broker.fair_queue.turn()
         found = await coordinator.fetch_offsets(group_id, some, require_stable=require_stable)
-        if fetched and found and fetched[-1][0] == found[0][0]:  # It has many partitions.
+        if fetched and found and fetched[-1][0] == found[0][0]:  # A topic split over two parts.
             fetched[-1][1].extend(found.pop(0)[1])
         fetched += found
     return fetched
 
 
 async def _parts(asked: _Numbers, slices: Slices) -> AsyncIterator[_Numbers]:
-    """Yield `asked` in parts of about `_PARTITIONS_AT_ONCE` partitions; one part at least."""
+    """Yield `asked` in parts of about `_PARTITIONS_AT_ONCE` partitions; at least one part."""
     part: _Numbers = []
     count = 0
     async for name, numbers in slices.over(asked):
@@ -185,7 +185,7 @@ async def _group(
     found: list[tuple[str, Uuid, Sequence[FetchedOffset]]] = []
     async for name, offsets in slices.over(fetched):
         topic_id = _id_of(name, broker)
-        # Offsets committed in a topic that was deleted cannot be named by its id.
+        # The committed offsets of a deleted topic have no topic id.
         if not by_id or topic_id != ZERO_UUID:
             found.append((name, topic_id, offsets))
     error = UnknownTopicId()
@@ -198,7 +198,7 @@ async def _group(
 async def _by_id(
     topics: Iterable[OffsetFetchRequestTopics], broker: Broker, slices: Slices
 ) -> tuple[_Numbers, dict[Uuid, list[int]]]:
-    """The partitions by the names of their topics, and those of topics with an unknown id."""
+    """Return the partitions by topic name, and those of unknown topic ids by id."""
     asked = await numbers_by_topic(
         topics, lambda topic: topic.topic_id, lambda topic: topic.partition_indexes, slices
     )
@@ -247,7 +247,7 @@ def _refused(group_id: str, error: KafkaError) -> OffsetFetchResponseGroup:
 def refuse_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext, error: KafkaError
 ) -> OffsetFetchResponse:
-    """Refuse every group with `error`; in version 1 every partition."""
+    """Refuse every group with `error`, or every partition in version 1."""
     if context.version >= _FIRST_GROUPS_VERSION:
 
         def refused(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:

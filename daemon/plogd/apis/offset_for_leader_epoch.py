@@ -1,10 +1,10 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch's records end, so that a client sees a cut.
+"""OffsetForLeaderEpoch (key 23): end offsets of leader epochs, so that clients detect truncation.
 
 Versions served 2-4.
 
-  2 the epoch the client knows (KIP-320)      3 who asks      4 flexible
+  2 current leader epoch (KIP-320)      3 replica id      4 flexible
 
-The end of the present epoch is the log's end, which may be above the high watermark.
+The end of the current epoch is the log end offset, which may be above the high watermark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plogd.ports import Later, spawn
 def handle_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetForLeaderEpochResponse]:
-    """Look up every partition once; an error is one partition's own."""
+    """Look up every partition once; each has its own outcome."""
     return spawn(_look_up(request, broker))
 
 

@@ -2,10 +2,11 @@
 
 Versions served 0-1 and 0.
 
-  1 whether the number of replicas may change (KIP-860)
+  1 whether the replication factor may change (KIP-860)
 
-What may be asked for is controller/reassignments.py's knowledge: a partition may be assigned to
-where it is, which is done at once. So none is ever being moved, and the list of those is empty.
+controller/reassignments.py validates the request: a partition can only be assigned to the broker
+that already has it, which completes immediately. No reassignment is therefore ever in progress, and
+their list is empty.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from plogd.ports import Later, spawn
 def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterPartitionReassignmentsResponse]:
-    """Say of each partition, once, whether it is where it is to be."""
+    """Check the assignment of each partition once; each has its own outcome."""
     return spawn(_alter(request, broker))
 
 
@@ -87,7 +88,7 @@ def _reassign(
 def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> ListPartitionReassignmentsResponse:
-    """None: a reassignment is over before it is answered."""
+    """Return an empty list: a reassignment completes before its response."""
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

@@ -1,21 +1,23 @@
 """Produce (key 0): append record batches to partitions this broker leads.
 
-Versions served 3-13. 0-2 are advertised only, because older librdkafka takes their absence for the
-absence of compression (confluentinc/librdkafka#4956, KAFKA-18659); like Kafka 4 we close the
-connection if one is sent.
+Versions served 3-13. Versions 0-2 are only advertised, because older librdkafka versions disable
+compression if they are missing (confluentinc/librdkafka#4956, KAFKA-18659). As in Kafka 4, a
+request in one of them closes the connection.
 
   3 record batch v2      7 zstd (KIP-110)     8 error message per partition (KIP-467)
   9 flexible            13 topic ids (KIP-516)
 
-acks=0 gets no answer; if an append fails the connection is closed, which is all such a client can
-be told. The batches themselves are checked in log/batch_validator.py, who may append is decided in
-replica/partition.py: this file maps a request to `ReplicaManager.append_records` and back. A client
-over its quota is appended for and told to wait (KIP-219).
+A request with acks=0 gets no response; if an append fails, the connection is closed, which is the
+only way to report the error. This module maps a request to `ReplicaManager.append_records` and the
+outcome to a response. log/batch_validator.py validates the batches, and replica/partition.py
+decides whether the append is allowed. The records of a client over its quota are appended, and the
+response has a throttle time (KIP-219).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from plog.errors import (
     CorruptMessage,
@@ -42,6 +44,7 @@ from plog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from plog.wire.single_produce import SingleProduce, encode_single_response
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_produce import is_large, produce_in_slices
@@ -56,7 +59,7 @@ _FIRST_ZSTD_VERSION = 7
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 _VALID_ACKS = (-1, 0, 1)
 _ADMIN_CLIENT_ID = "__admin_client"
-"""Kafka's own tools may write internal topics by this name."""
+"""The client id with which Kafka's own tools may write to internal topics."""
 _FOUND_BEFORE_THE_LOG = (
     CorruptMessage,
     KafkaStorageError,
@@ -66,15 +69,25 @@ _FOUND_BEFORE_THE_LOG = (
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
 )
-"""Errors at which Kafka does not tell where the log starts."""
+"""Errors for which Kafka's response has no log start offset."""
 _NO_LEADER = LeaderIdAndEpoch()
-"""Shared by all answers: nobody changes it."""
+"""Shared by all responses, because it never changes."""
 
 
 def handle_produce(
-    request: ProduceRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[ProduceResponse | None]:
-    """Append, then answer when the records are as safe as the request asks; None for acks=0."""
+    request: ProduceRequest | SingleProduce, context: RequestContext, broker: Broker
+) -> ProduceResponse | bytes | Later[Any] | None:
+    """Append the records; respond when they satisfy the request's acks. None for acks=0."""
+    if isinstance(request, SingleProduce):
+        topic = request.topic or broker.cache.topic_name(request.topic_id)
+        if (
+            topic
+            and topic not in INTERNAL_TOPICS
+            and request.acks in (1, -1)
+            and not broker.quotas.produce.is_set
+        ):
+            return _append_single(request, topic, broker)
+        request = request.as_message()
     if request.acks not in _VALID_ACKS:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
     throttle_ms = count_produce(context, broker) if broker.quotas.produce.is_set else 0
@@ -88,6 +101,44 @@ def handle_produce(
     )
 
 
+def _append_single(
+    single: SingleProduce, topic: str, broker: Broker
+) -> ProduceResponse | bytes | Later[Any]:
+    """Append the one batch of a request to which no special rule applies."""
+    records = single.records
+    nbytes = len(records)
+    appended = broker.replica_manager.append_records(
+        [(TopicPartition(topic, single.partition), records)],
+        required_acks=single.acks,
+        timeout_ms=single.timeout_ms,
+    )
+    records.release()  # Their memory belongs to the transport again.
+    if isinstance(appended, Later):
+        return appended.map(
+            lambda appends: _single_response(single, topic, broker, appends[0], nbytes)
+        )
+    return _single_response(single, topic, broker, appended[0], nbytes)
+
+
+def _single_response(
+    single: SingleProduce, topic: str, broker: Broker, append: PartitionAppend, nbytes: int
+) -> ProduceResponse | bytes:
+    broker.topic_stats.appended(append, nbytes)
+    info = append.info
+    if info is not None and append.error is None:
+        return encode_single_response(
+            single, info.first_offset, info.log_append_time_ms, append.log_start_offset
+        )
+    response = partition_response(single.partition, append)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic, topic_id=single.topic_id, partition_responses=[response]
+            )
+        ]
+    )
+
+
 def _append(produce: _Produce) -> MaybeLater[ProduceResponse | None]:
     appended = produce.append()
     produce.release_records()
@@ -97,7 +148,7 @@ def _append(produce: _Produce) -> MaybeLater[ProduceResponse | None]:
 
 
 class _Produce:
-    """A produce request on its way: what is appended, what is refused, and whose turn is where."""
+    """A produce request in progress: its appends, refused partitions, and their order."""
 
     __slots__ = ("_broker", "_entries", "_outcomes", "_request", "_sizes", "_throttle_ms")
 
@@ -115,7 +166,7 @@ class _Produce:
         self._entries: list[tuple[TopicPartition, memoryview]] = []
         self._sizes: list[int] = []
         self._outcomes: list[KafkaError | None] = []
-        """For each partition of the request in order: why it is refused, None if it is appended."""
+        """For each partition of the request in order, why it is refused; None if appended."""
         version = context.version
         for topic in request.topic_data:
             name: str | None = topic.name
@@ -134,7 +185,7 @@ class _Produce:
             self._sizes.append(records.nbytes)
 
     def append(self) -> MaybeLater[list[PartitionAppend]]:
-        """Append what is not refused."""
+        """Append the records of the partitions that are not refused."""
         return self._broker.replica_manager.append_records(
             self._entries,
             required_acks=self._request.acks,
@@ -142,14 +193,14 @@ class _Produce:
         )
 
     def release_records(self) -> None:
-        """Forget the records: their memory belongs to the transport again."""
+        """Drop all references to the records, whose memory the transport reuses."""
         self._entries.clear()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 data.records = None
 
     def answer(self, appends: Sequence[PartitionAppend]) -> ProduceResponse | None:
-        """The answer, once the appends are done. Raises CloseConnection for a failed acks=0."""
+        """Return the response after the appends. Raises CloseConnection if acks=0 failed."""
         stats = self._broker.topic_stats
         for append, size in zip(appends, self._sizes, strict=True):
             stats.appended(append, size)
@@ -175,7 +226,7 @@ class _Produce:
     def _results(
         self, appends: Sequence[PartitionAppend]
     ) -> Iterator[PartitionAppend | KafkaError]:
-        """For each partition of the request in order, what became of it."""
+        """Yield the outcome of each partition of the request, in order."""
         appended = iter(appends)
         for refusal in self._outcomes:
             yield next(appended) if refusal is None else refusal
@@ -191,27 +242,27 @@ def _refusal_of_topic(name: str | None, context: RequestContext) -> KafkaError |
     if name is None:
         return UnknownTopicId()
     if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
-        return InvalidTopicException(f"clients may not write to the internal topic {name}")
+        return InvalidTopicException(f"clients cannot write to the internal topic {name}")
     return None
 
 
 def _refusal_of_records(records: object, version: int) -> KafkaError | None:
-    """What the request's version forbids, before the batch is looked at as such."""
+    """Return the error of missing records, or of a codec newer than the request's version."""
     if not isinstance(records, memoryview) or not records.nbytes:
-        return InvalidRecord("a partition without records")
+        return InvalidRecord("the partition has no records")
     if (
         version < _FIRST_ZSTD_VERSION
         and len(records) > _ATTRIBUTES_LOW_BYTE
         and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD
     ):
-        return UnsupportedCompressionType(f"zstd needs version {_FIRST_ZSTD_VERSION}")
+        return UnsupportedCompressionType(f"zstd requires version {_FIRST_ZSTD_VERSION}")
     return None
 
 
 def partition_response(
     index: int, result: PartitionAppend | KafkaError
 ) -> PartitionProduceResponse:
-    """What the answer says of one partition."""
+    """Return the response for one partition."""
     if isinstance(result, KafkaError):
         return _error_response(index, result, log_start_offset=-1)
     if isinstance(result.error, _FOUND_BEFORE_THE_LOG):
@@ -243,9 +294,11 @@ def _error_response(
 
 
 def refuse_produce(
-    request: ProduceRequest, context: RequestContext, error: KafkaError
+    request: ProduceRequest | SingleProduce, context: RequestContext, error: KafkaError
 ) -> ProduceResponse:
-    """The answer in which every partition gets `error`. Raises CloseConnection for acks=0."""
+    """Refuse every partition with `error`. Raises CloseConnection for acks=0."""
+    if isinstance(request, SingleProduce):
+        request = request.as_message()
     if request.acks == 0:
         raise CloseConnection(f"a produce request with acks=0 failed: {error.message}")
     return ProduceResponse(

@@ -1,4 +1,4 @@
-"""What a handler knows of its request: the header, and the connection that it arrived on."""
+"""The context of a request: its header, and the connection on which it arrived."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from plogd.connection_context import ConnectionContext
 
 
 class RequestContext:
-    """One request: its version, and whom it is from; `size_bytes` is that of its frame."""
+    """A request's version, client and connection; `size_bytes` is the size of its frame."""
 
     __slots__ = ("connection", "header", "runs_alone", "size_bytes", "version")
 
@@ -19,9 +19,9 @@ class RequestContext:
         self.version = header.api_version
         self.connection = connection
         self.runs_alone = False
-        """Whether not even a Produce may start before this one is answered; set by handlers."""
+        """Whether the connection may start no other request until the response; set by handlers."""
 
     @property
     def client_id(self) -> str | None:
-        """The name the client gives itself."""
+        """The client id in the request's header."""
         return self.header.client_id

@@ -1,13 +1,13 @@
-"""Produce requests that name very many partitions: handled in slices, others have turns between.
+"""Produce requests with very many partitions, handled in slices so that other requests can run.
 
-The memory of the request is reused when its handler returns, so all records are copied first; the
-copies count against ``plog.produce.parked.max.bytes`` until their slice is handled. Nothing else of
-the connection starts until the request is answered (`RequestContext.runs_alone`), so no later
-Produce can overtake a slice of it. Once begun, all slices are appended, even if the client leaves:
-it may have sent acks=0. If an append fails with acks=0, the connection is closed only when the
-other slices are appended.
+The memory of a request is reused when its handler returns, so all records are copied first; the
+copies count against ``plog.produce.parked.max.bytes`` until their slice is handled. The connection
+starts no other request until the response (`RequestContext.runs_alone`), so no later Produce can
+overtake a slice. All slices are appended even if the client leaves, because it may have sent
+acks=0. If an append fails with acks=0, the connection is closed only after the other slices have
+been appended.
 
-produce.py handles each slice as a request of its own.
+produce.py handles each slice as a separate request.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.append_queue import waiting_ms
 
 AT_ONCE: Final = 500
-"""Topics and partitions of a request that is handled in one turn."""
+"""Maximum topics, and maximum partitions, of a request that is handled in one turn."""
 _SLICE: Final = 100
 _SLICES_AT_ONCE: Final = 8
-"""Slices that wait for the disk together; each looks at its partitions when one is synced."""
+"""Slices that wait for the disk concurrently; each checks its partitions whenever one is synced."""
 _FEW_BYTES: Final = 2 * AT_ONCE
-"""A request this small has no more of them."""
+"""A request of this size cannot name more."""
 
 
 HandleSlice = Callable[[ProduceRequest, "KafkaError | None"], "MaybeLater[ProduceResponse | None]"]
-"""Handles a slice as a request; an error is given to all its partitions instead."""
+"""Handles a slice as a request, or refuses all its partitions with the given error."""
 
 
 def is_large(request: ProduceRequest, context: RequestContext) -> bool:
-    """Whether a request names more topics and partitions than one turn may handle."""
+    """Return whether a request names more topics or partitions than one turn may handle."""
     if context.size_bytes <= _FEW_BYTES:
         return False
     topics = request.topic_data
@@ -50,16 +50,16 @@ def is_large(request: ProduceRequest, context: RequestContext) -> bool:
 def produce_in_slices(
     request: ProduceRequest, context: RequestContext, broker: Broker, handle: HandleSlice
 ) -> Later[ProduceResponse | None]:
-    """Append slice by slice; the whole response once all records are as safe as asked for.
+    """Append slice by slice; return the whole response once all records satisfy its acks.
 
-    Fails with CloseConnection if acks=0 and an append fails, when all slices are done.
+    If acks=0 and an append fails, fails with CloseConnection after all slices have been handled.
     """
     context.runs_alone = True
     queues = broker.replica_manager.append_queues
     refusal = queues.reserve(context.size_bytes)
     reserved = context.size_bytes if refusal is None else 0
     if refusal is None:
-        # One line for each, because it is done in one turn: records are memoryviews here, or None.
+        # A tight loop, because all copies are made in one turn; records are memoryviews or None.
         for data in chain.from_iterable(topic.partition_data for topic in request.topic_data):
             data.records = data.records and _copy(data.records)  # type: ignore[arg-type]
 
@@ -67,7 +67,7 @@ def produce_in_slices(
         part: ProduceRequest, refusal: KafkaError | None
     ) -> MaybeLater[ProduceResponse | None]:
         nonlocal reserved
-        if reserved:  # What has to wait is counted by the queues from now on.
+        if reserved:  # From now on the queues count the records that have to wait.
             nbytes = _bytes_of_records(part)
             queues.unreserve(nbytes)
             reserved -= nbytes
@@ -120,7 +120,7 @@ async def _run(
     until_ms = broker.clock.monotonic_ms() + waiting_ms(request.timeout_ms)
     for continues, part in _slices(request):
         if refusal is None and broker.clock.monotonic_ms() > until_ms:
-            refusal = RequestTimedOut("not appended in the request's time")
+            refusal = RequestTimedOut("the records were not appended within the request's timeout")
         try:
             begun.append((continues, handle(part, refusal)))
         except CloseConnection as error:
@@ -136,7 +136,7 @@ async def _run(
 
 
 def _slices(request: ProduceRequest) -> Iterator[tuple[bool, ProduceRequest]]:
-    """The request in parts of a few partitions; whether one begins in its predecessor's topic."""
+    """Yield the request in parts, and whether a part continues the topic of its predecessor."""
     topics: list[TopicProduceData] = []
     count, continues = 0, False
     for topic in request.topic_data:

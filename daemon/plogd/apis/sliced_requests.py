@@ -1,8 +1,8 @@
-"""Requests that name many things: a few are handled in each turn, so that other clients can go on.
+"""Requests with many elements: handle a few per turn, so that other clients' requests can run.
 
-`ask_in_slices` starts an operation for each thing, `by_topic` collects the partitions that a
-request names, each once. Both wait for the request's next turn (fair_queue.py) after a slice. What
-changes something is bounded, too: `check_changes` raises beyond Kafka's own bound.
+`ask_in_slices` starts an operation for each element, and `by_topic` collects the distinct
+partitions of a request. Both wait for the request's next turn (fair_queue.py) after a slice.
+`check_changes` limits the number of changes in a request, as Kafka does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later
 
 IN_PROGRESS: Final = 32
-"""Operations of one request that wait at a time: those that wait together share syncs of the disk,
-and what follows a sync runs in one turn."""
+"""Operations of one request that wait concurrently. They share disk syncs, and their continuations
+after a sync run in one turn."""
 _STARTED_IN_A_TURN: Final = 16
 MAX_CHANGES: Final = 10_000
-"""Topics, resources, ACLs that one request may change; Kafka's QuorumController has it, too."""
+"""Maximum topics, resources or ACLs that one request may change, as in Kafka's QuorumController."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -29,11 +29,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 def check_changes(things: Sequence[object], what: str) -> None:
-    """Raise PolicyViolation if one request is to change too many `things`."""
+    """Raise PolicyViolation if one request changes too many `things`."""
     if len(things) > MAX_CHANGES:
         raise PolicyViolation(
-            f"The request is about {len(things)} {what}; {MAX_CHANGES} at once are allowed:"
-            " send several requests."
+            f"the request changes {len(things)} {what}, but at most {MAX_CHANGES} are allowed; send"
+            " several requests"
         )
 
 
@@ -42,7 +42,7 @@ async def ask_in_slices(
 ) -> list[U | KafkaError]:
     """Return the value of ``ask(thing)``, or its KafkaError, for each of `things` in order.
 
-    At most `at_once` operations wait at a time. Those that wait are cancelled with this one.
+    At most `at_once` operations wait concurrently. Cancelling this call cancels them.
     """
     answers: list[U | KafkaError] = []
     waiting: deque[Later[U] | KafkaError] = deque()
@@ -88,7 +88,7 @@ async def _answer(answer: Later[U] | KafkaError) -> Any:
     try:
         return await answer
     except KafkaError as error:
-        # Its traceback holds every frame it went through: kilobytes for each error.
+        # Without its traceback, which references every frame it went through: kilobytes each.
         return error.bare()
 
 
@@ -99,9 +99,9 @@ async def by_topic(
     number: Callable[[U], int],
     slices: Slices,
 ) -> dict[K, dict[int, list[U]]]:
-    """Collect what a request says of each partition, wherever in the request it is named.
+    """Collect the elements of a request by partition, wherever in the request they are.
 
-    A list has more than one item where a partition is named repeatedly.
+    A list has more than one item if the partition is named repeatedly.
     """
     asked: dict[K, dict[int, list[U]]] = {}
     async for topic in slices.over(topics):
@@ -117,7 +117,7 @@ async def numbers_by_topic(
     numbers: Callable[[T], Sequence[int]],
     slices: Slices,
 ) -> dict[K, list[int]]:
-    """As `by_topic`, for requests that only name numbers of partitions."""
+    """Collect partition numbers by topic, for requests whose elements are only numbers."""
     asked: dict[K, dict[int, None]] = {}
     async for topic in slices.over(topics):
         named = numbers(topic)

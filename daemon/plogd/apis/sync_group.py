@@ -1,10 +1,10 @@
-"""SyncGroup (key 14): the leader tells who gets what, the others hear what they have got.
+"""SyncGroup (key 14): the group leader sends the assignment, and each member receives its part.
 
-Versions served 0-5. The answer waits for the leader, and for its assignment to be durable.
+Versions served 0-5. The response waits for the leader's assignment, which must be durable.
 
-  3 static members (KIP-345)     5 the protocol has to be told (KIP-559)
+  3 static members (KIP-345)     5 protocol type and name are required (KIP-559)
 
-When a generation has its assignment is decided in group/group_metadata_manager.py and rebalance.py.
+group/group_metadata_manager.py and rebalance.py decide when a generation has its assignment.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _FIRST_VERSION_WITH_PROTOCOL = 5
 def handle_sync_group(
     request: SyncGroupRequest, context: RequestContext, broker: Broker
 ) -> Later[SyncGroupResponse]:
-    """What the member is assigned."""
+    """Return the member's assignment."""
     if context.version >= _FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):
         raise InconsistentGroupProtocol(
-            "from version 5 on SyncGroup tells the protocol's type and name"
+            "protocol type or name is missing; SyncGroup requires both from version 5"
         )
     return broker.group_coordinator.write_sync(request, lambda shard: shard.groups.sync(request))

@@ -1,7 +1,7 @@
-"""What a client's quotas mean for the request at hand.
+"""Apply client quotas to produce and fetch requests.
 
-Called by apis/produce.py and apis/fetch.py where there are quotas at all (`RateQuota.is_set`). The
-connection is told how long to take no request, the client by the answer (KIP-219).
+apis/produce.py and apis/fetch.py call these functions if any quota is set (`RateQuota.is_set`). A
+throttled connection reads no request for the throttle time, which the response contains (KIP-219).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plogd.replica.partition import PartitionRead
 
 
 def count_produce(context: RequestContext, broker: Broker) -> int:
-    """Count a produce request; the throttle time its answer is to tell."""
+    """Count a produce request; return the throttle time for its response."""
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
     throttle_ms = broker.quotas.produce.take(user, client_id, context.size_bytes, now_ms)
@@ -25,7 +25,7 @@ def count_produce(context: RequestContext, broker: Broker) -> int:
 def grant_fetch(
     context: RequestContext, broker: Broker, reads: Sequence[PartitionRead]
 ) -> tuple[bool, int]:
-    """Whether these records may be sent now, and the throttle time the answer is to tell."""
+    """Return whether these records may be sent now, and the throttle time for the response."""
     nbytes = sum(read.nbytes for read in reads)
     if not nbytes:
         return True, 0
@@ -37,11 +37,11 @@ def grant_fetch(
 
 
 def bound_fetch(context: RequestContext, broker: Broker, max_bytes: int) -> int:
-    """`max_bytes`, or less where more could only be refused."""
+    """Return `max_bytes`, reduced to what the quota allows in one response."""
     limit = broker.quotas.fetch.window_limit(*_client(context))
     return max_bytes if limit is None else min(max_bytes, int(limit))
 
 
 def _client(context: RequestContext) -> tuple[str, str]:
-    """The name of the user, without its type, and the client id."""
+    """Return the user's name without its type, and the client id."""
     return context.connection.principal.partition(":")[2], context.client_id or ""

@@ -1,8 +1,8 @@
-"""DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): users with passwords.
+"""DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): SCRAM credentials.
 
-Version served 0 of each. Stored and described; there is no SASL yet (docs/security.md), and
-responses say so (security/unenforced_rules.py). The rules of a credential are in security/scram.py,
-storing it in controller/scram_users.py.
+Version served 0 of each. Credentials are stored and described, but SASL is not supported yet
+(docs/security.md), and responses say so (security/unenforced_rules.py). security/scram.py validates
+credentials; controller/scram_users.py stores them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAME = attrgetter("name")
 def handle_describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeUserScramCredentialsResponse]:
-    """Which credentials the users have."""
+    """Return the mechanisms and iterations of the users' credentials."""
     return spawn(_describe(request, broker))
 
 
@@ -67,7 +67,7 @@ def _described(user: str, found: Credentials | KafkaError) -> DescribeUserScramC
 def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterUserScramCredentialsResponse]:
-    """Set and remove credentials, user by user."""
+    """Set and remove credentials; each user has its own outcome."""
     check_changes((*request.deletions, *request.upsertions), "users")
     return spawn(_alter(request, broker))
 

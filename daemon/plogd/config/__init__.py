@@ -1,9 +1,8 @@
-"""The broker's settings: their tables, how they are read, and how they are described.
+"""The broker's settings: their declarations, how they are loaded, and how they are described.
 
 Each setting is one field in a file named ``*_settings.py``, with its type, default, bounds and
-text. What a setting does is implemented where it is used; settings of topics are in topic_config.py
-beside this package, and settings of clients are in `plog.client.settings`. Start with
-broker_config.py, then read config_loader.py.
+text. Topic settings are in plogd/topic_config.py, client settings in `plog.client.settings`, and
+the code that uses a setting is elsewhere. Start with broker_config.py, then read config_loader.py.
 """
 
 from plog.settings import ConfigError, SettingType

@@ -1,7 +1,7 @@
-"""What a client asks to become of a resource's settings, and what they are then.
+"""Apply the operations of AlterConfigs and IncrementalAlterConfigs to a resource's settings.
 
-Pure: texts in, texts out. Whether the outcome is allowed is for the resource's own table to say
-(topic_config.py, dynamic_config.py); writing it down is controller/configs.py's work.
+Settings are texts here: topic_config.py and dynamic_config.py validate the result, and
+controller/configs.py stores it.
 Source: Kafka 4.3 ConfigurationControlManager, ConfigAdminManager.
 """
 
@@ -17,13 +17,13 @@ from plog.errors import InvalidConfig, InvalidRequest
 from plog.settings import Setting, SettingType
 
 _ITEMS_END: Final = ","
+# Longer values, which repeated appends could create, do not fit a string of DescribeConfigs.
 _VALUE_MAX_BYTES: Final = 32_767
-"""Appending could make a value that is too long for the answer that describes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """One setting's change; a value of None is one the client left out."""
+    """A change of one setting; `value` is None if the request has a null value."""
 
     name: str
     operation: int
@@ -31,40 +31,43 @@ class Alteration:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise InvalidRequest if a setting is named twice."""
+    """Raise InvalidRequest if a setting occurs more than once."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidRequest(f"Error due to duplicate config keys: {', '.join(twice)}")
 
 
 def check_values(values: Iterable[tuple[str, str | None]]) -> None:
-    """Raise InvalidRequest if a value is missing where one is needed."""
+    """Raise InvalidRequest if a value is None."""
     missing = [name for name, value in values if value is None]
     if missing:
         raise InvalidRequest(f"Null value not supported for : {', '.join(missing)}")
 
 
 def check_alterations(alterations: Sequence[Alteration]) -> None:
-    """Raise InvalidRequest for what makes no sense, whatever the settings are."""
+    """Raise InvalidRequest for duplicate names, missing values and unknown operations."""
     check_names(one.name for one in alterations)
     check_values(
         (one.name, one.value) for one in alterations if one.operation != AlterOperation.DELETE
     )
     for one in alterations:
         if not AlterOperation(one.operation).is_known:
-            raise InvalidRequest(f"{one.name}: there is no operation {one.operation}")
+            raise InvalidRequest(f"cannot alter {one.name}: unknown operation {one.operation}")
 
 
-def altered(
+def apply_alterations(
     current: Mapping[str, str], alterations: Sequence[Alteration], rows: Mapping[str, Setting]
 ) -> dict[str, str]:
-    """The settings of a resource that has `current` after `alterations` that were checked.
+    """Return the settings that result from applying checked `alterations` to `current`.
 
-    What is appended to, or subtracted from, a list nobody has set is the setting's own default,
-    not what a topic would inherit; as in Kafka. Raises InvalidConfig for what is no list, or gets
-    too long.
+    If a list is not set, APPEND and SUBTRACT start from the setting's own default and not from the
+    value that a topic inherits, as in Kafka.
 
-    >>> altered({"a": "1", "b": "2"}, [Alteration(name="b", operation=1, value=None)], {})
+    Raises:
+        InvalidConfig: the setting is not a list, or the list would become too long.
+
+    >>> deletion = Alteration(name="b", operation=1, value=None)
+    >>> apply_alterations({"a": "1", "b": "2"}, [deletion], {})
     {'a': '1'}
     """
     new = dict(current)
@@ -88,13 +91,15 @@ def _with_items(one: Alteration, text: str | None, rows: Mapping[str, Setting]) 
     items = _items(row.format(row.default) if text is None else text)
     asked = _items(one.value)
     if one.operation == AlterOperation.APPEND:
-        # Nothing at all is appended as an empty item, which the setting's row refuses.
+        # Appending an empty value adds an empty item, which the setting's validation rejects.
         items += [item for item in dict.fromkeys(asked or [""]) if item not in items]
     else:
         items = [item for item in items if item not in asked]
     joined = _ITEMS_END.join(items)
     if len(joined.encode()) > _VALUE_MAX_BYTES:
-        raise InvalidConfig(f"{one.name}: its value would be longer than {_VALUE_MAX_BYTES} bytes.")
+        raise InvalidConfig(
+            f"cannot append to {one.name}: the value would be longer than {_VALUE_MAX_BYTES} bytes"
+        )
     return joined
 
 

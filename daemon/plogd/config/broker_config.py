@@ -1,14 +1,11 @@
-"""`BrokerConfig`: every setting of the broker, what they mean together, and how they are described.
+"""`BrokerConfig`: all settings of the broker, checks across them, and their description.
 
-The settings themselves stand in the files `*_settings.py` beside this one, one field each. Only
-what has an effect stands there, because DescribeConfigs shows this table and must be true; Kafka's
-other names are in known_settings.py. Reading files is config_loader.py's work; a topic's own
-settings are in plogd/topic_config.py.
+The `*_settings.py` files of this package declare the settings, one field each. They declare only
+settings that plog uses or accepts deliberately, because DescribeConfigs shows them; Kafka's other
+names are in known_settings.py. config_loader.py reads files, dynamic_config.py applies values set
+by clients, and plogd/topic_config.py has the topic settings.
 
-What clients set while the broker runs lies over the files' values: see dynamic_config.py.
-
-A `BrokerConfig` that came through `load_config` holds only allowed values; one built by hand, as in
-tests, is not checked.
+`load_config` validates the values of a `BrokerConfig`; the constructor, which tests call, does not.
 """
 
 from __future__ import annotations
@@ -38,16 +35,16 @@ from plogd.config.tls_settings import TlsSettings, check_tls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicSettings:
-    """What clients have set while brokers ran, as texts; `broker` is stronger than `cluster`."""
+    """Values set by clients at run time, as text; `broker` takes precedence over `cluster`."""
 
     cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """For every broker."""
+    """Values for all brokers."""
     broker: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """For this one alone."""
+    """Values for this broker only."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Whatever is set on either level."""
+        """Return the names set at either level."""
         return frozenset(self.cluster) | frozenset(self.broker)
 
 
@@ -55,41 +52,45 @@ class DynamicSettings:
 class BrokerConfig(
     OffsetsSettings, GroupSettings, LogSettings, TlsSettings, NetworkSettings, GeneralSettings
 ):
-    """The settings of one broker; immutable, so a reload makes a new one."""
+    """The settings of one broker; immutable, so a reload creates a new instance."""
 
     # Names set in a file or on the command line, even if to the default. Not a setting itself.
     explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
-    # What lies over the files' values, with what lies beneath it; neither is a setting.
+    # Values set by clients, and the configuration without them. Neither is a setting.
     dynamic: DynamicSettings = dataclasses.field(
         default=DynamicSettings(), compare=False, repr=False
     )
     static: BrokerConfig | None = dataclasses.field(default=None, compare=False, repr=False)
-    # Values one listener has for itself, by their whole names (listener_overrides.py).
+    # Values for single listeners by full name, including the prefix (listener_overrides.py).
     listener_overrides: Mapping[str, Value] = dataclasses.field(
         default_factory=dict, hash=False, repr=False
     )
 
     def value(self, row: Setting) -> Value:
-        """The value of one setting."""
+        """Return the value of one setting."""
         value: Value = getattr(self, row.attribute)
         return value
 
     def is_set(self, row: Setting) -> bool:
-        """Whether somebody has chosen this value."""
+        """Return whether the value was set explicitly or differs from the default."""
         return row.name in self.explicit or self.value(row) != row.default
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """Where the partitions live: ``log.dirs``, or our default in the working directory."""
+        """Return ``log.dirs``, or the default directory below the working directory."""
         return self.log_dirs or (DEFAULT_DATA_DIR,)
 
     def bound_listeners(self) -> tuple[Listener, ...]:
-        """The listeners to open. Raises ValueError, which `cross_check` reports at the start."""
+        """Return the listeners to open.
+
+        Raises:
+            ValueError: a listener is invalid; `cross_check` reports this when the broker starts.
+        """
         protocols = parse_protocol_map(self.listener_security_protocol_map)
         return bound_listeners(self.listeners, protocols, self.controller_listener_names)
 
     def advertised_by_name(self) -> dict[str, Listener]:
-        """``advertised.listeners`` by listener name, empty if it is not set; see `Listener`."""
+        """Return ``advertised.listeners`` by listener name, empty if not set; see `Listener`."""
         return advertised_listeners(
             self.advertised_listeners or (),
             self.bound_listeners(),
@@ -98,27 +99,27 @@ class BrokerConfig(
         )
 
     def tls_listeners(self) -> tuple[Listener, ...]:
-        """The listeners to open that speak TLS."""
+        """Return the listeners to open that use TLS."""
         return tuple(each for each in self.bound_listeners() if each.protocol == "SSL")
 
     def tls_of(self, listener: Listener) -> TlsSettings:
-        """The settings of TLS as they are for one listener."""
+        """Return the TLS settings in effect for one listener."""
         values = {row.name: self.value(row) for row in settings_of(TlsSettings).values()}
         return tls_settings(listener, values, self.listener_overrides)
 
     def name_for(self, listener: Listener, name: str) -> str:
-        """The name a listener's value of the setting `name` has: its own, or everybody's."""
+        """Return the name under which `listener` gets the setting: with its prefix or without."""
         own_name = override_name(listener, name)
         return own_name if own_name in self.listener_overrides else name
 
     def describe(self) -> list[ConfigEntry]:
-        """Every setting as DescribeConfigs shows it, and after them those of single listeners."""
+        """Return all settings as DescribeConfigs shows them, then those of single listeners."""
         entries = [self._describe(row) for row in settings_of(BrokerConfig).values()]
         return entries + [self._describe_override(name) for name in self.listener_overrides]
 
     def _describe_override(self, name: str) -> ConfigEntry:
         row = overridden_row(name)
-        assert row is not None, "only what can be overridden is kept as an override"
+        assert row is not None, "listener_overrides holds only settings that can be overridden"
         own = dataclasses.replace(row, name=name)
         value, source = own.shown(self.listener_overrides[name]), ConfigSource.STATIC_BROKER_CONFIG
         return ConfigEntry(
@@ -150,7 +151,10 @@ class BrokerConfig(
 
 
 def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
-    """The values somebody set, strongest first, then the default if it is not null, as in Kafka."""
+    """Yield the values set for `row`, highest precedence first, then the default unless null.
+
+    Null defaults are omitted as in Kafka.
+    """
     for texts, source in (
         (config.dynamic.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (config.dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -172,25 +176,24 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
 
 
 def why_unused(name: str) -> str:
-    """Why a name that is in no table has no effect, with the nearest one if it may be misspelt."""
+    """Return why a name without a setting has no effect, with the nearest known name if any."""
     if overridden_row(name) is not None:
-        return f"{name} can be set in a file of settings only"
+        return f"{name} can only be set in a configuration file"
     if is_known_to_kafka(name):
-        return f"{name} is known to Kafka, not used by plog yet"
+        return f"{name} is a Kafka setting that plog does not use yet"
     nearest = nearest_name(name, [*settings_of(BrokerConfig), *KAFKA_4_NAMES, *EARLIER_NAMES])
     hint = f"; did you mean {nearest}?" if nearest else ""
     return f"{name} is not a setting{hint}"
 
 
 def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    """What only several settings together make wrong, as (name of one of them, problem)."""
+    """Yield problems that involve several settings, as (name of one of them, problem)."""
     if config.log_dirs == ():
-        yield "log.dirs", "names no directory"
+        yield "log.dirs", "contains no directory"
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         yield (
             "queued.max.request.bytes",
-            "a request of socket.request.max.bytes"
-            f" ({config.socket_request_max_bytes}) would never fit",
+            f"is below socket.request.max.bytes ({config.socket_request_max_bytes})",
         )
     if config.group_max_session_timeout_ms < config.group_min_session_timeout_ms:
         yield (
@@ -201,7 +204,7 @@ def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_listeners(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    # Each step needs the one before it, so only the first problem is told.
+    # Each step needs the result of the previous one, so only the first problem is reported.
     try:
         parse_protocol_map(config.listener_security_protocol_map)
     except ValueError as error:
@@ -227,18 +230,18 @@ def _check_inter_broker_listener(config: BrokerConfig) -> Iterator[tuple[str, st
     if "security.inter.broker.protocol" in config.explicit:
         yield (
             "inter.broker.listener.name",
-            "security.inter.broker.protocol is set as well: only one of the two can choose",
+            "cannot be combined with security.inter.broker.protocol; set only one of them",
         )
     elif name.upper() not in {listener.name for listener in config.bound_listeners()}:
-        yield "inter.broker.listener.name", "is not the name of a listener in listeners"
+        yield "inter.broker.listener.name", "does not name a listener in listeners"
 
 
 def _check_tls(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    # Two listeners share what is wrong with their common settings.
-    told = set()
+    # Report a problem of settings shared by several listeners once.
+    reported = set()
     for listener in config.tls_listeners():
         for name, problem in check_tls(config.tls_of(listener)):
             found = (config.name_for(listener, name), problem)
-            if found not in told:
-                told.add(found)
+            if found not in reported:
+                reported.add(found)
                 yield found

@@ -1,6 +1,6 @@
-"""One setting as DescribeConfigs shows it: its value, and where that comes from.
+"""`ConfigEntry`: a setting as DescribeConfigs shows it, with its value and its sources.
 
-Values only; the tables they are made from are `BrokerConfig` and `TopicConfig`.
+`BrokerConfig` and `TopicConfig` create the entries.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plog.settings import SettingType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """One of the places a value could come from, strongest first in `ConfigEntry.synonyms`."""
+    """A value and its source; `ConfigEntry.synonyms` lists them, highest precedence first."""
 
     name: str
     value: str | None
@@ -22,7 +22,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting as DescribeConfigs shows it; `value` is None for null and for what is secret."""
+    """A setting as DescribeConfigs shows it; `value` is None for null and for secrets."""
 
     name: str
     value: str | None

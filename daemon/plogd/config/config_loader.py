@@ -1,10 +1,9 @@
-"""Reading the settings from files and the command line, at the start and again on SIGHUP.
+"""Load the broker's settings from files and the command line, at startup and on SIGHUP.
 
-Each file is followed by ``conf.d/*.properties`` beside it, in the order of their names; ``-o k=v``
-comes last, and the last one wins. Wrong values are collected and reported together, each with its
-file and line; an unknown name, or one plog does not use yet, is a warning. This is the one package
-of plogd that reads files before there is a broker with a Files port; the daemon gives it a reader
-that does not wait for ever (settings_file.py).
+Each file is followed by ``conf.d/*.properties`` in the same directory, sorted by name; ``-o k=v``
+options come last, and the last value wins. Invalid values are collected and reported together, each
+with its file and line. Unknown names, and names that plog does not use yet, are warnings. The files
+are read before a Files port exists; the daemon passes a reader with a timeout (settings_file.py).
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import ConfigError, Setting, Value, settings_of
 from plogd.config.broker_config import BrokerConfig, cross_check, why_unused
 from plogd.config.known_settings import REFUSED
-from plogd.config.listener_overrides import overridden_row, overrides_of_nobody
+from plogd.config.listener_overrides import overridden_row, overrides_without_listener
 from plogd.config.tls_settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a value was set: a line of a file, or the command line if `path` is None."""
+    """The place where a value was set: a line of a file, or the command line if `path` is None."""
 
     path: str | None = None
     line: int = 0
@@ -37,7 +36,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedConfig:
-    """A configuration that may be used, what to warn about, and where each set value came from."""
+    """A valid configuration, its warnings, and the origin of each explicitly set value."""
 
     config: BrokerConfig
     warnings: tuple[str, ...]
@@ -46,8 +45,9 @@ class LoadedConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """What a reload changes: `config` to use from now on, the names it changes, and the names
-    whose new values need a restart; `config` still has their old ones.
+    """The result of a reload: the configuration to use, and the names of changed settings.
+
+    `config` keeps the old values of the settings in `needs_restart`.
     """
 
     config: BrokerConfig
@@ -57,7 +57,7 @@ class Reload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
-    """A value as somebody wrote it."""
+    """A setting's text and its origin, before it is parsed."""
 
     name: str
     text: str
@@ -75,13 +75,13 @@ def load_config(
     *,
     read: Callable[[Path], bytes] = Path.read_bytes,
 ) -> LoadedConfig:
-    """The settings of `files` and then of `overrides` (``name=value``).
+    """Load the settings of `files` and then of `overrides` (``name=value``).
 
     Args:
-        read: returns what is in a file, or raises OSError.
+        read: returns the content of a file, or raises OSError.
 
     Raises:
-        ConfigError: a file cannot be read, or a value is wrong; with every problem there is.
+        ConfigError: a file cannot be read or a value is invalid; the error lists every problem.
     """
     problems: list[str] = []
     given = [*_read_files([Path(file) for file in files], read, problems)]
@@ -96,14 +96,17 @@ def load_config(
     problems = [_located(name, problem, config, chosen) for name, problem in cross_check(config)]
     if problems:
         raise ConfigError(problems, warnings)
-    for name in overrides_of_nobody(of_listeners, config.bound_listeners()):
+    for name in overrides_without_listener(of_listeners, config.bound_listeners()):
         warnings.append(f"{chosen[name].origin} {name} has no effect: no listener has that name")
     sources = {name: g.origin for name, g in chosen.items()}
     return LoadedConfig(config=config, warnings=tuple(warnings), sources=sources)
 
 
 def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
-    """What of `new` a running broker that uses `old` may take over; both as the files have it."""
+    """Return which changes from `old` to `new` a running broker may apply.
+
+    Both configurations are without the values set by clients.
+    """
     applied: list[Setting] = []
     needs_restart: list[Setting] = []
     for row in settings_of(BrokerConfig).values():
@@ -126,7 +129,7 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
 
 
 def without_tls(reload: Reload, old: BrokerConfig) -> Reload:
-    """`reload` but with the settings of TLS as they were, for when their files cannot be used."""
+    """Return `reload` with the old TLS settings, for use when the new TLS files are invalid."""
     names = settings_of(TlsSettings).keys() | old.listener_overrides.keys()
     names |= reload.config.listener_overrides.keys()
     kept: dict[str, Any] = {
@@ -155,7 +158,7 @@ def _reloadable_overrides(old: BrokerConfig, new: BrokerConfig) -> _Overrides:
     needs_restart: set[str] = set()
     for name in before.keys() | after.keys():
         row = overridden_row(name)
-        assert row is not None, "only what can be overridden is kept as an override"
+        assert row is not None, "listener_overrides holds only settings that can be overridden"
         if (name in before, before.get(name)) == (name in after, after.get(name)):
             continue
         if row.update != "read-only":
@@ -209,13 +212,13 @@ def _read_overrides(overrides: Sequence[str], problems: list[str]) -> Iterator[_
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals or not name.strip():
-            problems.append(f"-o {override}: not of the form name=value")
+            problems.append(f"-o {override}: expected name=value")
             continue
         yield _Given(name=name.strip(), text=text, origin=Origin())
 
 
 def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
-    """The last value given for each setting, by its own name even if an alias was used."""
+    """Return the last value of each setting by its primary name, and the warnings."""
     rows = settings_of(BrokerConfig)
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     chosen: dict[str, _Given] = {}
@@ -227,17 +230,20 @@ def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
             continue
         earlier = chosen.get(name)
         if earlier is not None and earlier.name != g.name and earlier.text != g.text:
-            warnings.append(f"{g} replaces {earlier}: they are two names of one setting")
+            warnings.append(f"{g} overrides {earlier}: both names denote the same setting")
         chosen[name] = g
     return chosen, list(dict.fromkeys(warnings))
 
 
 def _parse(chosen: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
-    """Values by attribute, those of single listeners by name; a checker cannot know the types."""
+    """Return the values by attribute, and those of single listeners by name.
+
+    The values are Any, because a type checker cannot know the type of each setting.
+    """
     values: dict[str, Any] = {}
     for name, g in chosen.items():
         row = _row(name)
-        assert row is not None, "what is no setting was left out"
+        assert row is not None, "_choose drops unknown names"
         try:
             value = row.parse(g.text)
         except ValueError as error:

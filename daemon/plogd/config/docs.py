@@ -1,9 +1,9 @@
-"""The settings as text: docs/configuration.md and etc/server.properties.
+"""Print the settings as text: docs/configuration.md and etc/server.properties.
 
     python -m plogd.config.docs markdown > docs/configuration.md
     python -m plogd.config.docs properties > etc/server.properties
 
-Pure: tables in, text out. Both files are kept in the repository, and a test holds them to this.
+Both files are kept in the repository; a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -28,27 +28,31 @@ from plogd.topic_config import TopicConfig
 _MARKDOWN_HEAD = """\
 # Settings
 
-<!-- Printed from the tables in daemon/plogd/config/ and daemon/plogd/topic_config.py by
-     `python -m plogd.config.docs markdown`. Change it there. -->
+<!-- Generated from the tables in daemon/plogd/config/ and daemon/plogd/topic_config.py by
+     `python -m plogd.config.docs markdown`. Edit the tables, not this file. -->
 
 The broker reads Java `.properties` files: `twistd -n plog --config server.properties`. After each
-file come the files `conf.d/*.properties` beside it, in the order of their names, and last the
-command line's `-o name=value`; the last one wins. `--check-config` reads everything, says what is
-wrong and stops.
+file it reads `conf.d/*.properties` in the same directory, sorted by name, and finally the
+`-o name=value` options of the command line. The last value of a setting wins. `--check-config`
+reads all settings, reports every problem and exits.
 
-Names, types, bounds and defaults are Kafka's; where a default is not, the text says so. Settings
-Kafka lacks start with `plog.`. A name nobody knows gives a warning with the nearest name, a name
-that Kafka knows and plog does not use yet gives one that says so. A wrong value keeps the broker
-from starting: it is reported with its file, its line and what would be allowed.
+Names, types, bounds and defaults are Kafka's unless the text says otherwise. Settings that Kafka
+lacks start with `plog.`. An unknown name causes a warning that suggests the nearest known name; a
+Kafka setting that plog does not use yet also causes a warning. The broker does not start with an
+invalid value: it reports the file, the line and the allowed values.
 
-*Changes* says when a new value counts. **restart**: when the broker starts again; a `SIGHUP`, which
-reads the files again, reports that. **reload**: after a `SIGHUP`. **at once**: after a `SIGHUP`,
-and when a client sets it with Kafka's admin API, as `kafka-configs.sh --alter` does, for one broker
-(`--entity-name 1`) or for all (`--entity-default`). **at once, per broker**: for one broker only.
-What clients set survives a restart and is stronger than the files: first what was set for this
-broker, then what was set for all of them, then the files, then the default. To give it back to the
-files, delete it (`--delete-config`). A name that is not in these tables is refused; Kafka keeps any
-name for a broker, in case a plug-in reads it.
+*Changes* says when a new value takes effect:
+
+- **restart**: at the next start. `SIGHUP` rereads the files and reports that a restart is needed.
+- **reload**: after `SIGHUP`.
+- **immediately**: after `SIGHUP`, or when a client sets it with Kafka's admin API, for example with
+  `kafka-configs.sh --alter`, for one broker (`--entity-name 1`) or for all (`--entity-default`).
+- **immediately, per broker**: as above, but for one broker only.
+
+Values set by clients survive a restart and take precedence over the files. The order is: values for
+this broker, values for all brokers, the files, the default. To return to the value in the files,
+delete the value (`--delete-config`). Names that are not in these tables are rejected; Kafka accepts
+any name for a broker because a plug-in might read it.
 
 [etc/server.properties](../etc/server.properties) holds the broker's settings with their defaults.
 """
@@ -56,24 +60,25 @@ name for a broker, in case a plug-in reads it.
 _TOPICS_HEAD = """\
 ## Settings of a topic
 
-Given when a topic is created, and changed at once at any time, as with `kafka-configs.sh
---entity-type topics`. A segment keeps its indexes' settings until the next begins. A topic that
-does not set one gets the broker's value, the first of
-those named under *Falls back to* that is set; without such a name it gets the default.
+Set these when you create a topic, or change them later, for example with `kafka-configs.sh
+--entity-type topics`; changes take effect immediately. Changed index settings take effect with the
+next segment. If a topic does not set a value, the first broker setting under *Falls back to* that
+is set applies, otherwise the default.
 """
 
 _PROPERTIES_HEAD = """\
-# Settings of a plog broker: every one of them, at its default. To change one, remove the "#" before
-# it, or put the line into a file conf.d/*.properties beside this one, which is read after it.
-# docs/configuration.md says the same as a table. Printed by: python -m plogd.config.docs properties
+# All settings of a plog broker with their defaults. To change a setting, remove the "#" before it,
+# or add the line to a file conf.d/*.properties in this directory, which is read after this file.
+# docs/configuration.md has the same information as tables.
+# Generated by: python -m plogd.config.docs properties
 """
 
 
 _CHANGES = {
     "read-only": "restart",
     "reload": "reload",
-    "per-broker": "at once, per broker",
-    "cluster-wide": "at once",
+    "per-broker": "immediately, per broker",
+    "cluster-wide": "immediately",
 }
 _FACTS = {
     "read-only": "",
@@ -84,7 +89,7 @@ _FACTS = {
 
 
 def markdown() -> str:
-    """The text of docs/configuration.md."""
+    """Return the text of docs/configuration.md."""
     broker: Columns = {
         "Setting": name_cell,
         "Default": default_cell,
@@ -107,7 +112,7 @@ def markdown() -> str:
 
 
 def properties() -> str:
-    """The text of etc/server.properties: nothing but comments."""
+    """Return the text of etc/server.properties, in which every line is a comment."""
     parts = [_PROPERTIES_HEAD]
     for group, rows in by_group(settings_of(BrokerConfig).values()):
         parts.append(f"# ---- {group} ----\n")
@@ -124,7 +129,7 @@ def _falls_back_cell(row: Setting) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print one of the two files."""
+    """Print the file that `arguments` names."""
     printers = {"markdown": markdown, "properties": properties}
     return print_one(printers, arguments, program="plogd.config.docs")
 

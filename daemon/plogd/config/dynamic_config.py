@@ -1,12 +1,12 @@
-"""Settings of a broker that clients change while it runs: what may be, and what it comes to.
+"""Broker settings that clients change at run time: validation and the effective configuration.
 
-Strongest first: set for this broker, set for all of them, the files and the command line, the
-default. `overlay` makes the configuration in use of the lower two and what the metadata store
-holds; `check_change` says whether a client may change that. Pure. The texts are kept by
-controller/configs.py, the configuration is used by broker.py.
+The order of precedence is: values for this broker, values for all brokers, files and command line,
+default. `overlay` applies the values in the metadata store to the static configuration;
+`check_change` decides whether a client may change those values. controller/configs.py stores them
+as text, and broker.py uses the effective configuration.
 
-Source: Kafka 4.3 DynamicBrokerConfig. Kafka takes any name it does not know, for plug-ins; here
-nobody would ever read it, so it is refused.
+Source: Kafka 4.3 DynamicBrokerConfig. Kafka accepts unknown names because plug-ins may read them;
+plog has no plug-ins that read settings, so unknown names are rejected.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from plogd.config.broker_config import (
 from plogd.config.config_entry import ConfigEntry
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
-_TOLD_CHARACTERS = 1_000
+_SHOWN_CHARACTERS = 1_000
+# The number of problems that are reported together. Searching for the nearest name is slow.
 PROBLEMS_MAX = 20
-"""So many are told at once: looking for the name that was meant takes its time."""
 
 
 def broker_id_of(name: str) -> int:
-    """The broker a resource's name means. Raises InvalidRequest if it is no number."""
+    """Return the broker id in a resource's name. Raises InvalidRequest if it is not a number."""
     if not _NUMBER.fullmatch(name):
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
     return int(name)
 
 
 def overlay(static: BrokerConfig, dynamic: DynamicSettings) -> tuple[BrokerConfig, list[str]]:
-    """The configuration in use, and why some of `dynamic` has to be left out of it.
+    """Return the effective configuration, and the problems of values that cannot be used.
 
-    What cannot be used was allowed once, by another version: it must not keep a broker from
-    starting.
+    A value may have been valid in another version of plog, so an invalid one is ignored and does
+    not prevent the broker from starting.
     """
     problems: list[str] = []
     cluster = _usable(dynamic.cluster, False, problems)
@@ -68,20 +68,24 @@ def _usable(texts: Mapping[str, str], one_broker: bool, problems: list[str]) -> 
         try:
             values[name] = _value(name, text, one_broker)
         except KafkaError as error:
-            problems.append(f"left out what was set at run time: {error}")
+            problems.append(f"ignored a value set at run time: {error}")
     return values
 
 
 def _value(name: str, text: str, one_broker: bool) -> Value:
-    """The value a client sets. Raises InvalidConfig for the name, InvalidRequest for the value."""
+    """Parse a value set by a client.
+
+    Raises:
+        InvalidConfig: the name is not a setting.
+        InvalidRequest: clients cannot change the setting, or the value is invalid.
+    """
     row = settings_of(BrokerConfig).get(name)
     if row is None:
         raise InvalidConfig(why_unused(name))
     if not row.is_dynamic:
-        then = "reload that (SIGHUP)" if row.update == "reload" else "restart the broker"
+        remedy = "send SIGHUP" if row.update == "reload" else "restart the broker"
         raise InvalidRequest(
-            f"{name} cannot be changed while the broker runs: put it into the file of settings"
-            f" and {then}"
+            f"cannot change {name} at run time: set it in the configuration file and {remedy}"
         )
     if not one_broker and row.update == "per-broker":
         raise InvalidRequest(
@@ -97,15 +101,15 @@ def _value(name: str, text: str, one_broker: bool) -> Value:
 def check_change(
     config: BrokerConfig, old: Mapping[str, str], new: Mapping[str, str], *, one_broker: bool
 ) -> None:
-    """Raise InvalidConfig or InvalidRequest unless the settings may go from `old` to `new`.
+    """Raise InvalidConfig or InvalidRequest unless the values may change from `old` to `new`.
 
-    What is wrong is told at once, up to a bound. `one_broker` says whether they are those of the
-    broker that uses `config`, or those of all brokers. The codes are Kafka's.
+    At most `PROBLEMS_MAX` problems are reported together. With `one_broker`, the values are those
+    of the broker that uses `config`, otherwise those of all brokers. The error codes are Kafka's.
     """
     errors: list[KafkaError] = []
     for name, text in new.items():
         if old.get(name) == text:
-            continue  # What was there before need not be right, to be able to change the rest.
+            continue  # An invalid value set earlier must not prevent other changes.
         try:
             _value(name, text, one_broker)
         except KafkaError as error:
@@ -123,9 +127,9 @@ def check_change(
 
 
 def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
-    """What is set for all brokers, as DescribeConfigs shows it: nothing that comes from elsewhere.
+    """Return the values set for all brokers, as DescribeConfigs shows them.
 
-    A setting that was set for this broker, too, has another value here than in use.
+    They differ from the effective values where this broker has a value of its own.
     """
     rows = settings_of(BrokerConfig)
     return [
@@ -145,10 +149,10 @@ def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
     ]
 
 
-def told_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """What differs between two sets of settings, for the log; nothing that is secret.
+def describe_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Return the differences between two sets of settings for the log, with secrets hidden.
 
-    >>> told_changes({"a": "1", "b": "2"}, {"a": "3"})
+    >>> describe_changes({"a": "1", "b": "2"}, {"a": "3"})
     'a=3, b removed'
     """
     rows = settings_of(BrokerConfig)
@@ -163,4 +167,4 @@ def told_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _TOLD_CHARACTERS else f"{text[:_TOLD_CHARACTERS]}..."
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."

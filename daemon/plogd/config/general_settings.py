@@ -1,7 +1,7 @@
-"""Settings of the broker as a whole: who it is, what topics get, what it tells about itself.
+"""General settings of the broker: identity, data directories, topic defaults, HTTP and logging.
 
-A part of `BrokerConfig` (broker_config.py). Kafka's names, types, bounds and defaults; where one of
-these is ours, the text says so.
+`BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
+unless the text says otherwise.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralSettings:
-    """Identity and data, topics, health and logging."""
+    """The general part of `BrokerConfig`."""
 
     node_id: int = setting(
         "node.id",
         1,
-        "This broker's number in the cluster. Kafka has no default here; ours serves one broker.",
+        "ID of this broker, unique in the cluster. Kafka has no default; plog's default suits a"
+        " cluster of one broker.",
         at_least=0,
         importance="high",
         group="Identity and data",
@@ -30,9 +31,9 @@ class GeneralSettings:
     log_dirs: tuple[str, ...] | None = setting(
         "log.dirs",
         None,
-        "Directories that hold the partitions; a new partition goes to the one that holds the"
-        f" fewest. If it is not set, `{DEFAULT_DATA_DIR}` is used and the first line of the log"
-        " says so.",
+        "Directories that store partitions. A new partition is placed in the directory with the"
+        f" fewest partitions. If not set, the broker uses `{DEFAULT_DATA_DIR}` and says so in the"
+        " first line of its log.",
         type=SettingType.LIST,
         importance="high",
         aliases=("log.dir",),
@@ -40,15 +41,16 @@ class GeneralSettings:
     plog_metadata_store: str = setting(
         "plog.metadata.store",
         "embedded",
-        "Where topics and the rest of the cluster's state live. `embedded` is a log of our own,"
-        " `__cluster_metadata-0`, in the first of `log.dirs`: one broker, nothing else to run.",
+        "Where the cluster's metadata, such as topics, is stored. `embedded` stores it in a log,"
+        " `__cluster_metadata-0`, in the first directory of `log.dirs`; it supports one broker and"
+        " needs no other service.",
         one_of=("embedded",),
     )
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",
         2,
-        "How many logs of one directory are loaded or recovered at the same time. A new value"
-        " counts at the next start.",
+        "Number of logs of one directory that are loaded or recovered concurrently when the"
+        " broker starts. A new value takes effect at the next start.",
         at_least=1,
         importance="high",
         update="cluster-wide",
@@ -57,20 +59,21 @@ class GeneralSettings:
     num_partitions: int = setting(
         "num.partitions",
         1,
-        "Partitions of a topic whose creator does not say how many.",
+        "Number of partitions of a topic that is created without a partition count.",
         at_least=1,
         group="Topics",
     )
     default_replication_factor: int = setting(
         "default.replication.factor",
         1,
-        "Replicas of a topic whose creator does not say how many.",
+        "Number of replicas of a topic that is created without a replication factor.",
         at_least=1,
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",
         1,
-        "In-sync replicas a partition needs to take a produce request with `acks=all`.",
+        "Minimum number of in-sync replicas; with fewer, a partition rejects produce requests"
+        " with `acks=all`.",
         at_least=1,
         importance="high",
         update="cluster-wide",
@@ -78,15 +81,16 @@ class GeneralSettings:
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable",
         True,
-        "Create a topic when a client asks for the metadata of one that does not exist and its"
-        " request allows that.",
+        "Create a missing topic when a client requests its metadata and the request allows topic"
+        " creation.",
         importance="high",
     )
     plog_auto_create_topics_max_per_second: int = setting(
         "plog.auto.create.topics.max.per.second",
         100,
-        "Topics created in a second because clients ask for their metadata, and the most that may"
-        " be in progress. The others get LEADER_NOT_AVAILABLE, at which clients ask again.",
+        "Maximum number of topics created per second by metadata requests, and maximum number of"
+        " such creations in progress. Further requests fail with LEADER_NOT_AVAILABLE, which"
+        " clients retry.",
         at_least=1,
         importance="low",
         update="cluster-wide",
@@ -94,16 +98,16 @@ class GeneralSettings:
     delete_topic_enable: bool = setting(
         "delete.topic.enable",
         True,
-        "Let clients delete topics; if not, DeleteTopics is refused.",
+        "Allow clients to delete topics. If false, DeleteTopics requests fail.",
         importance="high",
     )
 
     plog_http_port: int = setting(
         "plog.http.port",
         9080,
-        "Port of /metrics, /health and /ready; 0 turns them off. If the port is taken, the default"
-        " one is given up with a warning, so that several brokers start on one host; one that is"
-        " set keeps the broker from starting.",
+        "Port for /metrics, /health and /ready; 0 disables them. If the default port is in use,"
+        " the broker logs a warning and starts without them, so that several brokers can run on"
+        " one host. If a port set here is in use, the broker does not start.",
         at_least=0,
         at_most=65535,
         group="Health and logging",
@@ -111,13 +115,13 @@ class GeneralSettings:
     plog_http_host: str = setting(
         "plog.http.host",
         "127.0.0.1",
-        "Address of /metrics, /health and /ready. They ask nobody for a password.",
+        "Address for /metrics, /health and /ready. These pages require no authentication.",
     )
     plog_log_level: str = setting(
         "plog.log.level",
         "info",
-        "The least important events that are logged. A log that twistd writes itself (its "
-        "options `--logfile` and `--logger`) has them all.",
+        "Minimum level of logged events. A log that twistd writes itself (options `--logfile` and"
+        " `--logger`) contains events of all levels.",
         one_of=LOG_LEVELS,
         any_case=True,
         update="cluster-wide",

@@ -1,7 +1,7 @@
-"""The names of Kafka's broker settings, to tell "not used yet" from a typing error.
+"""The names of Kafka's broker settings, to distinguish unused settings from misspelled ones.
 
-Data only: Kafka 4.3's names, and the ones earlier versions had. Most are not settings of plog yet;
-`load_config` warns when a file sets such a one. A name that becomes a setting of ours stays here.
+The names are those of Kafka 4.3 and of earlier versions. plog does not use most of them yet;
+`load_config` warns when a file sets one of these. A name stays here when plog starts to use it.
 """
 
 from __future__ import annotations
@@ -400,18 +400,18 @@ zookeeper.ssl.truststore.type
 KAFKA_4_NAMES = frozenset(_KAFKA_4.split())
 EARLIER_NAMES = frozenset(_EARLIER.split())
 
-# What plugins and single listeners are given.
+# Prefixes of settings for plug-ins and single listeners.
 PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
 
-# Ignoring these would leave the broker open where its owner believes it is not.
+# The broker does not start with these: ignoring them would leave it less protected than expected.
 REFUSED: Mapping[str, str] = {
     "authorizer.class.name": (
-        "access rules are not enforced yet: ACLs can be stored and described, and everybody who"
-        " can connect may do everything; remove the setting to accept that"
+        "plog does not enforce ACLs yet: it stores and describes them, but every client that can"
+        " connect may perform every operation; remove the setting to accept this"
     ),
 }
 
 
 def is_known_to_kafka(name: str) -> bool:
-    """Whether Kafka has, or had, a broker setting of this name."""
+    """Return whether any version of Kafka has a broker setting with this name."""
     return name in KAFKA_4_NAMES or name in EARLIER_NAMES or name.startswith(PREFIXES)

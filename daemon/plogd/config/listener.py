@@ -1,9 +1,9 @@
-"""Reading ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map``.
+"""Parse ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map``.
 
-Pure: texts in, `Listener` values out; a text that breaks a rule raises ValueError with the reason.
-Opening the ports is net/listeners.py's work. Rules: Kafka 4.3 SocketServerConfigs and
-AbstractKafkaConfig. SASL is not served yet, so a listener that asks for it is refused here, before
-anything listens without the protection its owner expects.
+Invalid texts raise ValueError with the reason; net/listeners.py opens the ports. SASL is not
+supported yet, so listeners that use it are rejected here, before the broker listens without the
+authentication that the operator expects.
+Source: Kafka 4.3 SocketServerConfigs, AbstractKafkaConfig.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _WILDCARDS = ("0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A named address, to listen on or to advertise.
+    """A named address to listen on or to advertise.
 
-    In ``listeners`` no host means every interface and port 0 a free one. Advertised, they stand for
-    the address the client itself has used and for the port that was opened.
+    In ``listeners``, an empty host means all interfaces and port 0 any free port. In
+    ``advertised.listeners``, they mean the address to which the client connected and the port that
+    was opened.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Listener:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Security protocol by listener name.
+    """Return the security protocol of each listener name.
 
     >>> parse_protocol_map("inside:PLAINTEXT, OUTSIDE:SSL")
     {'INSIDE': 'PLAINTEXT', 'OUTSIDE': 'SSL'}
@@ -48,9 +49,12 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     for entry in text.split(",") if text.strip() else []:
         name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
         if not (name and colon and protocol):
-            raise ValueError(f"{entry.strip()!r} is not of the form NAME:PROTOCOL")
+            raise ValueError(f"{entry.strip()!r} does not have the form NAME:PROTOCOL")
         if protocol not in SECURITY_PROTOCOLS:
-            raise ValueError(f"{protocol!r} is none of {', '.join(SECURITY_PROTOCOLS)}")
+            raise ValueError(
+                f"unknown security protocol {protocol!r}; use one of"
+                f" {', '.join(SECURITY_PROTOCOLS)}"
+            )
         if name in protocols:
             raise ValueError(f"{name} is listed twice")
         protocols[name] = protocol
@@ -58,7 +62,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
-    """One ``NAME://host:port``.
+    """Parse one ``NAME://host:port``.
 
     >>> str(parse_listener("plaintext://[::1]:9092", {"PLAINTEXT": "PLAINTEXT"}))
     'PLAINTEXT://[::1]:9092'
@@ -66,14 +70,14 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
     match = _LISTENER.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"{text!r} is not of the form NAME://host:port (an IPv6 address in brackets)"
+            f"{text!r} does not have the form NAME://host:port (with an IPv6 address in brackets)"
         )
     name, ipv6, host, port = match[1].upper(), match[2], match[3], int(match[4])
     if ipv6 is not None:
         ipaddress.IPv6Address(ipv6)  # Raises ValueError, naming the address.
         host = ipv6
     if port > 65535:
-        raise ValueError(f"{text!r}: a port is at most 65535")
+        raise ValueError(f"{text!r}: the port must be at most 65535")
     protocol = protocols.get(name)
     if protocol is None:
         raise ValueError(
@@ -85,19 +89,19 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
 def bound_listeners(
     texts: Collection[str], protocols: Mapping[str, str], skipped_names: Collection[str]
 ) -> tuple[Listener, ...]:
-    """The listeners to open: those not named in `skipped_names`, checked against one another."""
+    """Return the listeners to open, without `skipped_names`; reject names and ports that clash."""
     skipped = {name.upper() for name in skipped_names}
-    # Kafka takes PLAINTEXT for a controller's listener that the map does not name.
+    # Like Kafka, use PLAINTEXT for controller listeners that are not in the map.
     known = {**dict.fromkeys(skipped, "PLAINTEXT"), **protocols}
     parsed = [parse_listener(text, known) for text in texts]
     listeners = [listener for listener in parsed if listener.name not in skipped]
     if not listeners:
-        raise ValueError("no listener is left for clients")
+        raise ValueError("contains no listener for clients")
     for listener in listeners:
         if listener.protocol not in SERVED_PROTOCOLS:
             raise ValueError(
-                f"{listener} asks for {listener.protocol}: SASL comes in a later version, only"
-                f" {' and '.join(SERVED_PROTOCOLS)} are served now"
+                f"cannot open listener {listener}: security protocol {listener.protocol} is not"
+                f" supported; use {' or '.join(SERVED_PROTOCOLS)}"
             )
     _refuse_clashes(listeners)
     return tuple(listeners)
@@ -109,7 +113,7 @@ def advertised_listeners(
     protocols: Mapping[str, str],
     skipped_names: Collection[str],
 ) -> dict[str, Listener]:
-    """The advertised listeners by name; each has to be one that is opened."""
+    """Return the advertised listeners by name; each must be one of `bound`."""
     skipped = {name.upper() for name in skipped_names}
     known = {**dict.fromkeys(skipped, "PLAINTEXT"), **protocols}
     bound_names = {listener.name for listener in bound}
@@ -119,17 +123,19 @@ def advertised_listeners(
         if listener.name in skipped:
             continue
         if listener.name not in bound_names:
-            raise ValueError(f"{listener} has no counterpart of that name in listeners")
+            raise ValueError(f"cannot advertise {listener}: listeners contains no such name")
         if listener.name in advertised:
             raise ValueError(f"{listener.name} is listed twice")
         if listener.host in _WILDCARDS:
-            raise ValueError(f"{listener}: no client can connect to {listener.host}")
+            raise ValueError(
+                f"cannot advertise {listener}: clients cannot connect to {listener.host}"
+            )
         advertised[listener.name] = listener
     return advertised
 
 
 def _refuse_clashes(listeners: list[Listener]) -> None:
-    """Names are unique; so are ports, except for one IPv4 and one IPv6 address on the same port."""
+    """Require unique names and ports, except that an IPv4 and an IPv6 address may share both."""
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 2:
@@ -141,11 +147,11 @@ def _refuse_clashes(listeners: list[Listener]) -> None:
             if first.name == second.name and not (same_port and both_families):
                 raise ValueError(f"{first.name} is listed twice")
             if same_port and not both_families:
-                raise ValueError(f"{first} and {second} want the same port")
+                raise ValueError(f"{first} and {second} use the same port")
 
 
 def _family(host: str) -> int | None:
-    """4 or 6 for an address, None for a name or no host."""
+    """Return 4 or 6 for an IP address, and None for a host name or an empty host."""
     try:
         return ipaddress.ip_address(host).version
     except ValueError:

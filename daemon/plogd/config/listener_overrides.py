@@ -1,7 +1,7 @@
-"""``listener.name.<name>.ssl.…``: settings that one listener has for itself.
+"""``listener.name.<name>.ssl.…``: settings for a single listener.
 
-Pure. The listener's name stands in lower case there, as in Kafka, and whatever is set goes before
-the setting of the same name without the prefix. Only the settings of TLS can be overridden yet.
+The prefix contains the listener's name in lower case, as in Kafka. A prefixed setting takes
+precedence over the same setting without the prefix. Only TLS settings can be overridden.
 Source: Kafka 4.3 ListenerName.configPrefix, AbstractConfig.valuesWithPrefixOverride.
 """
 
@@ -18,7 +18,7 @@ _PREFIX = "listener.name."
 
 
 def overridden_row(name: str) -> Setting | None:
-    """The setting that `name` gives to one listener; None if it is no such name.
+    """Return the setting that `name` overrides for one listener, or None for other names.
 
     >>> overridden_row("listener.name.outside.ssl.client.auth").name
     'ssl.client.auth'
@@ -32,14 +32,14 @@ def overridden_row(name: str) -> Setting | None:
 
 
 def override_name(listener: Listener, name: str) -> str:
-    """What the setting `name` is called for one listener alone."""
+    """Return the prefixed name of the setting `name` for `listener`."""
     return f"{_PREFIX}{listener.name.lower()}.{name}"
 
 
 def tls_settings(
     listener: Listener, values: Mapping[str, Value], overrides: Mapping[str, Value]
 ) -> TlsSettings:
-    """The settings of one listener out of everybody's `values` and the `overrides`, by name."""
+    """Return the settings of one listener from the common `values` and the `overrides`."""
     chosen: dict[str, Any] = {}
     for row in settings_of(TlsSettings).values():
         own_name = override_name(listener, row.name)
@@ -47,10 +47,10 @@ def tls_settings(
     return TlsSettings(**chosen)
 
 
-def overrides_of_nobody(
+def overrides_without_listener(
     overrides: Collection[str], listeners: Collection[Listener]
 ) -> Iterator[str]:
-    """The names among `overrides` whose listener is not there."""
+    """Yield the names in `overrides` whose listener does not exist."""
     names = {listener.name.lower() for listener in listeners}
     for name in overrides:
         if _split(name)[0] not in names:
@@ -58,7 +58,7 @@ def overrides_of_nobody(
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The listener and the setting's own name; two empty texts if the form is another."""
+    """Return the listener and the name without prefix; two empty strings for other names."""
     if not name.startswith(_PREFIX):
         return "", ""
     listener, dot_ssl, rest = name.removeprefix(_PREFIX).rpartition(".ssl.")

@@ -1,8 +1,8 @@
-"""Settings of the logs: segments, durability, retention, records, producers.
+"""Settings of logs: segments, durability, retention, records and idempotent producers.
 
-A part of `BrokerConfig` (broker_config.py). Most are what a topic gets that does not set its own
-value; topic_config.py says which topic setting falls back to which of these. Kafka's names, types,
-bounds and defaults; where one of these is ours, the text says so.
+`BrokerConfig` (broker_config.py) inherits them. Most apply to topics that do not set their own
+value; topic_config.py maps topic settings to these. Names, types, bounds and defaults are Kafka's
+unless the text says otherwise.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 @dataclass(frozen=True, kw_only=True)
 class LogSettings:
-    """Segments and indexes, durability, retention, records."""
+    """The part of `BrokerConfig` for logs."""
 
     log_segment_bytes: int = setting(
         "log.segment.bytes",
         GIB,
-        "A log's file is closed and a new one begun at this size.",
+        "Maximum size of a segment. Larger segments mean fewer files; smaller segments let"
+        " retention delete records sooner.",
         at_least=MIB,
         unit="bytes",
         importance="high",
@@ -44,8 +45,8 @@ class LogSettings:
     log_roll_ms: int | None = setting(
         "log.roll.ms",
         None,
-        "A new file is begun at this age even if the last one is not full. If it is not set,"
-        " `log.roll.hours` counts.",
+        "Age at which the log rolls to a new segment even if the active one is not full. If not"
+        " set, `log.roll.hours` applies.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -55,7 +56,7 @@ class LogSettings:
     log_roll_hours: int = setting(
         "log.roll.hours",
         168,
-        "As `log.roll.ms`, which is stronger.",
+        "Like `log.roll.ms`, which takes precedence.",
         at_least=1,
         unit="hours",
         importance="high",
@@ -64,8 +65,8 @@ class LogSettings:
     log_roll_jitter_ms: int | None = setting(
         "log.roll.jitter.ms",
         None,
-        "Up to this much is taken off the age, by chance, so that not all logs roll at once. If it"
-        " is not set, `log.roll.jitter.hours` counts.",
+        "Maximum random time subtracted from the roll age, so that logs do not all roll at the"
+        " same time. If not set, `log.roll.jitter.hours` applies.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -75,7 +76,7 @@ class LogSettings:
     log_roll_jitter_hours: int = setting(
         "log.roll.jitter.hours",
         0,
-        "As `log.roll.jitter.ms`, which is stronger.",
+        "Like `log.roll.jitter.ms`, which takes precedence.",
         at_least=0,
         unit="hours",
         importance="high",
@@ -84,7 +85,8 @@ class LogSettings:
     log_index_interval_bytes: int = setting(
         "log.index.interval.bytes",
         4 * KIB,
-        "Bytes of records between two entries of an index.",
+        "Number of bytes of records between two index entries. A lower value makes lookups faster"
+        " and indexes larger.",
         at_least=0,
         unit="bytes",
         update="cluster-wide",
@@ -92,7 +94,7 @@ class LogSettings:
     log_index_size_max_bytes: int = setting(
         "log.index.size.max.bytes",
         10 * MIB,
-        "Largest offset index; a full one begins a new segment.",
+        "Maximum size of an offset index. When the index is full, the log rolls to a new segment.",
         at_least=4,
         unit="bytes",
         update="cluster-wide",
@@ -100,7 +102,7 @@ class LogSettings:
     log_segment_delete_delay_ms: int = setting(
         "log.segment.delete.delay.ms",
         MINUTE_MS,
-        "How long a deleted segment's files stay, renamed, before they are removed.",
+        "Time that the renamed files of a deleted segment remain before they are removed.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -111,10 +113,10 @@ class LogSettings:
     log_flush_interval_messages: int = setting(
         "log.flush.interval.messages",
         1,
-        "Records of a log that may wait before they are synced to the disk. At 1, our default, an"
-        " answer means that the records are on the disk, and consumers see only those; all writes"
-        " that come in during one sync share the next. Kafka's default is the largest number,"
-        " which leaves it to the operating system.",
+        "Maximum number of unsynced records in a log. With 1, plog's default, a response means"
+        " that the records are on disk, and consumers see only such records; all writes that"
+        " arrive during one sync share the next. Kafka's default is the largest number, which"
+        " leaves syncing to the operating system.",
         type=SettingType.LONG,
         at_least=1,
         importance="high",
@@ -124,8 +126,8 @@ class LogSettings:
     log_flush_interval_ms: int | None = setting(
         "log.flush.interval.ms",
         None,
-        "A log's records are synced at the latest after this time. If it is not set,"
-        " `log.flush.scheduler.interval.ms` counts.",
+        "Maximum time before the records of a log are synced, checked every"
+        " `log.flush.scheduler.interval.ms`. If not set, that interval applies.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -135,7 +137,7 @@ class LogSettings:
     log_flush_scheduler_interval_ms: int = setting(
         "log.flush.scheduler.interval.ms",
         LONG_MAX,
-        "How often the logs are looked over for records whose flush time has come.",
+        "Interval between checks for logs whose records must be synced.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -144,25 +146,27 @@ class LogSettings:
     plog_flush_before_visible: bool = setting(
         "plog.flush.before.visible",
         False,
-        "Acknowledge and show records only once they are synced, also where"
+        "Acknowledge records and expose them to consumers only after they are synced, even if"
         " `log.flush.interval.messages` is larger than 1.",
         importance="high",
     )
     plog_flush_syncfs: str = setting(
         "plog.flush.syncfs",
         "auto",
-        "Whether many files may be synced by one `syncfs` of their file system, where the system"
-        " reports errors of that call (ext4 or xfs, Linux 5.8 or newer).",
+        "Whether the broker may sync many files with one `syncfs` call for their file system."
+        " `auto` allows it where the system reports errors of that call (ext4 or xfs, Linux 5.8 or"
+        " newer).",
         one_of=("auto", "never"),
         importance="low",
     )
     plog_decompressed_batch_max_bytes: int = setting(
         "plog.decompressed.batch.max.bytes",
         64 * MIB,
-        "Largest batch, uncompressed, on topics where the broker reads the records: compacted ones,"
-        " and those with `compression.type` or `message.timestamp.before.max.ms`. The limit is also"
-        " 16 times `max.message.bytes`. Larger batches are refused with MESSAGE_TOO_LARGE. At most"
-        " one batch over 1 MiB is decompressed at any time, so this bounds memory, too.",
+        "Maximum uncompressed size of a batch in topics whose records the broker reads: compacted"
+        " topics, and topics with `compression.type` or `message.timestamp.before.max.ms` set. The"
+        " size is also limited to 16 times `max.message.bytes`. Larger batches fail with"
+        " MESSAGE_TOO_LARGE. At most one batch over 1 MiB is decompressed at a time, so this also"
+        " bounds memory.",
         type=SettingType.LONG,
         at_least=MIB,
         unit="bytes",
@@ -171,7 +175,7 @@ class LogSettings:
     plog_unsynced_max_bytes: int = setting(
         "plog.unsynced.max.bytes",
         64 * MIB,
-        "Bytes of one disk that may wait for a sync; beyond it, produce requests wait.",
+        "Maximum number of unsynced bytes per disk; beyond it, produce requests wait.",
         type=SettingType.LONG,
         at_least=1,
         unit="bytes",
@@ -179,7 +183,7 @@ class LogSettings:
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
         MINUTE_MS,
-        "How often the point from which a log would have to be recovered is noted.",
+        "Interval at which each log's recovery point is checkpointed.",
         at_least=1,
         unit="ms",
         importance="high",
@@ -187,7 +191,7 @@ class LogSettings:
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
         "log.flush.start.offset.checkpoint.interval.ms",
         MINUTE_MS,
-        "How often the first offset of each log is noted.",
+        "Interval at which each log's start offset is checkpointed.",
         at_least=1,
         unit="ms",
         importance="high",
@@ -195,7 +199,7 @@ class LogSettings:
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         "replica.high.watermark.checkpoint.interval.ms",
         5 * SECOND_MS,
-        "How often the high watermark of each partition is noted.",
+        "Interval at which each partition's high watermark is checkpointed.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -205,9 +209,9 @@ class LogSettings:
     log_cleanup_policy: tuple[str, ...] = setting(
         "log.cleanup.policy",
         ("delete",),
-        "`delete` removes old segments by `log.retention.*`. `compact` keeps the last record of"
-        " each key: it is taken and shown, but there is no compaction yet, so that a topic with"
-        " `compact` alone keeps everything. Empty keeps everything, too.",
+        "`delete` deletes old segments according to the retention settings. `compact` is accepted"
+        " but has no effect yet, because plog does not support compaction: a topic with `compact`"
+        " alone keeps all records. An empty value also keeps all records.",
         one_of=CLEANUP_POLICIES,
         update="cluster-wide",
         group="Log: retention",
@@ -215,8 +219,8 @@ class LogSettings:
     log_retention_ms: int | None = setting(
         "log.retention.ms",
         None,
-        "Age at which a segment may be deleted; -1 never. If it is not set,"
-        " `log.retention.minutes` counts.",
+        "Age at which a segment may be deleted; -1 means never. If not set,"
+        " `log.retention.minutes` applies.",
         type=SettingType.LONG,
         at_least=1,
         also=(-1,),
@@ -227,8 +231,8 @@ class LogSettings:
     log_retention_minutes: int | None = setting(
         "log.retention.minutes",
         None,
-        "As `log.retention.ms`, which is stronger. If neither is set, `log.retention.hours`"
-        " counts.",
+        "Like `log.retention.ms`, which takes precedence. If neither is set,"
+        " `log.retention.hours` applies.",
         type=SettingType.INT,
         at_least=1,
         also=(-1,),
@@ -239,7 +243,7 @@ class LogSettings:
     log_retention_hours: int = setting(
         "log.retention.hours",
         168,
-        "As `log.retention.ms` and `log.retention.minutes`, which are stronger.",
+        "Like `log.retention.ms` and `log.retention.minutes`, which take precedence.",
         at_least=1,
         also=(-1,),
         unit="hours",
@@ -249,7 +253,8 @@ class LogSettings:
     log_retention_bytes: int = setting(
         "log.retention.bytes",
         -1,
-        "Size of a partition above which its oldest segments are deleted; negative means never.",
+        "Size of a partition above which its oldest segments are deleted; a negative value means"
+        " no limit.",
         type=SettingType.LONG,
         unit="bytes",
         importance="high",
@@ -258,7 +263,7 @@ class LogSettings:
     log_retention_check_interval_ms: int = setting(
         "log.retention.check.interval.ms",
         5 * MINUTE_MS,
-        "How often the logs are looked over for segments to delete.",
+        "Interval between checks for segments to delete.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -267,7 +272,7 @@ class LogSettings:
     message_max_bytes: int = setting(
         "message.max.bytes",
         MIB + 12,
-        "Largest record batch, as it is stored, its header included.",
+        "Maximum size of a record batch as stored, including its header.",
         at_least=0,
         unit="bytes",
         importance="high",
@@ -277,8 +282,8 @@ class LogSettings:
     compression_type: str = setting(
         "compression.type",
         "producer",
-        "How stored batches are compressed. `producer` keeps each as it came; anything else makes"
-        " the broker compress what came otherwise.",
+        "Compression of stored batches. `producer` keeps the producer's compression; with any"
+        " other value, the broker recompresses batches that are compressed differently.",
         one_of=COMPRESSION_TYPES,
         importance="high",
         update="cluster-wide",
@@ -286,7 +291,7 @@ class LogSettings:
     compression_gzip_level: int = setting(
         "compression.gzip.level",
         -1,
-        "Level for `compression.type=gzip`; -1 is the library's own choice.",
+        "Compression level for `compression.type=gzip`; -1 is the library's default.",
         at_least=1,
         at_most=9,
         also=(-1,),
@@ -295,7 +300,7 @@ class LogSettings:
     compression_lz4_level: int = setting(
         "compression.lz4.level",
         9,
-        "Level for `compression.type=lz4`.",
+        "Compression level for `compression.type=lz4`.",
         at_least=1,
         at_most=17,
         update="cluster-wide",
@@ -303,7 +308,7 @@ class LogSettings:
     compression_zstd_level: int = setting(
         "compression.zstd.level",
         3,
-        "Level for `compression.type=zstd`.",
+        "Compression level for `compression.type=zstd`.",
         at_least=-(2**17),
         at_most=22,
         update="cluster-wide",
@@ -311,14 +316,15 @@ class LogSettings:
     log_message_timestamp_type: str = setting(
         "log.message.timestamp.type",
         "CreateTime",
-        "Whether a record keeps its producer's time or gets the broker's when it is appended.",
+        "Whether a record keeps the timestamp set by the producer (`CreateTime`) or gets the"
+        " broker's time when it is appended (`LogAppendTime`).",
         one_of=TIMESTAMP_TYPES,
         update="cluster-wide",
     )
     log_message_timestamp_before_max_ms: int = setting(
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
-        "How far a record's time may lie before the broker's clock. Without effect for"
+        "Maximum time by which a record's timestamp may precede the broker's clock. Ignored with"
         " `LogAppendTime`.",
         type=SettingType.LONG,
         at_least=0,
@@ -328,7 +334,7 @@ class LogSettings:
     log_message_timestamp_after_max_ms: int = setting(
         "log.message.timestamp.after.max.ms",
         HOUR_MS,
-        "How far a record's time may lie after the broker's clock. Without effect for"
+        "Maximum time by which a record's timestamp may exceed the broker's clock. Ignored with"
         " `LogAppendTime`.",
         type=SettingType.LONG,
         at_least=0,
@@ -338,8 +344,8 @@ class LogSettings:
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         DAY_MS,
-        "How long after its last append a partition remembers an idempotent producer, to recognize"
-        " its duplicates. Counted by the broker's clock and not by the timestamps of records.",
+        "Time after its last append for which a partition remembers an idempotent producer in"
+        " order to detect duplicates. Measured by the broker's clock, not by record timestamps.",
         at_least=1,
         unit="ms",
         importance="low",
@@ -348,7 +354,7 @@ class LogSettings:
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms",
         10 * MINUTE_MS,
-        "How often producers are looked for that `producer.id.expiration.ms` lets go.",
+        "Interval between checks for producers whose `producer.id.expiration.ms` has passed.",
         at_least=1,
         unit="ms",
         importance="low",

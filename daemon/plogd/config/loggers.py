@@ -1,7 +1,7 @@
-"""The broker's loggers as clients see them (KIP-412): one, called root, with a level.
+"""The broker's loggers as clients see them (KIP-412): a single root logger with a level.
 
-Its level is not kept: it counts until the broker ends, or until ``plog.log.level`` changes. Levels
-have log4j's names. Source: Kafka 4.3 RuntimeLoggerManager.
+A level set by a client is not persisted: it applies until the broker stops or ``plog.log.level``
+changes. Levels have log4j's names. Source: Kafka 4.3 RuntimeLoggerManager.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _NAME_BY_LEVEL: Final = {level: name for name, level in _LEVEL_BY_NAME.items()}
 
 
 class Logs(Protocol):
-    """Who writes the log."""
+    """The log of the daemon, whose level can be changed."""
 
     @property
     def level(self) -> str:
-        """The least important events that are written, a value of ``plog.log.level``."""
+        """Return the minimum level of logged events, a value of ``plog.log.level``."""
         ...
 
     def set_level(self, level: str) -> None:
-        """Write events of at least this level from now on."""
+        """Log events of this level and above from now on."""
         ...
 
 
 def describe_loggers(logs: Logs | None) -> list[ConfigEntry]:
-    """The loggers as DescribeConfigs shows them; none where another program writes the log."""
+    """Return the loggers as DescribeConfigs shows them; none if twistd itself writes the log."""
     if logs is None:
         return []
     entry = ConfigEntry(
@@ -50,7 +50,7 @@ def describe_loggers(logs: Logs | None) -> list[ConfigEntry]:
         read_only=False,
         sensitive=False,
         type=SettingType.STRING,
-        documentation="The least important events that are logged.",
+        documentation="Minimum level of logged events.",
         synonyms=(),
     )
     return [entry]
@@ -59,7 +59,12 @@ def describe_loggers(logs: Logs | None) -> list[ConfigEntry]:
 def alter_loggers(
     logs: Logs | None, alterations: Sequence[Alteration], *, validate_only: bool
 ) -> None:
-    """Change levels. Raises InvalidConfig for a logger or level there is not, InvalidRequest."""
+    """Change the root logger's level.
+
+    Raises:
+        InvalidConfig: the logger or the level does not exist.
+        InvalidRequest: the operation is not SET.
+    """
     for one in alterations:
         _check(logs, one)
     if logs is None or validate_only:
@@ -76,11 +81,11 @@ def _check(logs: Logs | None, one: Alteration) -> None:
             "resource"
         )
     if logs is None:
-        raise InvalidConfig(f"Logger {one.name} does not exist! twistd itself writes the log here")
-    if one.name != ROOT:
         raise InvalidConfig(
-            f"Logger {one.name} does not exist! There is one, {ROOT}, for everything"
+            f"Logger {one.name} does not exist! This broker's log is written by twistd"
         )
+    if one.name != ROOT:
+        raise InvalidConfig(f"Logger {one.name} does not exist! The only logger is {ROOT}")
     if one.operation == AlterOperation.DELETE:
         raise InvalidRequest("Removing the log level of the root logger is not allowed")
     if one.value not in _LEVEL_BY_NAME:

@@ -1,7 +1,7 @@
-"""Settings of committed offsets and of the topic that keeps them.
+"""Settings of committed offsets and of `__consumer_offsets`, the topic that stores them.
 
-A part of `BrokerConfig` (broker_config.py). Kafka's names, types, bounds and defaults; where one of
-these is ours, the text says so.
+`BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
+unless the text says otherwise.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from plog.settings import KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetsSettings:
-    """Committed offsets, and `__consumer_offsets`."""
+    """The part of `BrokerConfig` for committed offsets."""
 
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes",
         4 * KIB,
-        "Longest text a client may attach to a committed offset; Kafka counts its characters.",
+        "Maximum length of the metadata that a client attaches to a committed offset; like Kafka,"
+        " plog counts characters.",
         at_least=0,
         unit="bytes",
         importance="high",
@@ -27,8 +28,8 @@ class OffsetsSettings:
     offsets_commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms",
         5 * SECOND_MS,
-        "How long the answer to a commit waits for the records to become safe; after that the"
-        " client is told to try again.",
+        "Maximum time an offset commit waits until its records are durable; then it fails with a"
+        " retriable error.",
         at_least=1,
         unit="ms",
         importance="high",
@@ -36,7 +37,7 @@ class OffsetsSettings:
     offsets_load_buffer_size: int = setting(
         "offsets.load.buffer.size",
         5 * MIB,
-        "Bytes read at once while committed offsets are loaded.",
+        "Size of each read while committed offsets are loaded.",
         at_least=1,
         unit="bytes",
         importance="high",
@@ -44,7 +45,7 @@ class OffsetsSettings:
     offsets_retention_check_interval_ms: int = setting(
         "offsets.retention.check.interval.ms",
         10 * MINUTE_MS,
-        "How often offsets that are no longer kept are looked for.",
+        "Interval between checks for expired offsets.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -53,9 +54,9 @@ class OffsetsSettings:
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
         7 * 24 * 60,
-        "How long committed offsets are kept: after the last member of their group has left; after"
-        " the last commit where the group has no members by nature, or has stopped to consume the"
-        " topic.",
+        "How long committed offsets are kept. The time starts when the last member leaves the"
+        " group, or at the last commit if the group never has members or no longer subscribes to"
+        " the topic.",
         at_least=1,
         unit="minutes",
         importance="high",
@@ -63,8 +64,7 @@ class OffsetsSettings:
     offsets_topic_compression_codec: int = setting(
         "offsets.topic.compression.codec",
         0,
-        "How batches of `__consumer_offsets` are compressed: 0 not at all, 1 gzip, 2 snappy, 3"
-        " lz4, 4 zstd.",
+        "Compression of batches in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
         at_least=0,
         at_most=4,
         importance="high",
@@ -72,15 +72,17 @@ class OffsetsSettings:
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
         50,
-        "Partitions `__consumer_offsets` is created with. Once it is there this has no effect.",
+        "Number of partitions with which `__consumer_offsets` is created. No effect once the"
+        " topic exists.",
         at_least=1,
         importance="high",
     )
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor",
         3,
-        "Replicas `__consumer_offsets` is created with, but never more than there are brokers:"
-        " where Kafka would refuse to create it, one broker alone serves groups.",
+        "Number of replicas with which `__consumer_offsets` is created, limited to the number of"
+        " brokers. Kafka would refuse to create the topic instead; here a single broker serves"
+        " groups.",
         type=SettingType.SHORT,
         at_least=1,
         importance="high",
@@ -88,8 +90,8 @@ class OffsetsSettings:
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes",
         100 * MIB,
-        "`segment.bytes` of `__consumer_offsets` when it is created. Small files load faster.",
-        at_least=MIB,  # As for any topic: else it could not be created.
+        "`segment.bytes` of `__consumer_offsets` when it is created. Smaller segments load faster.",
+        at_least=MIB,  # The minimum of segment.bytes: the topic could not be created with less.
         unit="bytes",
         importance="high",
     )

@@ -1,9 +1,9 @@
-"""Settings of TLS: whose certificate a listener shows, and whose it asks for.
+"""Settings of TLS: the certificate of a listener, and the clients that it accepts.
 
-A part of `BrokerConfig` (broker_config.py); ``listener.name.<name>.ssl.…`` gives one listener a
-value of its own (listener_overrides.py). Kafka's names; the only form of keys and certificates is
-PEM, which is the default here and not in Kafka. What the files hold is read and judged by
-net/tls_files.py. Source: Kafka 4.3 SslConfigs, DefaultSslEngineFactory; KIP-651.
+`BrokerConfig` (broker_config.py) inherits them; ``listener.name.<name>.ssl.…`` sets a value for one
+listener (listener_overrides.py). Names are Kafka's. Keys and certificates must be PEM, which is
+plog's default but not Kafka's. net/tls_files.py reads and validates the files.
+Source: Kafka 4.3 SslConfigs, DefaultSslEngineFactory; KIP-651.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ CONVERT_KEYSTORE = convert_keystore("broker")
 
 @dataclass(frozen=True, kw_only=True)
 class TlsSettings:
-    """The certificate of a listener, who may connect to it, and how."""
+    """The TLS settings of the broker, or those in effect for one listener."""
 
     ssl_keystore_type: str = setting(
         "ssl.keystore.type",
         "PEM",
-        "Form of the keystore. Only `PEM` is read, which is the default; Kafka's is `JKS`.",
+        "Format of the keystore. Only `PEM`, plog's default, is supported; Kafka's default is"
+        " `JKS`.",
         group="TLS",
         update="reload",
     )
     ssl_keystore_location: str | None = setting(
         "ssl.keystore.location",
         None,
-        "PEM file with the private key of this broker, its certificate, and those between it and"
-        " the certificate of its CA, in this order. Read at the start and again on SIGHUP.",
+        "PEM file with the broker's private key, its certificate, and the intermediate CA"
+        " certificates, in this order. Read at startup and on SIGHUP.",
         type=SettingType.STRING,
         importance="high",
         update="reload",
@@ -40,7 +41,7 @@ class TlsSettings:
     ssl_keystore_key: str | None = setting(
         "ssl.keystore.key",
         None,
-        "The private key itself as PEM, instead of `ssl.keystore.location`.",
+        "Private key in PEM format, as an alternative to `ssl.keystore.location`.",
         type=SettingType.PASSWORD,
         importance="high",
         update="reload",
@@ -48,7 +49,8 @@ class TlsSettings:
     ssl_keystore_certificate_chain: str | None = setting(
         "ssl.keystore.certificate.chain",
         None,
-        "The certificates that belong to `ssl.keystore.key`, as PEM, this broker's own first.",
+        "Certificate chain for `ssl.keystore.key` in PEM format, starting with the broker's own"
+        " certificate.",
         type=SettingType.PASSWORD,
         importance="high",
         update="reload",
@@ -56,8 +58,8 @@ class TlsSettings:
     ssl_key_password: str | None = setting(
         "ssl.key.password",
         None,
-        "Password of an encrypted private key. Other users of a machine can see what stands on a"
-        " command line: use a file for it.",
+        "Password of an encrypted private key. Set it in a file: other users of the machine can"
+        " see command lines.",
         type=SettingType.PASSWORD,
         importance="high",
         update="reload",
@@ -65,14 +67,15 @@ class TlsSettings:
     ssl_truststore_type: str = setting(
         "ssl.truststore.type",
         "PEM",
-        "Form of the truststore. Only `PEM` is read, which is the default; Kafka's is `JKS`.",
+        "Format of the truststore. Only `PEM`, plog's default, is supported; Kafka's default is"
+        " `JKS`.",
         update="reload",
     )
     ssl_truststore_location: str | None = setting(
         "ssl.truststore.location",
         None,
-        "PEM file with the certificates of the CAs that sign clients. Read at the start and again"
-        " on SIGHUP.",
+        "PEM file with the certificates of the CAs that sign client certificates. Read at startup"
+        " and on SIGHUP.",
         type=SettingType.STRING,
         importance="high",
         update="reload",
@@ -80,7 +83,7 @@ class TlsSettings:
     ssl_truststore_certificates: str | None = setting(
         "ssl.truststore.certificates",
         None,
-        "The same certificates themselves as PEM, instead of `ssl.truststore.location`.",
+        "Trusted CA certificates in PEM format, as an alternative to `ssl.truststore.location`.",
         type=SettingType.PASSWORD,
         importance="high",
         update="reload",
@@ -88,44 +91,44 @@ class TlsSettings:
     ssl_client_auth: str = setting(
         "ssl.client.auth",
         "none",
-        "Whether a client has to show a certificate. `requested` lets it connect without one, as"
-        " `User:ANONYMOUS`, but not with a wrong one. Unlike Kafka, which trusts Java's own list"
-        " then, anything but `none` needs a truststore.",
+        "Whether clients must present a certificate. With `requested`, a client without a"
+        " certificate connects as `User:ANONYMOUS`, but an invalid certificate is rejected. Any"
+        " value except `none` requires a truststore; Kafka would use Java's default CAs.",
         one_of=("none", "requested", "required"),
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols",
         ("TLSv1.2", "TLSv1.3"),
-        "Versions of TLS that clients may use.",
+        "TLS versions that clients may use.",
         one_of=("TLSv1.2", "TLSv1.3"),
     )
     ssl_protocol: str = setting(
         "ssl.protocol",
         "TLSv1.3",
-        "Taken so that a Kafka file can be used as it is: what it chooses in Kafka is a part of"
-        " Java. The versions of TLS are those of `ssl.enabled.protocols`.",
+        "Accepted without effect, so that a Kafka configuration file can be used unchanged: it"
+        " selects a part of Java. `ssl.enabled.protocols` selects the TLS versions.",
         one_of=("TLS", "TLSv1.2", "TLSv1.3"),
     )
     ssl_cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites",
         (),
-        "Cipher suites that clients may use, by their standard names as in Kafka; empty: OpenSSL's"
-        " own choice of strong ones. A version of TLS without any of its suites here is not"
+        "Cipher suites that clients may use, by their standard names as in Kafka; if empty,"
+        " OpenSSL's default strong suites. A TLS version without any suite in this list is not"
         " offered.",
         importance="low",
     )
 
 
 def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
-    """What is wrong with these settings for a TLS listener, as (name of one of them, problem).
+    """Yield the problems of these settings for a TLS listener, as (setting name, problem).
 
-    Kafka's rules, but that a listener without a key, or that asks for certificates without a
-    truststore, is refused. Files are not looked at.
+    The rules are Kafka's. In addition, a listener needs a key, and needs a truststore if it
+    requests certificates. The files are not read.
     """
     yield from _check_keystore(settings)
     yield from _check_truststore(settings)
     if not settings.ssl_enabled_protocols:
-        yield "ssl.enabled.protocols", "names no version of TLS"
+        yield "ssl.enabled.protocols", "contains no TLS version"
 
 
 def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The controller: it creates, changes and deletes topics, ACLs, quotas and users.
 
-Decisions about the cluster's state belong here; they become changes of the metadata store. Storing
-them is the work of `plogd.metadata`, and hosting partitions that of `plogd.replica`. Start with
+Decisions about the state of the cluster belong here; they become changes of the metadata store.
+`plogd.metadata` stores them, and `plogd.replica` hosts the partitions. Start with
 controller.py.
 """

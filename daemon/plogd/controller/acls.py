@@ -1,8 +1,8 @@
-"""ACLs: creating, deleting and describing them, with the store as the truth.
+"""ACLs: create, delete and describe them in the metadata store.
 
-Creating an ACL that exists already succeeds. A request that fails halfway, because the metadata log
-does, may have taken effect in part. These rules are not enforced yet (docs/security.md), so each
-change logs a warning.
+Creating an ACL that already exists succeeds. If the metadata log fails during a request, some of
+its changes may have taken effect. ACLs are not enforced yet (docs/security.md), so each change logs
+a warning.
 
 Requests take effect sequentially. Source: Kafka 4.0 AclControlManager.
 """
@@ -17,7 +17,7 @@ from typing import Final
 from plog.errors import KafkaError, PolicyViolation
 from plog.types import ZERO_UUID, uuid_to_text
 from plogd.concurrency import OneAtATime
-from plogd.controller.batched_writes import write_in_parts
+from plogd.controller.batched_writes import write_in_batches
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import ABSENT, Change, Key, MetadataStore
 from plogd.ports import Later, Random, Report, silence, spawn
@@ -25,11 +25,11 @@ from plogd.security.acl import Acl, AclFilter
 from plogd.security.unenforced_rules import NOT_ENFORCED
 
 _MAX_COMPARISONS: Final = 5_000_000
-"""Filters times ACLs of one request: a few seconds of the broker's time, in slices."""
+"""Maximum filters times ACLs of a request: a few seconds of the broker's time, in slices."""
 
 
 class Acls:
-    """See the module's text."""
+    """All ACLs of the cluster; each broker has one instance."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Acls:
         self._operations = OneAtATime()
 
     def describe(self, acl_filter: AclFilter) -> Later[list[Acl]]:
-        """What matches, by resource. Raises InvalidRequest."""
+        """Return the matching ACLs, sorted by resource. Raises InvalidRequest."""
         acl_filter.validate()
         return spawn(self._describe(acl_filter))
 
@@ -65,7 +65,7 @@ class Acls:
         ]
 
     def create(self, acls: Sequence[Acl]) -> Later[list[KafkaError | None]]:
-        """Create ACLs; why each was not, or None. Fails with what concerns all of them."""
+        """Create ACLs; return an error or None for each. Fails if all of them are refused."""
         return self._operations.run(lambda: self._create(acls))
 
     async def _create(self, acls: Sequence[Acl]) -> list[KafkaError | None]:
@@ -76,61 +76,61 @@ class Acls:
         changes: list[Change] = []
         results: list[KafkaError | None] = []
         async for acl in slices.over(acls):
-            problem = _problem(acl)
-            results.append(problem)
-            if problem is None and acl not in known:
+            error = _validation_error(acl)
+            results.append(error)
+            if error is None and acl not in known:
                 known.add(acl)
                 key = self._new_key(keys)
                 keys.add(key)
                 changes.append(Change(key=key, value=acl, expected=ABSENT))
-        await write_in_parts(self._store, changes, "ACLs", self._queue)
+        await write_in_batches(self._store, changes, "ACLs", self._queue)
         self._warn("created", len(changes))
         return results
 
     def delete(self, filters: Sequence[AclFilter]) -> Later[list[list[Acl] | KafkaError]]:
-        """Delete what matches some filter; for each filter what it matched, or what is wrong.
+        """Delete the ACLs that match any filter; return each filter's matches or error.
 
-        Fails with PolicyViolation if that is too much for one request.
+        Fails with PolicyViolation if one request has too many filters or matches.
         """
         return self._operations.run(lambda: self._delete(filters))
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | KafkaError]:
         slices = Slices(self._queue)
-        once = {acl_filter: None async for acl_filter in slices.over(filters)}
+        unique = {acl_filter: None async for acl_filter in slices.over(filters)}
         existing = self._all()
-        if len(once) * len(existing) > _MAX_COMPARISONS:
+        if len(unique) * len(existing) > _MAX_COMPARISONS:
             raise PolicyViolation(
-                f"cannot compare {len(once)} filters with {len(existing)} ACLs in one request: send"
-                " fewer filters at a time"
+                f"cannot compare {len(unique)} filters with {len(existing)} ACLs in one request;"
+                " send fewer filters at a time"
             )
-        doomed: dict[Key, int] = {}
+        to_delete: dict[Key, int] = {}
         results: dict[AclFilter, list[Acl] | KafkaError] = {}
         matched = 0
-        async for acl_filter in slices.over(once):
+        async for acl_filter in slices.over(unique):
             try:
                 acl_filter.validate()
             except KafkaError as error:
                 results[acl_filter] = error.bare()
                 continue
             matching = await self._matching(acl_filter, existing, slices)
-            # Filters may match the same ACLs: repeated for each, they would be gigabytes.
+            # Counts repeated matches too: many filters matching all ACLs would fill gigabytes.
             matched += len(matching)
             self._check_count(matched)
-            doomed.update((key, version) for key, _, version in matching)
+            to_delete.update((key, version) for key, _, version in matching)
             results[acl_filter] = await _sorted([acl for _, acl, _ in matching], slices)
-        changes = [Change(key=x, value=None, expected=doomed[x]) for x in doomed]
-        await write_in_parts(self._store, changes, "ACLs", self._queue)
-        self._warn("deleted", len(doomed))
+        changes = [Change(key=x, value=None, expected=to_delete[x]) for x in to_delete]
+        await write_in_batches(self._store, changes, "ACLs", self._queue)
+        self._warn("deleted", len(to_delete))
         answers: list[list[Acl] | KafkaError] = []
         async for acl_filter in slices.over(filters):
             answers.append(result := results[acl_filter])
-            if isinstance(result, list):  # An error is repeated, what was deleted is not.
+            if isinstance(result, list):  # A repeated filter gets the error, but no matches.
                 results[acl_filter] = []
         return answers
 
     @property
     def count(self) -> int:
-        """How many ACLs are stored."""
+        """Number of stored ACLs."""
         return len(self._all())
 
     def _warn(self, done: str, count: int) -> None:
@@ -159,13 +159,13 @@ class Acls:
 
 
 async def _sorted(acls: list[Acl], slices: Slices) -> list[Acl]:
-    """By resource, then by what is left; comparing tuples is much faster than comparing ACLs."""
+    # Comparing tuples is much faster than comparing ACLs.
     keyed = [(astuple(acl), acl) async for acl in slices.over(acls)]
     keyed.sort(key=itemgetter(0))
     return [acl for _, acl in keyed]
 
 
-def _problem(acl: Acl) -> KafkaError | None:
+def _validation_error(acl: Acl) -> KafkaError | None:
     try:
         acl.validate()
     except KafkaError as error:

@@ -1,9 +1,11 @@
-"""Topics that are created because a client named them: one creation for all, at a bounded rate.
+"""Automatic creation of missing topics that clients name in Metadata requests, at a bounded rate.
 
-Metadata requests come here. Requests that name the same missing topic share one creation. At most
-``plog.auto.create.topics.max.per.second`` topics are created in a second, and as many may be in
-progress or asked for by one request; beyond that a client gets LEADER_NOT_AVAILABLE, which all
-clients take for "the topic is being created" and ask again. Called on the reactor's thread.
+Requests that name the same missing topic share one creation. At most
+``plog.auto.create.topics.max.per.second`` topics are created per second; the same bound applies to
+creations in progress and to the topics of one request. Beyond it a client gets
+LEADER_NOT_AVAILABLE, which every client takes to mean that the topic is being created, and retries.
+
+Called on the reactor thread.
 Source: Kafka 3.9 AutoTopicCreationManager.
 """
 
@@ -20,12 +22,12 @@ from plogd.ports import Clock, Later, Report, Timers, failed
 from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
-"""A request waits this long for its topics, which are created nevertheless."""
+"""Maximum time a request waits for its topics; their creation continues afterwards."""
 _REPORT_INTERVAL_MS: Final = 60_000
 
 
 class AutoTopicCreation:
-    """Creates topics on demand; `max_per_second` is read each time, because it may change."""
+    """Creates topics on demand; `max_per_second` is called each time, because it may change."""
 
     def __init__(
         self,
@@ -42,34 +44,36 @@ class AutoTopicCreation:
         self._timers = timers
         self._report = report
         self._waiters: dict[str, Waiters[TopicState]] = {}
-        """The requests that wait for each topic in progress."""
+        """Waiting requests, by topic in progress."""
         self._allowance = float(max_per_second())
-        """Topics that may be created now; it grows with time up to those of one second."""
+        """Number of topics that may be created now; it grows with time up to one second's worth."""
         self._allowed_ms = clock.monotonic_ms()
         self._reported_ms: float | None = None
 
     @property
     def max_per_request(self) -> int:
-        """Topics that one request may create; it has to ask for the others again."""
+        """Maximum number of topics that one request may create; clients retry for the others."""
         return self._max_per_second()
 
     def create(self, name: str) -> Later[TopicState]:
-        """Create the topic, or wait for its creation. Raises what `Controller.plan` raises.
+        """Create the topic, or wait for its creation. Raises the errors of `Controller.plan`.
 
-        Fails with the KafkaError a client sees; LeaderNotAvailable if it has to ask again.
+        Fails with the KafkaError a client sees; LeaderNotAvailable if the client should retry.
         """
         waiters = self._waiters.get(name)
         if waiters is not None:
             return self._wait(name, waiters)
         new = NewTopic(name=name)
-        self._controller.plan(new)  # A name that cannot be created costs nothing.
+        self._controller.plan(new)  # An invalid name does not use up the allowance.
         if not self._is_allowed():
             self._report_limit(name)
             return failed(
-                LeaderNotAvailable(f"too many topics are being created; ask again for '{name}'")
+                LeaderNotAvailable(
+                    f"cannot create topic '{name}' yet: too many topics are being created; retry"
+                )
             )
         waiters = Waiters()
-        outcome = self._wait(name, waiters)  # First, for it may fail without a timer.
+        outcome = self._wait(name, waiters)  # First, because setting its timer may fail.
         self._waiters[name] = waiters
         self._controller.create_topic(new).then(
             lambda topic: self._waiters.pop(name).succeed(topic),
@@ -101,7 +105,7 @@ class AutoTopicCreation:
         self._reported_ms = now_ms
         self._report(
             "postponed automatic creation of topic {topic}: "
-            "plog.auto.create.topics.max.per.second={limit} is reached; clients ask again",
+            "plog.auto.create.topics.max.per.second={limit} is reached; clients will retry",
             topic=name,
             limit=self._max_per_second(),
             level="warn",

@@ -1,7 +1,7 @@
-"""Many changes to the metadata store, a few in each write.
+"""Batched writes: splits the changes of a request into several writes of the metadata store.
 
-A write's records are encoded, appended and replayed in one turn each, so a write of thousands would
-delay all clients. Used where the changes of one request do not depend on each other.
+The store encodes, appends and replays all records of a write without a break, so a write of
+thousands would delay all clients. For changes that do not depend on each other.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from plog.errors import PolicyViolation
 from plogd.fair_queue import FairQueue
 from plogd.metadata.store import Change, MetadataStore, Written
 
-CHANGES_AT_ONCE: Final = 200
+CHANGES_PER_WRITE: Final = 200
 
 
-async def write_in_parts(
-    store: MetadataStore, changes: Sequence[Change], what: str, fair_queue: FairQueue
+async def write_in_batches(
+    store: MetadataStore, changes: Sequence[Change], noun: str, fair_queue: FairQueue
 ) -> None:
-    """Make `changes`, which only the caller makes. Raises PolicyViolation if there are too many."""
+    """Write `changes` of keys that only the caller writes; `noun` names them in errors.
+
+    Raises PolicyViolation if there are too many.
+    """
     limit = store.max_atomic_changes
     if len(changes) > limit:
-        raise PolicyViolation(f"one request may change {limit} {what}, not {len(changes)}")
-    for start in range(0, len(changes), CHANGES_AT_ONCE):
-        if start:  # A write that changes nothing does not wait for the disk.
+        raise PolicyViolation(f"one request may change {limit} {noun}, not {len(changes)}")
+    for start in range(0, len(changes), CHANGES_PER_WRITE):
+        if start:  # Yields explicitly: a write without effect does not wait for the disk.
             await fair_queue.turn()
-        outcomes = await store.write_atomic(changes[start : start + CHANGES_AT_ONCE])
-        assert all(isinstance(one, Written) for one in outcomes), f"only the caller writes {what}"
+        outcomes = await store.write_atomic(changes[start : start + CHANGES_PER_WRITE])
+        assert all(isinstance(one, Written) for one in outcomes), f"only the caller writes {noun}"

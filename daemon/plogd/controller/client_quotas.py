@@ -1,7 +1,7 @@
-"""Client quotas: which there can be, changing and describing them, with the store as the truth.
+"""Client quotas: validate, change and describe them in the metadata store.
 
-Changes of one entity are made together or not at all; an entity that a request names repeatedly is
-not changed. Of the quotas kept here `plogd.quota` enforces two, see docs/security.md.
+The changes of an entity are applied together or not at all. An entity that a request names more
+than once is not changed. `plogd.quota` enforces two of these quotas; see docs/security.md.
 
 Requests take effect sequentially. Source: Kafka 4.0 ClientQuotaControlManager,
 ClientQuotasImage, QuotaConfig; KIP-546, KIP-612.
@@ -17,7 +17,7 @@ from typing import Final
 
 from plog.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from plogd.concurrency import OneAtATime
-from plogd.controller.batched_writes import write_in_parts
+from plogd.controller.batched_writes import write_in_batches
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import Change, MetadataStore
 from plogd.ports import Later, spawn
@@ -35,19 +35,19 @@ from plogd.quota import (
 )
 
 EntityParts = Sequence[tuple[str, str | None]]
-"""(type, name) pairs as a request has them: None is the default."""
+"""(type, name) pairs of a request; the name None is the default entity."""
 Quotas = Mapping[str, float]
 
 _INT_MAX = 0x7FFFFFFF
 _LONG_MAX = 0x7FFFFFFFFFFFFFFF
-_WHOLE_TO: Final[Mapping[str, int | None]] = {
+_MAX_WHOLE_NUMBERS: Final[Mapping[str, int | None]] = {
     PRODUCER_BYTE_RATE: _LONG_MAX,
     CONSUMER_BYTE_RATE: _LONG_MAX,
     "request_percentage": None,
     "controller_mutation_rate": None,
     "connection_creation_rate": _INT_MAX,
 }
-"""The largest value of quotas that are whole numbers; None where fractions are allowed."""
+"""Largest value of each quota that must be a whole number; None if fractions are allowed."""
 _QUOTAS_OF_IPS: Final = {"connection_creation_rate"}
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
 """Match types."""
@@ -56,7 +56,7 @@ _ANY: Final = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """What to change of one entity: new values by key, None to remove one."""
+    """Changes to one entity: (quota, new value) pairs; None removes the quota."""
 
     entity: EntityParts
     ops: Sequence[tuple[str, float | None]]
@@ -64,7 +64,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """What an entity's part of one type must be, by the protocol's `match_type`."""
+    """A component of a quota filter: the entity type, and how its name must match."""
 
     entity_type: str
     match_type: int
@@ -72,7 +72,7 @@ class Component:
 
 
 class ClientQuotas:
-    """All quotas that are set; each broker has one instance."""
+    """All client quotas of the cluster; each broker has one instance."""
 
     def __init__(self, store: MetadataStore, fair_queue: FairQueue) -> None:
         self._store = store
@@ -80,7 +80,7 @@ class ClientQuotas:
         self._operations = OneAtATime()
 
     def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
-        """Tell `watcher` of the quotas of every entity, now and whenever they change."""
+        """Call `watcher` with the quotas of every entity, now and whenever they change."""
         for key, (quotas, _) in self._store.load(("client_quota",)).items():
             watcher(entity_of_key(key), quotas)
         self._store.watch(
@@ -92,7 +92,7 @@ class ClientQuotas:
     def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool
     ) -> Later[list[KafkaError | None]]:
-        """Change quotas; why each alteration was not made, or None."""
+        """Change quotas; return an error or None for each alteration."""
         return self._operations.run(lambda: self._alter(alterations, validate_only))
 
     async def _alter(
@@ -115,7 +115,7 @@ class ClientQuotas:
             else:
                 results.append(None)
         if changes and not validate_only:
-            await write_in_parts(self._store, changes, "entities", self._queue)
+            await write_in_batches(self._store, changes, "entities", self._queue)
         return results
 
     def _change(self, alteration: Alteration) -> Change:
@@ -139,7 +139,7 @@ class ClientQuotas:
     def describe(
         self, components: Sequence[Component], *, strict: bool
     ) -> Later[list[tuple[QuotaEntity, Quotas]]]:
-        """The entities that match every component, and with `strict` have no further parts.
+        """Return the entities that match every component; with `strict`, without further parts.
 
         Raises InvalidRequest, or UnsupportedVersion for an unknown entity type.
         """
@@ -163,10 +163,10 @@ def _valid_entity(parts: EntityParts) -> QuotaEntity:
     if not names:
         raise InvalidRequest("the entity is empty: it needs a user, a client-id or an ip")
     if len(names) < len(parts):
-        raise InvalidRequest("the entity has two parts of one type")
+        raise InvalidRequest("the entity has two parts of the same type")
     for kind, name in parts:
         if name == "":
-            raise InvalidRequest(f"the {kind} is empty; the default is null")
+            raise InvalidRequest(f"the {kind} is empty; use null for the default")
     try:
         entity = entity_of(names)
     except ValueError as error:
@@ -182,33 +182,33 @@ def _check_ip(text: str) -> None:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        # Kafka takes the name of a host too, and asks DNS for it.
+        # Kafka also accepts a host name and resolves it.
         raise InvalidRequest(f"{text!r} is not an IP address") from None
 
 
 def _check_quota(entity: QuotaEntity, name: str, value: float) -> None:
-    if name not in _WHOLE_TO or (name in _QUOTAS_OF_IPS) != (entity.ip is not None):
+    if name not in _MAX_WHOLE_NUMBERS or (name in _QUOTAS_OF_IPS) != (entity.ip is not None):
         raise InvalidRequest(f"there is no quota {name!r} for {entity}")
     if not isfinite(value) or value <= 0:
         raise InvalidRequest(f"{name} must be greater than 0, not {value}")
-    limit = _WHOLE_TO[name]
+    limit = _MAX_WHOLE_NUMBERS[name]
     if limit is not None and value > limit:
-        raise InvalidRequest(f"{name} can be at most {limit}, not {value}")
+        raise InvalidRequest(f"{name} must be at most {limit}, not {value}")
     if limit is not None and value % 1 > 1e-6:
         raise InvalidRequest(f"{name} must be a whole number, not {value}")
 
 
 def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
-    """The name each type's part must have; `_ANY` for whatever."""
+    """Return the required name by entity type; `_ANY` matches every name."""
     wanted: dict[str, str | None] = {}
     for component in components:
         kind = component.entity_type
         if not kind:
             raise InvalidRequest("a component has an empty entity type")
         if kind in wanted:
-            raise InvalidRequest(f"two components are about entities of type {kind}")
+            raise InvalidRequest(f"two components have the entity type {kind}")
         if kind not in (USER, CLIENT_ID, IP):
-            raise UnsupportedVersion(f"there are no quotas for entities of type {kind!r}")
+            raise UnsupportedVersion(f"unknown entity type {kind!r}")
         wanted[kind] = _wanted_name(component)
     if IP in wanted and len(wanted) > 1:
         raise InvalidRequest("an ip cannot be combined with a user or a client-id")
@@ -217,9 +217,9 @@ def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
 
 def _wanted_name(component: Component) -> str | None:
     if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
-        raise InvalidRequest(f"there is no match type {component.match_type}")
+        raise InvalidRequest(f"unknown match type {component.match_type}")
     if (component.match is None) is (component.match_type == _EXACT):
-        raise InvalidRequest("an exact match needs a name, and no other match has one")
+        raise InvalidRequest("an exact match requires a name; other matches must not have one")
     if component.match_type == _EXACT:
         return component.match
     return DEFAULT if component.match_type == _DEFAULT else _ANY

@@ -1,12 +1,12 @@
-"""Changes of the settings of topics and brokers, written to the metadata store.
+"""Changes to the settings of topics and brokers, written to the metadata store.
 
-A resource's settings change as a whole or not at all, and an outcome is told only when it is
-durable. Two who change the same resource at the same time do not lose each other's changes: who
-comes second starts again from what the first has written. A topic's settings change only between
-other operations on it, so that none are left behind by one that has just been deleted.
+The settings of a resource change as a whole or not at all, and a response is sent only when the
+change is durable. Concurrent changes of one resource do not overwrite each other: the second one
+starts over from the settings written by the first. The settings of a topic never change during
+another operation on it, so that a deleted topic leaves no settings.
 
-What the changes do is not decided here: the broker watches the store (broker.py).
-Called on the reactor's thread. Source: Kafka 4.3 ConfigurationControlManager.
+broker.py watches the store and applies the changes.
+Called on the reactor thread. Source: Kafka 4.3 ConfigurationControlManager.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from plogd.ports import Later, spawn
 from plogd.topic_config import validate_overrides
 
 Alter: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
-"""Makes the new settings of those there are; may raise the KafkaError a client is to see."""
+"""Returns the new settings given the current ones; may raise the KafkaError a client sees."""
 Check: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
-"""Raises unless the settings may go from the first to the second."""
+"""Raises unless the first settings may be replaced by the second."""
 
 
 class Configs:
-    """See the module's text. `config` is the broker's, as it is in use."""
+    """Changes the settings of topics and of this broker, whose current settings are `config`."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Configs:
         self._config = config
 
     def alter_topic(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
-        """Change the settings of a topic; fails with the KafkaError the client is to see."""
-        return self._controller.alone_with(
+        """Change the settings of a topic. Fails with the KafkaError the client sees."""
+        return self._controller.run_exclusively(
             name, lambda: spawn(self._alter_topic(name, alter, validate_only))
         )
 
@@ -62,7 +62,7 @@ class Configs:
         await self._write(("config", "topic", name), alter, check, validate_only)
 
     def alter_broker(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
-        """Change the settings of this broker, or of all of them if `name` is empty."""
+        """Change the settings of this broker, or of all brokers if `name` is empty."""
         return shielded(spawn(self._alter_broker(name, alter, validate_only)))
 
     async def _alter_broker(self, name: str, alter: Alter, validate_only: bool) -> None:
@@ -87,6 +87,8 @@ class Configs:
             change = Change(key=key, value=new or None, expected=version)
             [outcome] = await self._store.write([change])
             if isinstance(outcome, Fenced):
-                raise NotController("another controller has taken over: nothing was changed")
+                raise NotController(
+                    "cannot change the settings: another controller has taken over; retry"
+                )
             if not isinstance(outcome, Conflict):
                 return

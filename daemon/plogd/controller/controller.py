@@ -1,13 +1,17 @@
-"""The controller: creates and deletes topics, one step at a time, with the store as the truth.
+"""The controller: creates topics, adds partitions and deletes topics.
 
-A topic exists once its records are durable in the metadata store. Creating one is: plan it, write
-it, have its logs made, tell everybody. Deleting: write the removal, hide it, have its logs removed.
-More partitions: plan them, have their logs made, write them, tell everybody; see
-partition_creation.py. A crash after the write is made good at the next start: a topic without logs
-gets fresh ones, a log without a topic is put aside. The controller's state moves only on the
-store's outcomes, and operations on one name run one after the other.
+A topic exists once its records are durable in the metadata store.
 
-Whoever asks may go away in the middle: the work goes on. Called on the reactor's thread.
+  create a topic    plan it, write it, create its logs, publish it to clients
+  add partitions    plan them, create their logs, write them, publish them (partition_creation.py)
+  delete a topic    write the removal, hide the topic from clients, delete its logs
+
+A crash after the write is repaired at the next start: a topic without logs gets empty ones, and a
+log without a topic is moved away. The controller changes its state only after the store has
+confirmed a write. Operations on the same topic name run sequentially.
+
+A topic may have thousands of partitions, so they are handled in slices (fair_queue.py). An
+operation continues if its client disconnects. Called on the reactor thread.
 Source: Kafka 4.0 ReplicationControlManager.
 """
 
@@ -22,11 +26,11 @@ from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
 from plogd.concurrency import Turns, shielded
 from plogd.controller.partition_creation import (
-    MorePartitions,
-    counted,
-    extended,
-    first_states,
+    NewPartitions,
+    first_state,
+    partition_count_text,
     plan_partitions,
+    with_partitions,
 )
 from plogd.controller.replica_placement import Assignments
 from plogd.controller.topic_creation import (
@@ -37,6 +41,7 @@ from plogd.controller.topic_creation import (
     collision_key,
     plan_topic,
 )
+from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import (
     ABSENT,
@@ -53,34 +58,34 @@ from plogd.ports import Later, Random, Report, silence, spawn
 T = TypeVar("T")
 
 _RESERVED_IDS = (ZERO_UUID, bytes(15) + b"\x01")
-"""No topic has these: "none", and the metadata log."""
+"""Ids that no topic may have: "no id", and the id of the metadata log."""
 
 
 class Brokers(Protocol):
-    """What the controller tells the brokers that hold a topic; so far there is one."""
+    """The operations that the controller requests from the brokers of a topic; so far just one."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
-        """Make the logs of `topic` and serve it. Fails with KafkaStorageError."""
+        """Create the logs of `topic` and start serving it. Fails with KafkaStorageError."""
         ...
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
-        """Serve `topic` no longer and remove its logs."""
+        """Stop serving `topic` and delete its logs."""
         ...
 
-    def make_logs(self, topic: TopicState) -> Later[None]:
-        """Make those logs of `topic` that are missing, served by nobody yet.
+    def create_logs(self, topic: TopicState) -> Later[None]:
+        """Create the missing logs of `topic`, which are not served yet.
 
-        Fails with KafkaStorageError, and then there are none.
+        Fails with KafkaStorageError, in which case none were created.
         """
         ...
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
-        """Remove the logs of `topic` that nobody serves."""
+        """Remove the logs of `topic` that no partition serves."""
         ...
 
 
 class Controller:
-    """See the module's text. `load` before anything else."""
+    """The topics of the cluster and the operations on them. Call `load` first."""
 
     def __init__(
         self,
@@ -89,29 +94,31 @@ class Controller:
         brokers: Brokers,
         defaults: Callable[[], Defaults],
         random: Random,
+        fair_queue: FairQueue,
         report: Report = silence,
     ) -> None:
         self._store = store
         self._brokers = brokers
         self._defaults = defaults
         self._random = random
+        self._queue = fair_queue
         self._report = report
         self._term = -1
         self._topics: dict[str, TopicState] = {}
         self._versions: dict[str, int] = {}
-        """Of the topics' keys in the store."""
+        """Versions of the topics' keys in the store, by topic name."""
         self._names: dict[str, str] = {}
         """Topic names by `collision_key`."""
         self._busy: dict[str, deque[Later[None]]] = {}
+        """Operations waiting for their turn, by collision key of a name with one in progress."""
         self._turns = Turns()
-        """Names an operation is at work on, and who waits to be the next."""
-        self._half_made: set[str] = set()
-        """Topics that nobody serves, as they could neither be made nor be taken back."""
+        self._incomplete: set[str] = set()
+        """Topics that are not served, because both their creation and its rollback failed."""
 
     # -- state --------------------------------------------------------------------------------
 
     def load(self) -> Later[list[TopicState]]:
-        """Become the controller and learn what there is."""
+        """Become the controller and load all topics."""
         return spawn(self._load())
 
     async def _load(self) -> list[TopicState]:
@@ -126,7 +133,7 @@ class Controller:
                 for number, replicas in sorted(value.assignments.items())
             ]
             config, _ = configs.get(("config", "topic", name), ({}, ABSENT))
-            self._remember(
+            self._add_topic(
                 TopicState(
                     name=name, topic_id=value.topic_id, partitions=tuple(states), config=config
                 ),
@@ -134,7 +141,7 @@ class Controller:
             )
         return list(self._topics.values())
 
-    def _remember(self, topic: TopicState, version: int) -> None:
+    def _add_topic(self, topic: TopicState, version: int) -> None:
         self._topics[topic.name] = topic
         self._versions[topic.name] = version
         self._names[collision_key(topic.name)] = topic.name
@@ -144,13 +151,13 @@ class Controller:
         if topic is not None:
             self._topics[topic.name] = replace(topic, config=value or {})
 
-    def _forget(self, name: str) -> None:
+    def _drop_topic(self, name: str) -> None:
         del self._topics[name], self._versions[name], self._names[collision_key(name)]
 
-    # -- one after the other ------------------------------------------------------------------
+    # -- exclusive operations -----------------------------------------------------------------
 
     async def _enter(self, key: str) -> None:
-        """Wait until no other operation is at work on names with this collision key."""
+        """Wait until no other operation on a name with this collision key is in progress."""
         if key in self._busy:
             turn: Later[None] = Later()
             self._busy[key].append(turn)
@@ -164,60 +171,61 @@ class Controller:
         else:
             del self._busy[key]
 
-    def alone_with(self, name: str, operation: Callable[[], Later[T]]) -> Later[T]:
-        """The outcome of `operation`, run while no other is at work on the topic of this name."""
-        return shielded(spawn(self._alone_with(collision_key(name), operation)))
+    def run_exclusively(self, name: str, operation: Callable[[], Later[T]]) -> Later[T]:
+        """Run `operation` while no other operation on the topic of this name is in progress."""
+        return shielded(spawn(self._run_exclusively(collision_key(name), operation)))
 
-    async def _alone_with(self, key: str, operation: Callable[[], Later[T]]) -> T:
+    async def _run_exclusively(self, key: str, operation: Callable[[], Later[T]]) -> T:
         await self._enter(key)
         try:
             return await operation()
         finally:
             self._leave(key)
 
-    # -- creating -----------------------------------------------------------------------------
+    # -- creation -----------------------------------------------------------------------------
 
     def plan(self, new: NewTopic) -> TopicPlan:
-        """What creating `new` would make. Raises the KafkaError creating it would raise."""
+        """Return the plan of a new topic. Raises the KafkaError of its creation."""
         return plan_topic(new, self._names, self._defaults())
 
-    def check_total(self, asked: Sequence[NewTopic]) -> None:
-        """Raise PolicyViolation if these are too many partitions to be created by one request."""
-        check_total(asked, self._defaults())
+    def check_total(self, requested: Sequence[NewTopic]) -> None:
+        """Raise PolicyViolation if one request must not create so many partitions."""
+        check_total(requested, self._defaults())
 
     def create_topic(self, new: NewTopic) -> Later[TopicState]:
-        """Create a topic; done when it can be used. Fails with the KafkaError the client sees."""
+        """Create a topic; completes when it is usable. Fails with the KafkaError a client sees."""
         return shielded(spawn(self._create_topic(new)))
 
     async def _create_topic(self, new: NewTopic) -> TopicState:
         key = collision_key(new.name)
         await self._enter(key)
         try:
-            if new.name in self._half_made:
+            if new.name in self._incomplete:
                 await self._remove(new.name)
             plan = self.plan(new)
-            topic = self._first_state(plan)
-            version = await self._write_topic(topic, plan.assignments)
-            self._remember(topic, version)
+            slices = Slices(self._queue)
+            topic = await self._first_state(plan, slices)
+            version = await self._write_topic(topic, plan.assignments, slices)
+            self._add_topic(topic, version)
             try:
                 await self._brokers.start_topic(topic)
             except KafkaError:
-                await self._undo(topic)
+                await self._roll_back(topic)
                 raise
         finally:
             self._leave(key)
         self._report(
             "created topic {topic} with {partitions}",
             topic=topic.name,
-            partitions=counted(len(topic.partitions)),
+            partitions=partition_count_text(len(topic.partitions)),
         )
         return topic
 
-    def _first_state(self, plan: TopicPlan) -> TopicState:
+    async def _first_state(self, plan: TopicPlan, slices: Slices) -> TopicState:
         return TopicState(
             name=plan.name,
             topic_id=self._new_topic_id(),
-            partitions=first_states(plan.assignments),
+            partitions=await _first_states(plan.assignments, slices),
             config=plan.config,
         )
 
@@ -227,11 +235,13 @@ class Controller:
             raw[6] = raw[6] & 0x0F | 0x40  # RFC 4122, version 4
             raw[8] = raw[8] & 0x3F | 0x80
             topic_id = bytes(raw)
-            # Kafka takes no id whose text would look like an option on a command line.
+            # Like Kafka, avoid ids whose text looks like a command-line option.
             if topic_id not in _RESERVED_IDS and not uuid_to_text(topic_id).startswith("-"):
                 return topic_id
 
-    async def _write_topic(self, topic: TopicState, assignments: Assignments) -> int:
+    async def _write_topic(
+        self, topic: TopicState, assignments: Assignments, slices: Slices
+    ) -> int:
         """Write the topic as a whole; the version of its key."""
         key: Key = ("topic", topic.name)
         value = TopicValue(topic_id=topic.topic_id, assignments=assignments)
@@ -239,62 +249,71 @@ class Controller:
         if topic.config:
             config_key: Key = ("config", "topic", topic.name)
             changes.append(Change(key=config_key, value=topic.config, expected=ABSENT))
-        changes += [_partition_change(topic.name, state) for state in topic.partitions]
+        async for state in slices.over(topic.partitions):
+            changes.append(_partition_change(topic.name, state))
         outcome = _first(await self._store.write_atomic(changes, self._term))
         if not isinstance(outcome, Written):
             raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
         return outcome.version
 
-    async def _undo(self, topic: TopicState) -> None:
-        """Its logs cannot be made: take the topic back, so that nobody finds half of it."""
+    async def _roll_back(self, topic: TopicState) -> None:
+        """Remove a topic whose logs cannot be created."""
         self._report(
-            "topic {topic} could not be created: taken back", topic=topic.name, level="warn"
+            "rolled back creation of topic {topic}: cannot create its logs",
+            topic=topic.name,
+            level="warn",
         )
-        self._half_made.add(topic.name)
+        self._incomplete.add(topic.name)
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 
     # -- more partitions ----------------------------------------------------------------------
 
-    def plan_partitions(self, asked: MorePartitions) -> Assignments:
-        """The partitions `asked` would add. Raises the KafkaError adding them would raise."""
-        return plan_partitions(asked, self._usable(asked.topic), self._defaults().brokers)
+    def plan_partitions(self, requested: NewPartitions) -> Assignments:
+        """Return the partitions to add. Raises the KafkaError of adding them."""
+        return plan_partitions(
+            requested, self._complete_topic(requested.topic), self._defaults().brokers
+        )
 
-    def _usable(self, name: str) -> TopicState | None:
-        return None if name in self._half_made else self._topics.get(name)
+    def _complete_topic(self, name: str) -> TopicState | None:
+        return None if name in self._incomplete else self._topics.get(name)
 
-    def create_partitions(self, asked: MorePartitions) -> Later[TopicState]:
-        """Give a topic more partitions; done when they can be used.
+    def create_partitions(self, requested: NewPartitions) -> Later[TopicState]:
+        """Add partitions to a topic; completes when they are usable.
 
-        Fails with the KafkaError the client sees; then the topic is as it was.
+        Fails with the KafkaError a client sees; the topic is unchanged then.
         """
-        return shielded(spawn(self._create_partitions(asked)))
+        return shielded(spawn(self._create_partitions(requested)))
 
-    async def _create_partitions(self, asked: MorePartitions) -> TopicState:
-        key = collision_key(asked.topic)
+    async def _create_partitions(self, requested: NewPartitions) -> TopicState:
+        key = collision_key(requested.topic)
         await self._enter(key)
         try:
-            assignments = self.plan_partitions(asked)
-            topic = extended(self._topics[asked.topic], assignments)
+            assignments = self.plan_partitions(requested)
+            slices = Slices(self._queue)
+            new = await _first_states(assignments, slices)
+            topic = with_partitions(self._topics[requested.topic], new)
             try:
-                await self._brokers.make_logs(topic)
-                version = await self._write_partitions(topic, assignments)
+                await self._brokers.create_logs(topic)
+                version = await self._write_partitions(topic, new, slices)
             except KafkaError:
                 await self._brokers.remove_unserved_logs(topic)
                 raise
-            topic = extended(self._topics[asked.topic], assignments)  # It may have new settings.
-            self._remember(topic, version)
+            topic = with_partitions(self._topics[requested.topic], new)  # It may have new settings.
+            self._add_topic(topic, version)
             await self._brokers.start_topic(topic)
         finally:
             self._leave(key)
         self._report(
-            "topic {topic} has {partitions} now",
+            "expanded topic {topic} to {partitions}",
             topic=topic.name,
-            partitions=counted(len(topic.partitions)),
+            partitions=partition_count_text(len(topic.partitions)),
         )
         return topic
 
-    async def _write_partitions(self, topic: TopicState, new: Assignments) -> int:
+    async def _write_partitions(
+        self, topic: TopicState, new: tuple[PartitionState, ...], slices: Slices
+    ) -> int:
         """Write the new partitions of `topic` as a whole; the version of its key."""
         value = TopicValue(
             topic_id=topic.topic_id,
@@ -302,21 +321,18 @@ class Controller:
         )
         key: Key = ("topic", topic.name)
         changes = [Change(key=key, value=value, expected=self._versions[topic.name])]
-        changes += [
-            _partition_change(topic.name, state)
-            for state in topic.partitions
-            if state.partition in new
-        ]
+        async for state in slices.over(new):
+            changes.append(_partition_change(topic.name, state))
         outcome = _first(await self._store.write_atomic(changes, self._term))
         assert isinstance(outcome, Written), "only this controller writes topics"
         return outcome.version
 
-    # -- deleting -----------------------------------------------------------------------------
+    # -- deletion -----------------------------------------------------------------------------
 
     def delete_topic(self, name: str, topic_id: Uuid) -> Later[None]:
-        """Delete the topic of this name, if it still has this id; done when its logs are gone.
+        """Delete the topic if it still has this id; completes when its logs are deleted.
 
-        Fails with UnknownTopicOrPartition, or with KafkaStorageError when the metadata log does.
+        Fails with UnknownTopicOrPartition, or with KafkaStorageError if the metadata log fails.
         """
         return shielded(spawn(self._delete_topic(name, topic_id)))
 
@@ -326,7 +342,7 @@ class Controller:
         try:
             topic = self._topics.get(name)
             if topic is None or topic.topic_id != topic_id:
-                raise UnknownTopicOrPartition(f"there is no topic '{name}' any more")
+                raise UnknownTopicOrPartition(f"topic '{name}' does not exist any more")
             await self._remove(name)
             await self._brokers.stop_topic(topic)
         finally:
@@ -334,12 +350,17 @@ class Controller:
         self._report("deleted topic {topic}", topic=name)
 
     async def _remove(self, name: str) -> None:
-        """Take the topic out of the store, and out of our state."""
+        """Remove the topic from the store and from the controller's state."""
         change = Change(key=("topic", name), value=None, expected=self._versions[name])
         outcome = _first(await self._store.write([change], self._term))
         assert isinstance(outcome, Written), "only this controller writes topics"
-        self._forget(name)
-        self._half_made.discard(name)
+        self._drop_topic(name)
+        self._incomplete.discard(name)
+
+
+async def _first_states(assignments: Assignments, slices: Slices) -> tuple[PartitionState, ...]:
+    placed = sorted(assignments.items())
+    return tuple([first_state(number, replicas) async for number, replicas in slices.over(placed)])
 
 
 def _first(outcomes: Sequence[Outcome]) -> Outcome:

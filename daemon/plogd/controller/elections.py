@@ -1,7 +1,8 @@
-"""Electing a partition's leader on demand: what there is to elect with one broker.
+"""Leader elections on demand (ElectLeaders), for a single broker.
 
-Pure. Each partition has one replica, which leads it as long as its log directory works: an election
-is never needed, and where the directory has failed there is nobody else to elect. Source: Kafka 4.0
+No I/O. Each partition has one replica, which is the leader while its log directory works. An
+election is therefore never needed, and if the directory has failed there is no other replica to
+elect. Source: Kafka 4.0
 ReplicationControlManager.electLeader; KIP-460.
 """
 
@@ -19,20 +20,22 @@ from plogd.metadata.cache import PartitionState
 
 
 def election_type(code: int) -> ElectionType:
-    """The kind of election with this code. Raises InvalidRequest."""
+    """Return the election type with this code. Raises InvalidRequest."""
     kind = ElectionType(code)
     if not kind.is_known:
-        raise InvalidRequest(f"there is no election type {code}")
+        raise InvalidRequest(f"unknown election type {code}")
     return kind
 
 
 def election_outcome(kind: ElectionType, state: PartitionState, *, is_offline: bool) -> KafkaError:
-    """Why electing a leader for a partition changes nothing."""
+    """Return the error of an election, which never changes the leader of a partition."""
     number = state.partition
     if not is_offline:
-        return ElectionNotNeeded(f"partition {number} is led by broker {state.leader} as it should")
+        return ElectionNotNeeded(
+            f"partition {number} is already led by its preferred leader, broker {state.leader}"
+        )
     if kind == ElectionType.PREFERRED:
         return PreferredLeaderNotAvailable(
-            f"the log directory of broker {state.replicas[0]} with partition {number} is offline"
+            f"the log directory of partition {number} on broker {state.replicas[0]} is offline"
         )
-    return EligibleLeadersNotAvailable(f"partition {number} has no replica that works")
+    return EligibleLeadersNotAvailable(f"partition {number} has no available replica")

@@ -1,8 +1,8 @@
-"""More partitions for a topic that exists: what may be asked for, and the topic as it will be.
+"""Validation and placement of new partitions of an existing topic.
 
-Pure: `plan_partitions` gives the new partitions' replicas or raises the error the client is to see.
-controller.py takes the steps: it has the new logs made before it writes the partitions down. Kafka
-has no record that takes a partition away again, so a log that cannot be made must be known before.
+No I/O: `plan_partitions` returns the replicas of the new partitions or raises the error a client
+sees. controller.py then creates the logs before it writes the partitions to the metadata store,
+because Kafka has no record that removes a partition if its log cannot be created.
 
 Source: Kafka 4.0 ReplicationControlManager.createPartitions; for internal topics its TopicCommand.
 """
@@ -25,43 +25,44 @@ from plogd.metadata.cache import PartitionState, TopicState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MorePartitions:
-    """How many partitions a topic is to have, as somebody asks for it."""
+class NewPartitions:
+    """A request to increase the partition count of a topic, as in Kafka's Admin client."""
 
     topic: str
     count: int
-    """In all, the present ones included."""
+    """The total count, including existing partitions."""
     assignments: Sequence[Sequence[int]] | None = None
-    """The brokers of each new partition, if they are chosen by hand."""
+    """The brokers of each new partition, if the request assigns them."""
 
 
 def plan_partitions(
-    asked: MorePartitions, topic: TopicState | None, brokers: Sequence[int]
+    requested: NewPartitions, topic: TopicState | None, brokers: Sequence[int]
 ) -> Assignments:
-    """The replicas of the partitions that `topic` (None: there is none) is to get, by number."""
+    """Return the replicas of the new partitions by number; `topic` is None if it is missing."""
     if topic is None:
-        raise UnknownTopicOrPartition(f"there is no topic '{asked.topic}'")
+        raise UnknownTopicOrPartition(f"topic '{requested.topic}' does not exist")
     if topic.is_internal:
         raise InvalidRequest(
-            f"Topic '{topic.name}' is internal: its coordinators find what they keep there by the "
-            "number of its partitions."
+            f"cannot add partitions to internal topic '{topic.name}': coordinators locate their"
+            " state by the partition count"
         )
     present = len(topic.partitions)
-    if asked.count <= present:
+    if requested.count <= present:
         raise InvalidPartitions(
-            f"Topic '{topic.name}' has {counted(present)}; {asked.count} would not be more."
+            f"cannot expand topic '{topic.name}' to {requested.count} partitions: it already has"
+            f" {partition_count_text(present)}"
         )
-    if asked.count > MAX_PARTITIONS:
+    if requested.count > MAX_PARTITIONS:
         raise PolicyViolation(
-            f"Topic '{topic.name}' would have more than {MAX_PARTITIONS} partitions."
+            f"cannot expand topic '{topic.name}': a topic has at most {MAX_PARTITIONS} partitions"
         )
     factor = len(topic.partitions[0].replicas)
-    if asked.assignments is None:
+    if requested.assignments is None:
         placed = assign_replicas(
-            brokers, asked.count - present, factor, start=present % len(brokers)
+            brokers, requested.count - present, factor, start=present % len(brokers)
         )
         return {present + number: replicas for number, replicas in placed.items()}
-    return _assigned(asked.assignments, present, asked.count, factor, brokers)
+    return _assigned(requested.assignments, present, requested.count, factor, brokers)
 
 
 def _assigned(
@@ -71,45 +72,43 @@ def _assigned(
     factor: int,
     brokers: Sequence[int],
 ) -> Assignments:
-    """The assignments by hand, if they are as the topic's other partitions."""
+    """Return the requested assignments if they match the topic's replication factor."""
     if len(assignments) != count - present:
         raise InvalidReplicaAssignment(
-            f"{counted(count - present)} would be added, but {len(assignments)} were assigned."
+            f"the request adds {partition_count_text(count - present)}"
+            f" but assigns {len(assignments)}"
         )
     for number, replicas in enumerate(assignments, present):
         check_replicas(number, replicas, brokers)
         if len(replicas) != factor:
             raise InvalidReplicaAssignment(
-                f"partition {number} would have {len(replicas)} replica(s), the topic's others "
-                f"have {factor}"
+                f"partition {number} is assigned {len(replicas)} replica(s), but the topic's other"
+                f" partitions have {factor}"
             )
     return {number: tuple(replicas) for number, replicas in enumerate(assignments, present)}
 
 
-def first_states(assignments: Assignments) -> tuple[PartitionState, ...]:
-    """New partitions: the preferred leader leads, all replicas are in sync, the epoch is 0."""
-    return tuple(
-        PartitionState(
-            partition=number,
-            leader=replicas[0],
-            leader_epoch=0,
-            replicas=replicas,
-            isr=replicas,
-            partition_epoch=0,
-        )
-        for number, replicas in sorted(assignments.items())
+def first_state(number: int, replicas: tuple[int, ...]) -> PartitionState:
+    """A new partition: the preferred leader leads, all replicas are in sync, the epoch is 0."""
+    return PartitionState(
+        partition=number,
+        leader=replicas[0],
+        leader_epoch=0,
+        replicas=replicas,
+        isr=replicas,
+        partition_epoch=0,
     )
 
 
-def extended(topic: TopicState, assignments: Assignments) -> TopicState:
-    """`topic` with partitions more."""
-    return replace(topic, partitions=topic.partitions + first_states(assignments))
+def with_partitions(topic: TopicState, new: tuple[PartitionState, ...]) -> TopicState:
+    """`topic` with more partitions."""
+    return replace(topic, partitions=topic.partitions + new)
 
 
-def counted(partitions: int) -> str:
-    """A number of partitions, for people.
+def partition_count_text(partitions: int) -> str:
+    """Return a number of partitions as text.
 
-    >>> counted(1), counted(3)
+    >>> partition_count_text(1), partition_count_text(3)
     ('1 partition', '3 partitions')
     """
     return f"{partitions} partition{'' if partitions == 1 else 's'}"

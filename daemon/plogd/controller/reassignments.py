@@ -1,8 +1,8 @@
-"""Moving partitions to other brokers: what may be asked for, with one broker.
+"""Partition reassignments, for a single broker.
 
-Pure. A partition can only stay where it is, so a reassignment that may be is done at once, and none
-is ever under way: there is nothing to list or to cancel. The number of replicas cannot change
-either, so that nothing follows from forbidding it (KIP-860). Source: Kafka 4.0
+No I/O. A partition can only stay where it is, so a valid reassignment completes immediately: none
+is ever in progress, to be listed or cancelled. The replication factor cannot change either, so
+forbidding its change (KIP-860) has no effect. Source: Kafka 4.0
 ReplicationControlManager.alterPartitionReassignment; KIP-455.
 """
 
@@ -25,14 +25,14 @@ def check_reassignment(
     *,
     brokers: Sequence[int],
 ) -> None:
-    """Raise the KafkaError a client sees unless the partition can be, and is, held by `replicas`.
+    """Raise the KafkaError a client sees unless `replicas` are valid and hold the partition.
 
-    No `replicas` ask for an end to a reassignment that is under way.
+    `replicas` is None in a request to cancel a reassignment in progress.
     """
     if topic is None or not 0 <= number < len(topic.partitions):
-        raise UnknownTopicOrPartition(f"there is no partition {number} of such a topic")
+        raise UnknownTopicOrPartition(f"the topic or its partition {number} does not exist")
     state = topic.partitions[number]
     if replicas is None:
-        raise NoReassignmentInProgress(f"{topic.name}-{number} is not being moved")
+        raise NoReassignmentInProgress(f"{topic.name}-{number} is not being reassigned")
     check_replicas(number, replicas, brokers)
     assert tuple(replicas) == state.replicas, "one broker holds every partition"

@@ -1,8 +1,8 @@
-"""Which brokers hold the replicas of new partitions.
+"""Placement of the replicas of new partitions on brokers.
 
-Pure. Automatic: leaders go round the brokers, followers follow the leader, so that both spread
-evenly. By hand: checked, and taken as it is. Source: Kafka 3.9 AdminUtils; for the rules of manual
-assignments Kafka 4.0 ReplicationControlManager.
+No I/O. `assign_replicas` distributes leaders round-robin and places followers on the next brokers,
+so that both are spread evenly. `check_assignments` validates a manual assignment. Source: Kafka 3.9
+AdminUtils; for the rules of manual assignments Kafka 4.0 ReplicationControlManager.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Assignments = dict[int, tuple[int, ...]]
 def assign_replicas(
     brokers: Sequence[int], partition_count: int, replication_factor: int, *, start: int = 0
 ) -> Assignments:
-    """Spread partitions over `brokers`, the first leader being the broker at `start`.
+    """Distribute partitions over `brokers`; the broker at index `start` leads the first one.
 
     >>> assign_replicas([1, 2, 3], 4, 2)
     {0: (1, 2), 1: (2, 3), 2: (3, 1), 3: (1, 2)}
@@ -27,19 +27,19 @@ def assign_replicas(
             f"Unable to replicate the partition {replication_factor} time(s): only "
             f"{len(brokers)} broker(s) are registered."
         )
-    return {
-        number: tuple(
-            brokers[(start + number + replica) % len(brokers)]
-            for replica in range(replication_factor)
-        )
-        for number in range(partition_count)
-    }
+    count = len(brokers)
+    # One tuple for each first leader: a topic may have thousands of partitions.
+    by_leader = [
+        tuple(brokers[(leader + replica) % count] for replica in range(replication_factor))
+        for leader in range(count)
+    ]
+    return {number: by_leader[(start + number) % count] for number in range(partition_count)}
 
 
 def check_assignments(
     assignments: Sequence[tuple[int, Sequence[int]]], brokers: Sequence[int]
 ) -> Assignments:
-    """A manual assignment as (partition, brokers) pairs. Raises InvalidReplicaAssignment."""
+    """Validate an assignment of (partition, brokers) pairs. Raises InvalidReplicaAssignment."""
     checked: Assignments = {}
     for number, replicas in assignments:
         if number in checked:
@@ -48,18 +48,18 @@ def check_assignments(
         checked[number] = tuple(replicas)
     if sorted(checked) != list(range(len(checked))):
         raise InvalidReplicaAssignment(
-            f"partitions must be numbered 0 to {len(checked) - 1} without a gap"
+            f"partitions must be numbered from 0 to {len(checked) - 1} without gaps"
         )
     _check_same_factor(checked)
     return {number: checked[number] for number in sorted(checked)}
 
 
 def check_replicas(number: int, replicas: Sequence[int], brokers: Sequence[int]) -> None:
-    """Whether `brokers` can hold a partition like this. Raises InvalidReplicaAssignment."""
+    """Validate the replicas of a partition. Raises InvalidReplicaAssignment."""
     if not replicas:
-        raise InvalidReplicaAssignment(f"partition {number} is assigned to no broker")
+        raise InvalidReplicaAssignment(f"partition {number} has no replicas")
     if len(set(replicas)) < len(replicas):
-        raise InvalidReplicaAssignment(f"partition {number} names a broker twice")
+        raise InvalidReplicaAssignment(f"partition {number} names the same broker twice")
     unknown = sorted(set(replicas) - set(brokers))
     if unknown:
         raise InvalidReplicaAssignment(f"partition {number} names unknown brokers: {unknown}")

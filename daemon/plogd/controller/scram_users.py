@@ -1,10 +1,9 @@
-"""Users with SCRAM credentials: setting, removing and describing them, with the store as the truth.
+"""SCRAM credentials of users: set, remove and describe them in the metadata store.
 
-Each user has its own outcome, and may be named once in a request. There is no SASL yet
-(docs/security.md), so each change logs a warning. Secrets stay between the request and the store:
-no error and no log line has one.
+Each user of a request has its own result, and may be named only once. The broker does not support
+SASL yet (docs/security.md), so each change logs a warning. No error or log line contains a secret.
 
-Requests take effect one after the other. Source: Kafka 4.0 ScramControlManager, ScramImage;
+Requests take effect sequentially. Source: Kafka 4.0 ScramControlManager, ScramImage;
 KIP-554.
 """
 
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 
 from plog.errors import DuplicateResource, KafkaError, ResourceNotFound
 from plogd.concurrency import OneAtATime
-from plogd.controller.batched_writes import write_in_parts
+from plogd.controller.batched_writes import write_in_batches
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import Change, Key, MetadataStore
 from plogd.ports import Later, Report, silence, spawn
@@ -23,7 +22,7 @@ from plogd.security.scram import ScramCredential, check_user, credential_of, mec
 from plogd.security.unenforced_rules import NOT_ENFORCED
 
 Credentials = Mapping[int, ScramCredential]
-"""Of one user, by mechanism."""
+"""Credentials of one user, by mechanism."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upsertion:
-    """A credential to set; its secrets are in no text form."""
+    """A credential to set; `repr` omits its secrets."""
 
     user: str
     mechanism: int
@@ -46,7 +45,7 @@ class Upsertion:
 
 
 class ScramUsers:
-    """See the module's text."""
+    """All SCRAM credentials of the cluster; each broker has one instance."""
 
     def __init__(
         self, store: MetadataStore, fair_queue: FairQueue, report: Report = silence
@@ -57,7 +56,7 @@ class ScramUsers:
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
-        """What each user has, in the order asked, or of all users by name if `users` is empty."""
+        """Return credentials in the order of `users`, or of all users by name if it is empty."""
         return spawn(self._describe(users))
 
     async def _describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
@@ -81,7 +80,7 @@ class ScramUsers:
     def alter(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> Later[dict[str, KafkaError | None]]:
-        """Change credentials; by user, why it was not done, or None."""
+        """Change credentials; return an error or None for each user."""
         return self._operations.run(lambda: self._alter(deletions, upsertions))
 
     async def _alter(
@@ -97,14 +96,14 @@ class ScramUsers:
         async for one in slices.over(wanted):
             try:
                 if times[one.user] > 1:
-                    raise DuplicateResource("a user can be changed once in a request")
+                    raise DuplicateResource("the request changes this user more than once")
                 changes.append(self._change(one))
             except KafkaError as error:
                 results[one.user] = error.bare()
             else:
                 results[one.user] = None
         if changes:
-            await write_in_parts(self._store, changes, "users", self._queue)
+            await write_in_batches(self._store, changes, "users", self._queue)
             self._report(
                 "changed {count} SCRAM credentials, which are "
                 + NOT_ENFORCED
@@ -116,7 +115,7 @@ class ScramUsers:
 
     @property
     def count(self) -> int:
-        """How many users have credentials."""
+        """Number of users with credentials."""
         return len({key[1] for key in self._store.load(("scram",))})
 
     def _change(self, one: Deletion | Upsertion) -> Change:

@@ -1,6 +1,6 @@
-"""Gauges that say how many security rules are stored although the broker does not enforce them.
+"""Gauges that count stored security rules which the broker does not enforce.
 
-An operator can alert on them: docs/security.md says what is enforced.
+Operators can alert on them; docs/security.md describes what is enforced.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from plogd.metrics import Registry
 
 
 def register_security_gauges(metrics: Registry, acls: Acls, scram_users: ScramUsers) -> None:
-    """Register the gauges; each is computed when it is read."""
+    """Register the gauges; they are evaluated at each scrape."""
     metrics.gauge(
         "plog_acls_stored_not_enforced",
-        "ACLs that are stored; the broker enforces none yet.",
+        "Stored ACLs; the broker does not enforce them yet.",
         lambda: acls.count,
     )
     metrics.gauge(
         "plog_scram_users_stored_not_enforced",
-        "Users with SCRAM credentials that are stored; there is no SASL yet.",
+        "Users with stored SCRAM credentials; the broker does not support SASL yet.",
         lambda: scram_users.count,
     )

@@ -1,7 +1,7 @@
-"""What a new topic may be: its name, its partitions, its settings.
+"""Validation of new topics: name, partitions and settings.
 
-Pure: `plan_topic` turns what somebody asks for into a `TopicPlan`, or raises the error the client
-is to see. Writing it down is controller.py's work, spreading replicas replica_placement.py's.
+No I/O: `plan_topic` converts a request into a `TopicPlan`, or raises the error a client sees.
+controller.py writes the topic; replica_placement.py places its replicas.
 Source: Kafka 4.0 Topic, ReplicationControlManager.createTopics.
 """
 
@@ -27,29 +27,29 @@ from plogd.topic_config import validate_overrides
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS: Final = 9_000
-"""In one topic: what one atomic write of the metadata store holds, with room for settings."""
+"""Partitions per topic: the capacity of one atomic write of the metadata store, with settings."""
 
-MAX_PARTITIONS_AT_ONCE: Final = 10_000
-"""Of all topics that are created by one request, as in Kafka."""
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""Partitions of all topics that one request creates, as in Kafka."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic as somebody asks for it; -1 means the broker's default."""
+    """A request to create a topic; -1 means the broker's default."""
 
     name: str
     num_partitions: int = -1
     replication_factor: int = -1
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    """(partition, brokers) pairs, if replicas are placed by hand."""
+    """(partition, brokers) pairs, if the request places the replicas."""
     config: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """A topic as it will be."""
+    """A valid topic that is ready to be written."""
 
     name: str
     assignments: Assignments
@@ -57,13 +57,13 @@ class TopicPlan:
 
     @property
     def replication_factor(self) -> int:
-        """How many brokers hold each partition."""
+        """Number of replicas of each partition."""
         return len(self.assignments[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a topic gets that says nothing itself, and the brokers there are."""
+    """The broker's defaults for new topics, and the available brokers."""
 
     num_partitions: int
     replication_factor: int
@@ -71,16 +71,16 @@ class Defaults:
 
 
 def validate_name(name: str) -> None:
-    """Raise InvalidTopicException if no topic may have this name.
+    """Raise InvalidTopicException unless the name is valid for a topic.
 
     >>> validate_name("page-views.2024_01")
     """
-    problem = _problem_of_name(name)
+    problem = _name_problem(name)
     if problem is not None:
         raise InvalidTopicException(f"Topic name is invalid: {problem}")
 
 
-def _problem_of_name(name: str) -> str | None:
+def _name_problem(name: str) -> str | None:
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -93,7 +93,7 @@ def _problem_of_name(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Names with the same key would share the names of their metrics.
+    """Return a key that is equal for names whose metrics would collide.
 
     >>> collision_key("a.b") == collision_key("a_b")
     True
@@ -102,9 +102,9 @@ def collision_key(name: str) -> str:
 
 
 def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -> TopicPlan:
-    """Check `new` against the rules and the `existing` topics, which are names by `collision_key`.
+    """Validate `new` and return its plan; `existing` are topic names by `collision_key`.
 
-    Raises the KafkaError that says what is wrong.
+    Raises the KafkaError a client sees.
     """
     validate_name(new.name)
     if new.name == CLUSTER_METADATA_TOPIC:
@@ -116,7 +116,7 @@ def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -
         raise InvalidTopicException(f"Topic '{new.name}' collides with existing topic: {other}")
     config = _checked_config(new.config)
     if new.assignments:
-        _refuse_counts_beside_assignments(new)
+        _check_counts_are_unset(new)
         assignments = check_assignments(new.assignments, defaults.brokers)
     else:
         assignments = _assign(new, defaults)
@@ -125,24 +125,26 @@ def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -
     return TopicPlan(name=new.name, assignments=assignments, config=config)
 
 
-def check_total(asked: Iterable[NewTopic], defaults: Defaults) -> None:
-    """Raise PolicyViolation if the topics of one request would have too many partitions in all."""
+def check_total(requested: Iterable[NewTopic], defaults: Defaults) -> None:
+    """Raise PolicyViolation if the topics of one request have too many partitions in total."""
     total = 0
-    for new in asked:
+    for new in requested:
         if new.assignments:
             total += len(new.assignments)
         else:
             count = new.num_partitions
             total += defaults.num_partitions if count == -1 else max(0, count)
-    if total > MAX_PARTITIONS_AT_ONCE:
+    if total > MAX_PARTITIONS_PER_REQUEST:
         raise PolicyViolation(
-            f"The request asks for {total} partitions; {MAX_PARTITIONS_AT_ONCE} at once are"
-            " allowed: create the topics by several requests."
+            f"the request creates {total} partitions, more than {MAX_PARTITIONS_PER_REQUEST};"
+            " create the topics in several requests"
         )
 
 
 def _too_many(new: NewTopic) -> PolicyViolation:
-    return PolicyViolation(f"Topic '{new.name}' would have more than {MAX_PARTITIONS} partitions.")
+    return PolicyViolation(
+        f"cannot create topic '{new.name}': a topic has at most {MAX_PARTITIONS} partitions"
+    )
 
 
 def _checked_config(config: Mapping[str, str | None]) -> Mapping[str, str]:
@@ -153,14 +155,14 @@ def _checked_config(config: Mapping[str, str | None]) -> Mapping[str, str]:
     return {name: value for name, value in config.items() if value is not None}
 
 
-def _refuse_counts_beside_assignments(new: NewTopic) -> None:
-    for what, count in (
+def _check_counts_are_unset(new: NewTopic) -> None:
+    for field_name, count in (
         ("replication factor", new.replication_factor),
         ("numPartitions", new.num_partitions),
     ):
         if count != -1:
             raise InvalidRequest(
-                f"A manual partition assignment was specified, but {what} was not set to -1."
+                f"A manual partition assignment was specified, but {field_name} was not set to -1."
             )
 
 
@@ -174,5 +176,5 @@ def _assign(new: NewTopic, defaults: Defaults) -> Assignments:
     count = defaults.num_partitions if new.num_partitions == -1 else new.num_partitions
     factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
     if count > MAX_PARTITIONS:
-        raise _too_many(new)  # Before placing two billion of them.
+        raise _too_many(new)  # Checked here too, before two billion partitions are placed.
     return assign_replicas(defaults.brokers, count, factor)

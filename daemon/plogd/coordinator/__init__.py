@@ -1,7 +1,7 @@
 """Coordinators: state that brokers keep for clients in internal topics.
 
-Consumer groups with their committed offsets are in group, the runtime that keeps any coordinator's
-state in a log is in runtime, and producer ids are in producer_ids.py. Reading requests and building
+`group` contains consumer groups with their committed offsets; `runtime` stores the state of any
+kind of coordinator in a log; producer_ids.py allocates producer ids. Reading requests and building
 responses belongs to `plogd.apis`. Start with group/group_coordinator.py and
 runtime/coordinator_runtime.py.
 """

@@ -1,8 +1,9 @@
-"""Producer ids for idempotent producers, each given once in the life of the cluster.
+"""Allocation of producer ids for idempotent producers; each id is unique in the cluster forever.
 
-Ids come in blocks of a thousand. A block belongs to this broker once the store says so, durably,
-and before its first id is given; what is left of it at a stop is lost, cheaper than a write
-for each id. Two brokers can ask at the same time: compare-and-set decides, the other tries again.
+The broker reserves ids in blocks of a thousand. It allocates ids of a block only once the metadata
+store has durably recorded the reservation. Ids left over when the broker stops are lost, which
+costs less than a write per id. If two brokers reserve a block at the same time, compare-and-set
+lets one succeed and the other retries.
 
 Source: Kafka 4.0 ProducerIdManager, ProducerIdControlManager (block size, first id 0).
 """
@@ -29,7 +30,7 @@ _MAX_TRIES = 10
 
 
 class ProducerIds:
-    """The ids this broker may give. `next_id` is ready at once, but for one in a thousand."""
+    """This broker's current block of ids. `next_id` waits for one id in a thousand only."""
 
     def __init__(self, store: MetadataStore, *, broker_id: int, broker_epoch: int) -> None:
         self._store = store
@@ -38,11 +39,11 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._waiting: dict[Later[int], None] = {}
-        """Requests without an id, the oldest one first; those that give up are removed."""
+        """Requests waiting for an id, oldest first; cancelled requests are removed."""
         self._is_fetching = False
 
     def next_id(self) -> MaybeLater[int]:
-        """An id nobody has. Fails with CoordinatorNotAvailable when there is no block to be had."""
+        """Return a new id. Fails with CoordinatorNotAvailable if no block can be reserved."""
         if self._next < self._end and not self._waiting:
             return self._take()
         later: Later[int] = Later(lambda: self._waiting.pop(later, None))
@@ -58,10 +59,10 @@ class ProducerIds:
 
     def _fetch_block(self) -> None:
         self._is_fetching = True
-        spawn(self._new_block()).then(self._serve, self._refuse)
+        spawn(self._reserve_block()).then(self._on_block, self._on_error)
 
-    async def _new_block(self) -> int:
-        """Reserve a block; its first id."""
+    async def _reserve_block(self) -> int:
+        """Reserve a block and return its first id."""
         value, version = self._store.load(_KEY).get(_KEY, (None, ABSENT))
         for _ in range(_MAX_TRIES):
             first: int = 0 if value is None else value.next_producer_id
@@ -77,9 +78,11 @@ class ProducerIds:
                     return first
                 case Conflict():
                     value, version = outcome.value, outcome.version
-        raise CoordinatorNotAvailable("no block of producer ids could be reserved, try again")
+        raise CoordinatorNotAvailable(
+            f"cannot reserve a block of producer ids in {_MAX_TRIES} attempts; try again"
+        )
 
-    def _serve(self, first: int) -> None:
+    def _on_block(self, first: int) -> None:
         self._next, self._end = first, first + BLOCK_SIZE
         while self._waiting and self._next < self._end:
             oldest = next(iter(self._waiting))
@@ -89,7 +92,7 @@ class ProducerIds:
         if self._waiting:
             self._fetch_block()
 
-    def _refuse(self, error: Exception) -> None:
+    def _on_error(self, error: Exception) -> None:
         self._is_fetching = False
         waiting, self._waiting = self._waiting, {}
         reason = error if isinstance(error, PlogError) else CoordinatorNotAvailable(str(error))

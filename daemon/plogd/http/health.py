@@ -1,4 +1,4 @@
-"""What /health and /ready are told, apart from the pages so that it costs no import of them."""
+"""`Status`: the result of a health or readiness check, without importing the HTTP pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """An answer to "are you well?": yes or no, and what there is to say (JSON values)."""
+    """The result of a check: whether it passed, and details as JSON values."""
 
     ok: bool
     details: Mapping[str, object]

@@ -1,10 +1,10 @@
-"""A small HTTP server for pages that are read: GET and HEAD, one request per connection.
+"""A small HTTP server for read-only pages: GET and HEAD, one request per connection.
 
-It answers the first request of a connection and closes it, so a client that sends thousands of
-requests at once gets one response. A request with a body is refused before the body is read. What a
-client sends after its request is discarded for a few seconds, so that it can read the response
-before the connection is reset. Connections are bounded in number and time, request heads in size;
-a response is copied to the socket piece by piece, as the client reads it.
+The server answers the first request of a connection and closes it, so a client that pipelines
+thousands of requests gets one response. It rejects a request with a body before reading the body.
+Data after the request is discarded for a few seconds, so that the client can read the response
+before the connection is reset. The number and duration of connections and the size of request heads
+are limited; a response is copied to the socket in pieces, as the client reads it.
 
 site.py has the pages; reactor thread only. Source: RFC 9112; nginx's ``lingering_close``.
 """
@@ -28,18 +28,18 @@ from plogd.ports import Later, Timer, Timers
 log = Logger()
 
 CONNECTIONS_MAX: Final = 32
-"""Beyond this, a new connection takes the place of the oldest one."""
+"""Beyond this number, a new connection replaces the oldest one."""
 CONNECTION_MAX_MS: Final = 30_000.0
-"""How long a connection may last, from its beginning to its last byte."""
+"""Maximum duration of a connection, from its start to its last byte."""
 DISCARD_MAX_MS: Final = 5_000.0
-"""How long input is discarded after a response that the client has not closed the connection on."""
+"""Maximum time to discard input after the response if the client keeps the connection open."""
 HEAD_MAX_BYTES: Final = 16 * 1024
 PIECE_BYTES: Final = 64 * 1024
 _PEER_LOG_INTERVAL_S: Final = 60.0
 
 
 class Response(NamedTuple):
-    """What a page answers."""
+    """The response of a page."""
 
     status: HTTPStatus
     content_type: str
@@ -50,7 +50,7 @@ Page: TypeAlias = Callable[[], "Response | Later[Response]"]
 
 
 class _BadRequest(Exception):
-    """The request is answered with an error and has no other effect."""
+    """Raised for a request that gets an error response."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -66,8 +66,8 @@ class HttpFactory(Factory):
     """The connections of one HTTP port.
 
     Args:
-        pages: what is served, by path.
-        seconds: a clock, for the rate of log lines.
+        pages: the pages by path.
+        seconds: the clock for rate-limiting log lines.
     """
 
     noisy = False
@@ -82,40 +82,38 @@ class HttpFactory(Factory):
         self._peer_log = RateLimit(_PEER_LOG_INTERVAL_S)
 
     def buildProtocol(self, addr: IAddress | None) -> HttpConnection:
-        """A connection, for which another one may have to go."""
+        """Return a connection; abort the oldest one if there are too many."""
         if len(self._open) >= CONNECTIONS_MAX:
             oldest = next(iter(self._open))
-            self.report(oldest.host, f"is the oldest of {CONNECTIONS_MAX}, to accept another one")
+            self.report(oldest.host, f"was the oldest of {CONNECTIONS_MAX}, to accept another one")
             oldest.abort()
             self.closed(oldest)
         return HttpConnection(self)
 
     def opened(self, connection: HttpConnection) -> None:
-        """A connection has been made."""
+        """Add a new connection."""
         self._open[connection] = None
 
     def closed(self, connection: HttpConnection) -> None:
-        """A connection has ended, or is about to."""
+        """Remove a connection that is closed or about to be closed."""
         self._open.pop(connection, None)
 
     def open_connections(self) -> list[HttpConnection]:
-        """The connections that are open, oldest first."""
+        """Return the open connections, oldest first."""
         return list(self._open)
 
-    def report(self, host: str, what: str) -> None:
-        """Log one line about what a client did, but not one each time."""
-        if self._peer_log.admit((host, what), self._seconds()) is not None:
-            log.warn(
-                "{host}: closed a connection to plog.http.port that {what}", host=host, what=what
-            )
+    def report(self, host: str, why: str) -> None:
+        """Log why a connection was closed, at most once a minute per host and reason."""
+        if self._peer_log.admit((host, why), self._seconds()) is not None:
+            log.warn("{host}: closed a connection to plog.http.port that {why}", host=host, why=why)
 
 
 class HttpConnection(Protocol):
-    """One request and its response."""
+    """A connection, which serves one request."""
 
     def __init__(self, factory: HttpFactory) -> None:
         self._factory = factory
-        self._transport: Any = None  # Twisted's own type for it lacks most of what it has.
+        self._transport: Any = None  # Twisted's type for it lacks most of its methods.
         self._head = bytearray()
         self._has_request = False
         self._waits_for: Later[Response] | None = None
@@ -125,18 +123,18 @@ class HttpConnection(Protocol):
 
     @property
     def sending(self) -> bytes | None:
-        """The body that is being sent."""
+        """Return the body that is being sent, or None."""
         return None if self._sender is None else self._sender.body
 
     def connectionMade(self) -> None:
-        """Wait for a request, but not for long."""
+        """Start the timeout of the connection."""
         self._transport = self.transport
         self.host = getattr(self._transport.getPeer(), "host", "")
         self._factory.opened(self)
-        self._close_after(CONNECTION_MAX_MS, "has not ended after 30 s")
+        self._close_after(CONNECTION_MAX_MS, "lasted longer than 30 s")
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes of the request, or bytes after it, which are discarded."""
+        """Handle bytes of the request; discard bytes after it."""
         if self._has_request:
             return
         mistake = None if self._head else mistake_in(data)
@@ -159,7 +157,7 @@ class HttpConnection(Protocol):
             self._respond(_error(error.status), with_body=True)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is gone."""
+        """Cancel the page and the timeout of the closed connection."""
         self._factory.closed(self)
         waits_for, self._waits_for = self._waits_for, None
         if waits_for is not None:
@@ -169,7 +167,7 @@ class HttpConnection(Protocol):
             self._deadline.cancel()
 
     def abort(self) -> None:
-        """End the connection, whether or not its response has been sent."""
+        """Close the connection without sending the rest of its response."""
         self._transport.abortConnection()
 
     def _answer(self, request: _Request) -> None:
@@ -180,7 +178,7 @@ class HttpConnection(Protocol):
         try:
             response = page()
         except Exception:
-            log.failure("the page {path} failed", path=request.path)
+            log.failure("page {path} failed", path=request.path)
             raise _BadRequest(HTTPStatus.INTERNAL_SERVER_ERROR) from None
         if isinstance(response, Later):
             self._waits_for = response
@@ -200,7 +198,7 @@ class HttpConnection(Protocol):
         if self._waits_for is not None:
             self._waits_for = None
             failure = Failure(error, type(error), error.__traceback__)
-            log.failure("the page {path} failed", failure, path=path)
+            log.failure("page {path} failed", failure, path=path)
             self._respond(_error(HTTPStatus.INTERNAL_SERVER_ERROR), with_body=True)
 
     def _respond(self, response: Response, *, with_body: bool) -> None:
@@ -230,13 +228,13 @@ class HttpConnection(Protocol):
         self._transport.loseWriteConnection()
         self._close_after(DISCARD_MAX_MS, None)
 
-    def _close_after(self, delay_ms: float, what: str | None) -> None:
-        """End the connection then; `what` is worth a log line."""
+    def _close_after(self, delay_ms: float, why: str | None) -> None:
+        """Close the connection after `delay_ms`, and log `why` unless it is None."""
 
         def close() -> None:
             self._deadline = None
-            if what is not None:
-                self._factory.report(self.host, what)
+            if why is not None:
+                self._factory.report(self.host, why)
             self.abort()
 
         if self._deadline is not None:
@@ -246,7 +244,7 @@ class HttpConnection(Protocol):
 
 @implementer(IPullProducer)
 class _Sender:
-    """Sends a long body piece by piece."""
+    """Sends a long body in pieces."""
 
     def __init__(self, transport: Any, body: bytes, on_sent: Callable[[], None]) -> None:
         self._transport = transport
@@ -255,7 +253,7 @@ class _Sender:
         self._on_sent = on_sent
 
     def resumeProducing(self) -> None:
-        """The transport takes more."""
+        """Send the next piece."""
         piece = self.body[self._position : self._position + PIECE_BYTES]
         self._position += len(piece)
         self._transport.write(piece)
@@ -264,11 +262,11 @@ class _Sender:
             self._on_sent()
 
     def stopProducing(self) -> None:
-        """The connection is gone."""
+        """Do nothing: the connection is closed."""
 
 
 def parse_request(head: bytes) -> _Request:
-    """The request of a head without its last empty line. Raises _BadRequest.
+    """Parse a request head without its last empty line. Raises _BadRequest.
 
     >>> parse_request(b"GET /metrics?x=1 HTTP/1.1\\r\\nHost: x")
     _Request(method=b'GET', path='/metrics')
@@ -288,7 +286,7 @@ def parse_request(head: bytes) -> _Request:
     if method not in (b"GET", b"HEAD"):
         raise _BadRequest(HTTPStatus.METHOD_NOT_ALLOWED)
     path = target.partition(b"?")[0].decode("latin-1")
-    if "://" in path:  # As a proxy is asked.
+    if "://" in path:  # The absolute form, which clients send to a proxy.
         path = "/" + path.partition("://")[2].partition("/")[2]
     return _Request(method, path.rstrip("/") or "/")
 

@@ -1,11 +1,11 @@
-"""/metrics: the text of all metrics, made in slices and kept for a second.
+"""/metrics: the text of all metrics, created in slices and cached for a second.
 
-A broker with thousands of topics has megabytes of it. So the text is made a few hundred lines at a
-time, and other requests run in between; clients that ask meanwhile, or within a second after that,
-get the same text. A client that reads slowly keeps an old text in memory, so only the last few
-may be read.
+The text of a broker with thousands of topics has several megabytes. It is therefore created a few
+hundred lines at a time, and other requests run in between; requests that arrive meanwhile, or
+within a second after that, get the same text. A client that reads slowly keeps an old text in
+memory, so only the latest few texts may be in use.
 
-Made by site.py; reactor thread only.
+Created by site.py; reactor thread only.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from plogd.ports import Later, Timers, spawn
 
 LINES_PER_TURN: Final = 500
 KEEP_MS: Final = 1000.0
-"""How old a text may be that is sent."""
+"""Maximum age of a cached text."""
 TEXTS_MAX: Final = 3
-"""Texts that may be sent at the same time, the newest included."""
+"""Maximum number of texts in memory, including the newest."""
 
 
 class MetricsPage:
-    """The page.
+    """The page /metrics and the texts that are being sent.
 
     Args:
-        lines: makes the lines of the text, a little work for each.
-        connections: those that are open, some of which may be reading a text.
+        lines: yields the lines of the text; each line takes little work.
+        connections: returns the open connections, some of which may be sending a text.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class MetricsPage:
         self._texts: list[bytes] = []
 
     def __call__(self) -> Response | Later[Response]:
-        """Answer a request."""
+        """Return the response to a request."""
         if self._text is not None:
             return _response(self._text)
         later: Later[Response] = Later()
@@ -92,7 +92,7 @@ class MetricsPage:
         self._drop_texts()
 
     def _drop_texts(self) -> None:
-        """Keep the texts that are sent or may be, but not more than a few."""
+        """Keep the texts in use, at most TEXTS_MAX; abort connections that send older ones."""
         sent: dict[int, list[HttpConnection]] = {}
         for connection in self._connections():
             sent.setdefault(id(connection.sending), []).append(connection)

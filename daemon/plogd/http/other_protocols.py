@@ -1,15 +1,15 @@
 """Recognize clients of other protocols on the HTTP port by their first byte.
 
-HTTP itself would only wait for a line that never ends, and the client for its response. The
-opposite, HTTP on a Kafka port, is in net/wrong_protocol.py. Called by http_server.py.
+Otherwise the server would wait for the end of a line, and the client for its response.
+net/wrong_protocol.py recognizes HTTP on a Kafka port. Called by http_server.py.
 """
 
 from __future__ import annotations
 
-# The first byte of a Kafka request, and of a TLS handshake; never one of HTTP.
+# The first byte of a Kafka request and of a TLS handshake; HTTP never starts with these.
 _MISTAKES = {
-    b"\0": "a Kafka request: Kafka clients use an address of advertised.listeners or listeners",
-    b"\x16": "a TLS handshake: there is no https here",
+    b"\0": "a Kafka request: connect Kafka clients to an address of advertised.listeners",
+    b"\x16": "a TLS handshake: plog.http.port does not support HTTPS; use http://",
 }
 
 

@@ -1,6 +1,7 @@
-"""Metrics of the process itself, under the names every Prometheus client library gives them.
+"""Metrics of the process, with the names that Prometheus client libraries use.
 
-Asked for at each scrape, from getrusage and /proc/self (systemd's ``ProcSubset=pid`` leaves that).
+They are read at each scrape from getrusage and /proc/self, which remains available with systemd's
+``ProcSubset=pid``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def register_process_metrics(registry: Registry, *, start_time_seconds: float) -
     )
     registry.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
     registry.gauge("process_open_fds", "Open file descriptors.", _open_descriptors)
-    registry.gauge("process_max_fds", "How many may be open.", _descriptors_max)
+    registry.gauge("process_max_fds", "Maximum number of open file descriptors.", _descriptors_max)
     started = registry.gauge("process_start_time_seconds", "When the process started (Unix time).")
     started.value = start_time_seconds
 
@@ -39,7 +40,7 @@ def _resident_bytes() -> int:
 
 
 def _open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd")) - 1  # Without the one that lists them.
+    return len(os.listdir("/proc/self/fd")) - 1  # Without the descriptor used by listdir.
 
 
 def _descriptors_max() -> int:

@@ -1,9 +1,9 @@
 """/metrics, /health and /ready on ``plog.http.port``.
 
-Knows nothing of the broker: service.py gives it three functions. /health answers 503 when something
-is wrong that an operator must repair (a log directory is offline), /ready while the broker does not
-serve yet or no longer; both give details in JSON. There is no login: the port is on loopback by
-default. http_server.py bounds what a client may cost.
+The pages are independent of the broker: service.py passes three functions. /health returns 503 if
+the operator must repair something (a log directory is offline), and /ready while the broker is
+starting or stopping; both return details in JSON. There is no authentication: the port listens on
+loopback by default. http_server.py limits the resources of clients.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_site(
     health: Callable[[], Status],
     ready: Callable[[], Status],
 ) -> HttpFactory:
-    """Make the site; `metrics` makes the lines of /metrics, the others are asked each time."""
+    """Create the site; `metrics` yields the lines of /metrics, the others run per request."""
     pages: dict[str, Page] = {
         "/": lambda: _INDEX,
         "/health": lambda: _status_page(health()),
@@ -48,10 +48,10 @@ def make_site(
 
 
 def listen(reactor: Any, config: BrokerConfig, site: HttpFactory) -> IListeningPort | None:
-    """Open ``plog.http.port``; None if it is 0, or is the default one and taken.
+    """Open ``plog.http.port``; return None if it is 0, or if the default port is in use.
 
     Raises:
-        CannotListenError: the port cannot be opened and is not the default one.
+        CannotListenError: the port cannot be opened and was set explicitly.
     """
     port, host = config.plog_http_port, config.plog_http_host
     if port == 0:
@@ -62,8 +62,8 @@ def listen(reactor: Any, config: BrokerConfig, site: HttpFactory) -> IListeningP
         if {"plog.http.port", "plog.http.host"} & config.explicit:
             raise
         log.warn(
-            "no /metrics, /health and /ready: {host}:{port}, the default, cannot be opened"
-            " ({error}); set plog.http.port to another port, or to 0",
+            "cannot serve /metrics, /health and /ready on {host}:{port}, the default address:"
+            " {error}; set plog.http.port to another port, or to 0 to disable them",
             host=host,
             port=port,
             error=error.socketError,

@@ -1,7 +1,7 @@
 """The log of a partition, and all logs of a broker.
 
-Appending, reading, retention, deletion and producer state belong here; the package is pure and
-reaches the disk only through `plogd.files.Files`. Leadership, high watermarks of followers and
-waiting requests do not belong here but to `plogd.replica`. Start with log.py, then log_manager.py;
-files have Kafka's names and formats, which docs/log-format.md describes.
+Appending, reading, retention, deletion and producer state belong here. The package is pure and
+accesses the disk only through `plogd.ports.Files`. Leadership, the high watermarks of followers and
+pending requests belong to `plogd.replica`. Start with log.py, then log_manager.py; file names and
+formats are Kafka's, described in docs/log-format.md.
 """

@@ -1,14 +1,14 @@
-"""Validate a record batch before a log takes it, and convert it to what the topic requires.
+"""Validate a record batch before the log appends it, and convert it as the topic requires.
 
-Size, checksum and header are checked where the batch lies; it is copied only if the topic's
-``compression.type`` requires another codec. Records are read only where the header is not enough:
-for keys on a compacted topic, for a lower bound on timestamps, for another codec, and on topics of
+Size, checksum and header are checked in place; the batch is copied only if the topic's
+``compression.type`` requires another codec. Records are read only if the header is not enough: for
+keys on a compacted topic, for a lower bound on timestamps, for another codec, and on topics of
 coordinators. Kafka walks (and decompresses) every batch; here a correct checksum and a consistent
 header are enough, because the producer wrote both.
 
-Sequence numbers are checked in producer_state.py; offsets and leader epochs are assigned in log.py.
-`Log` calls `validate_batch` on the reactor's thread, in the turn in which it writes a batch. Where
-`bytes_to_read` gives more than `INLINE_BYTES`, a job of replica/append_queue.py calls it.
+producer_state.py checks sequence numbers; log.py assigns offsets and leader epochs. `Log` calls
+`validate_batch` on the reactor's thread, in the turn in which it writes a batch. If `bytes_to_read`
+returns more than `INLINE_BYTES`, a job of replica/append_queue.py calls it instead.
 
 Source: Kafka 3.9 LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-32, KIP-98, KIP-937.
 """
@@ -54,21 +54,22 @@ from plogd.topic_config import TopicConfig
 NO_TIMESTAMP = -1
 
 _MIN_RECORD_BYTES = 7
-"""One byte each: length, attributes, two deltas, and no key, no value, no headers."""
+"""One byte each: length, attributes, two deltas, absent key, absent value, header count."""
 _ANY_AGE = 2**63 - 1
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 MAX_EXPANSION: Final = 16
-"""How many times max.message.bytes a batch may take uncompressed, where it must be (decision 0005).
-A producer that gathers uncompressed bytes up to a batch's size, as most do, never comes near it."""
+"""The limit of a batch's uncompressed size, as a multiple of max.message.bytes, if it must be
+decompressed (decision 0005). Producers that fill batches by uncompressed size, as most do, stay far
+below it."""
 MAX_WALKED_RECORDS: Final = 250_000
-"""Records of a batch that are read one by one: about a quarter of a second of a job."""
+"""The limit of records per batch that are walked: about a quarter of a second of a job."""
 MAX_CHECKED_RECORDS: Final = 10_000
-"""Records of a batch that a coordinator decodes, which costs some 20 times as much for each."""
+"""The limit of records per batch that a coordinator decodes; each costs some 20 times as much."""
 INLINE_BYTES: Final = 2048
 """Records up to this size are read on the reactor. gzip -9 needs 3 ms for the worst 2 KiB."""
 FAR_TOO_MANY: Final = 1 << 30
-"""Bytes to read for what always needs a job."""
+"""A number of bytes that always requires a job."""
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
 """Default of ``plog.decompressed.batch.max.bytes``."""
 _NO_BOUND: Final = 1 << 63
@@ -88,55 +89,55 @@ RecordCheck = Callable[[bytes | None, bytes | None], None]
 
 
 class DecompressedTooLarge(MessageTooLarge):
-    """The records of a batch take more bytes uncompressed than may be spent on them."""
+    """The uncompressed records of a batch exceed the limit."""
 
 
 class AppendOrigin(Enum):
-    """Where a batch comes from, which decides how far it is trusted."""
+    """The source of a batch, which decides how much is checked."""
 
     CLIENT = "client"
     """A produce request: everything is checked."""
     COORDINATOR = "coordinator"
-    """A coordinator of this broker: may write control batches, has no sequence numbers, and keeps
-    its own codec: its records are stored as it wrote them."""
+    """A coordinator of this broker: may write control batches, has no sequence numbers, and chooses
+    the codec: its records are stored as it wrote them."""
     REPLICATION = "replication"
-    """Fetched from the leader, which has checked it: only size and checksum are."""
+    """Fetched from the leader, which has validated it: only size and checksum are checked."""
     RAFT_LEADER = "raft-leader"
     """The writer of the metadata log."""
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch ready to be given its offsets."""
+    """A batch that is ready to get its offsets."""
 
     view: memoryview
     """The whole batch and nothing else; writable."""
     header: BatchHeader
-    """As it is in `view` now; offset and leader epoch are still the sender's."""
+    """The header in `view`; offset and leader epoch are still the sender's."""
     max_timestamp: int
     max_timestamp_offset_delta: int
-    """Of the batch's last record: time indexes name batches."""
+    """The offset delta of the batch's last record: time indexes refer to batches."""
     log_append_time_ms: int
-    """The time the broker gave all its records; -1 if they kept their own."""
+    """The timestamp that the broker set for all records; -1 if they kept their own."""
 
 
 class BatchRules(NamedTuple):
-    """What a topic's settings ask of a batch, worked out once and not for every batch."""
+    """The requirements of a topic's settings for batches, computed once per setting change."""
 
     config: TopicConfig
     max_bytes: int
     target: Compression | None
-    """The codec all batches are stored in; None if each keeps its own."""
+    """The codec of all stored batches; None if each keeps its own."""
     is_compacted: bool
     by_broker: bool
-    """Whether the broker sets the time of the records."""
+    """Whether the broker sets the timestamps of records."""
     max_ahead_ms: int
-    """How far the newest record may lie in the future."""
+    """How far the newest timestamp may be in the future."""
     is_plain: bool
-    """Whether a sound batch is taken as it is, unless it comes from the future."""
+    """Whether a valid batch is accepted unchanged unless its timestamp is too far in the future."""
 
     @classmethod
     def of(cls, config: TopicConfig) -> BatchRules:
-        """The rules of a topic with these settings."""
+        """Return the rules of a topic with these settings."""
         target = _CODEC_BY_NAME.get(config.compression_type)
         by_broker, is_compacted = config.uses_log_append_time, config.is_compacted
         takes_any_age = config.message_timestamp_before_max_ms == _ANY_AGE
@@ -152,28 +153,28 @@ class BatchRules(NamedTuple):
 
 
 def _proceed() -> None:
-    """Let the validation continue."""
+    """Continue the validation."""
 
 
 class RecordReading(NamedTuple):
-    """How records may be read, where they have to be."""
+    """How to read records, if that is necessary."""
 
     max_decompressed_bytes: int = DECOMPRESSED_MAX_BYTES
-    """Bytes a batch may take uncompressed, whatever max.message.bytes says."""
+    """The limit of a batch's uncompressed size, in addition to that of max.message.bytes."""
     check_record: RecordCheck | None = None
-    """What each record must pass; None on topics of clients."""
+    """The check of each record; None on clients' topics."""
     on_step: Callable[[], None] = _proceed
-    """Called between steps of long work, which it ends by what it raises."""
+    """Called between steps of long work, which an exception aborts."""
 
 
 _INLINE_READING = RecordReading()
 
 
 def bytes_to_read(data: memoryview, rules: BatchRules, now_ms: int) -> int:
-    """Return how many bytes of records have to be read to validate a client's batch.
+    """Return how many bytes of records must be read to validate a client's batch.
 
-    That is `FAR_TOO_MANY` for a compressed batch. Looks at the header only, which need not be
-    sound: `validate_batch` checks it.
+    Returns `FAR_TOO_MANY` for a compressed batch. Reads only the header, which may be invalid:
+    `validate_batch` checks it.
     """
     if rules.is_plain or len(data) <= HEADER_SIZE:
         return 0
@@ -191,7 +192,7 @@ def validate_batch(
     origin: AppendOrigin,
     reading: RecordReading = _INLINE_READING,
 ) -> ValidatedBatch:
-    """Check the one batch in `data`, convert it for the topic, and return what a log needs of it.
+    """Check the one batch in `data`, convert it for the topic, and return it with its header.
 
     Raises CorruptMessage, MessageTooLarge, InvalidRecord, InvalidTimestamp,
     UnsupportedForMessageFormat, UnsupportedCompressionType; and what `reading` raises.
@@ -199,12 +200,12 @@ def validate_batch(
     header = check_header(data, rules, origin)
     _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, _, _, _, _ = header
     if length + LOG_OVERHEAD != len(data):
-        raise InvalidRecord("a produce request carries exactly one record batch a partition")
+        raise InvalidRecord("a produce request must have exactly one record batch per partition")
     if origin is AppendOrigin.CLIENT:
         _check_client_header(header)
     if attributes & COMPRESSION_MASK > Compression.ZSTD:
         raise UnsupportedCompressionType(
-            f"compression type {attributes & COMPRESSION_MASK} is not known"
+            f"compression type {attributes & COMPRESSION_MASK} is not supported"
         )
     if (
         rules.is_plain
@@ -216,7 +217,7 @@ def validate_batch(
 
 
 def validate_replicated(data: memoryview, rules: BatchRules) -> list[ValidatedBatch]:
-    """The batches a leader has sent: as they are, if they are whole. Raises CorruptMessage."""
+    """Return the whole batches that a leader sent, unchanged. Raises CorruptMessage."""
     validated: list[ValidatedBatch] = []
     while len(data):
         header = check_header(data, rules, AppendOrigin.REPLICATION)
@@ -233,18 +234,18 @@ def _ready(view: memoryview, header: BatchHeader, log_append_time_ms: int) -> Va
 
 
 def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> BatchHeader:
-    """Return the header of the batch `data` begins with: complete, small enough, checksum correct.
+    """Return the header of the first batch in `data`, after checking its size and checksum.
 
     Raises CorruptMessage, MessageTooLarge, InvalidRecord, UnsupportedForMessageFormat.
     """
     available = len(data)
     if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
-        raise _no_batch(data)
-    # As _make, which counts the fields again: every batch of a client comes here.
+        raise _not_a_batch(data)
+    # Same as _make, which counts the fields again: every batch of a client passes here.
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
     size_bytes = header.batch_length + LOG_OVERHEAD
     if not HEADER_SIZE <= size_bytes <= available:
-        raise CorruptMessage(f"a batch that claims {size_bytes} bytes where {available} are")
+        raise CorruptMessage(f"a batch of {size_bytes} bytes, but {available} bytes were sent")
     if size_bytes > rules.max_bytes and origin is not AppendOrigin.RAFT_LEADER:
         raise _too_large(size_bytes, rules.config)
     if crc32c(data[ATTRIBUTES_POSITION:size_bytes]) != header.crc:
@@ -252,16 +253,16 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
     return header
 
 
-def _no_batch(data: memoryview) -> KafkaError:
-    """Why there is not even a batch's header of a format we take."""
+def _not_a_batch(data: memoryview) -> KafkaError:
+    """Return the error for data that does not begin with a header of a supported format."""
     if not len(data):
-        return InvalidRecord("no record batch at all")
+        return InvalidRecord("no record batch was sent")
     if len(data) <= MAGIC_POSITION:
-        return CorruptMessage(f"{len(data)} bytes are no record batch")
+        return CorruptMessage(f"{len(data)} bytes are not a record batch")
     magic = data[MAGIC_POSITION]
     if magic in (0, 1):
-        return UnsupportedForMessageFormat(f"a batch of magic {magic}; only magic {MAGIC} is taken")
-    return CorruptMessage(f"{len(data)} bytes with a magic of {magic} are no record batch")
+        return UnsupportedForMessageFormat(f"magic {magic} is not supported, only {MAGIC}")
+    return CorruptMessage(f"{len(data)} bytes with magic {magic} are not a record batch")
 
 
 def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
@@ -271,33 +272,33 @@ def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    """What a client may not say, or not in this combination."""
+    """Check header fields that clients may not set, or not in this combination."""
     base_offset, length, _, _, _, attributes, last_delta, _, _, producer, epoch, sequence, count = (
         header
     )
     if base_offset:
         raise InvalidRecord(f"the base offset must be 0, not {base_offset}")
     if count <= 0 or last_delta != count - 1:
-        raise InvalidRecord(f"{count} records with a last offset delta of {last_delta}")
+        raise InvalidRecord(f"{count} records do not match a last offset delta of {last_delta}")
     if attributes & _BROKERS_ONLY:
         if attributes & LOG_APPEND_TIME_BIT:
             raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
         raise InvalidRecord("clients may not write control batches or delete horizons")
     if producer >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecord(
-            f"producer {producer} with sequence number {sequence} and epoch {epoch}"
+            f"producer {producer} with invalid sequence number {sequence} or epoch {epoch}"
         )
     payload_bytes = length + LOG_OVERHEAD - HEADER_SIZE
     if not attributes & COMPRESSION_MASK and payload_bytes < count * _MIN_RECORD_BYTES:
-        raise InvalidRecord(f"{count} records cannot be in {payload_bytes} bytes")
+        raise InvalidRecord(f"{count} records do not fit in {payload_bytes} bytes")
     if not payload_bytes:
-        raise InvalidRecord(f"{count} records in no bytes")
+        raise InvalidRecord(f"{count} records in an empty payload")
 
 
 def _work_on_records(
     header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
 ) -> tuple[bool, bool]:
-    """Whether the records have to be compressed again, and whether each has to be read."""
+    """Return whether the records must be recompressed, and whether each must be read."""
     if header.is_control or origin is AppendOrigin.COORDINATOR:
         return False, False
     recompress = rules.target is not None and header.attributes & COMPRESSION_MASK != rules.target
@@ -334,7 +335,7 @@ def _shape(
 
 
 def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
-    """Whether some record may be older than the topic takes, as far as the header tells."""
+    """Return whether, according to the header, a record may be older than the topic accepts."""
     oldest = now_ms - config.message_timestamp_before_max_ms
     if oldest <= 0:
         return False
@@ -344,7 +345,7 @@ def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bo
 def _payload(
     view: memoryview, header: BatchHeader, config: TopicConfig, reading: RecordReading
 ) -> bytes:
-    """Return the records, uncompressed. Raises MessageTooLarge where that is too much work."""
+    """Return the records, uncompressed. Raises MessageTooLarge if a limit is exceeded."""
     is_checked = reading.check_record is not None
     max_records = MAX_CHECKED_RECORDS if is_checked else MAX_WALKED_RECORDS
     if header.records_count > max_records:
@@ -374,7 +375,7 @@ def _check_records(
 
 
 def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int | None) -> int:
-    """The largest timestamp; the rules about each record are applied, unless `now_ms` is None."""
+    """Return the largest timestamp; check each record unless `now_ms` is None."""
     oldest, newest = -_NO_BOUND, _NO_BOUND
     if now_ms is not None and not config.uses_log_append_time:
         oldest = now_ms - config.message_timestamp_before_max_ms
@@ -388,7 +389,7 @@ def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int 
         if timestamp < NO_TIMESTAMP:
             raise InvalidTimestamp(f"timestamp {timestamp} is negative")
     if keyless and now_ms is not None and config.is_compacted:
-        raise InvalidRecord(f"{keyless} records without a key, on a compacted topic")
+        raise InvalidRecord(f"{keyless} records without a key on a compacted topic")
     return max_timestamp
 
 
@@ -407,7 +408,7 @@ def _rebuild(
     max_timestamp: int,
     reading: RecordReading,
 ) -> tuple[memoryview, BatchHeader]:
-    """Return the same records in another codec. Raises MessageTooLarge as soon as it is certain."""
+    """Return the records in another codec. Raises MessageTooLarge as early as possible."""
     levels = {
         Compression.GZIP: config.compression_gzip_level,
         Compression.LZ4: config.compression_lz4_level,

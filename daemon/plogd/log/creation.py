@@ -1,11 +1,10 @@
-"""New logs on disk: a directory each, its first segment, the topic's id, all durable.
+"""Create logs on disk: for each, a directory with the first segment and the topic id, durably.
 
-Called by `LogManager`, in a job on the log directory's lane. It chooses the directory, and sees to
-it that no checkpoint there still speaks of an older log of the same name. Loading a log that
-exists is log_recovery.py's work.
+Called by `LogManager`, in a job on the log directory's lane. It chooses the directory and removes
+checkpoint entries of older logs of the same name. recovery/log_recovery.py loads existing logs.
 
-Source: Kafka 3.9 LogManager.getOrCreateLog, PartitionMetadataFile.
-Invariant: a creation that fails leaves nothing behind, open or on disk, if the disk lets it.
+Source: Kafka 3.9 LogManager.getOrCreateLog, PartitionMetadataFile. Invariant: a failed creation
+leaves nothing open, and nothing on disk unless the disk fails.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
-_TOGETHER_FROM = 16
-"""So many new logs are made durable by two syncs of the file system, and not by two each."""
+_SYNC_FS_FROM = 16
+"""From this many new logs on, two syncs of the file system replace the syncs of each log."""
 _FIRST_LOG = file_names.segment_file_name(0, file_names.LOG_SUFFIX)
 _MADE_FILES = frozenset(
     {
@@ -43,7 +42,7 @@ _MADE_FILES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLog:
-    """A log to be made."""
+    """A log to be created."""
 
     topic_partition: TopicPartition
     topic_id: Uuid
@@ -53,22 +52,22 @@ class NewLog:
 def create_logs(
     files: Files, log_dir: str, new_logs: Sequence[NewLog], *, producer_id_expiration_ms: int
 ) -> list[LogState]:
-    """Make all of `new_logs` in one log directory, durably, or none, whatever is raised.
+    """Create all of `new_logs` in one log directory, durably; none, if anything raises.
 
-    A directory that is in the way is put aside as stray, or removed if nothing was written there
-    (a creation that was never finished).
+    An existing directory is renamed as stray, or removed if nothing was written to it (an
+    unfinished creation).
     """
-    is_quicker_together = len(new_logs) >= _TOGETHER_FROM and files.supports_sync_fs(log_dir)
+    uses_sync_fs = len(new_logs) >= _SYNC_FS_FROM and files.supports_sync_fs(log_dir)
     states: list[LogState] = []
     try:
         for new_log in new_logs:
             states.append(_create_log(files, log_dir, new_log, producer_id_expiration_ms))
         owned = [(state.directory, state.topic_id) for state in states]
-        if is_quicker_together:
+        if uses_sync_fs:
             write_topic_ids(files, owned, lambda: files.sync_fs_apart(log_dir))
         else:
             for directory, topic_id in owned:
-                write_topic_id(files, directory, topic_id)  # And syncs the directory.
+                write_topic_id(files, directory, topic_id)  # Also syncs the directory.
             files.sync_dir(log_dir)
     except Exception:
         for state in states:
@@ -81,7 +80,7 @@ def create_logs(
 def _create_log(
     files: Files, log_dir: str, new_log: NewLog, producer_id_expiration_ms: int
 ) -> LogState:
-    """The log, but for the file that says whose it is; not durable yet."""
+    """Create the log except for its topic id; not durable yet."""
     topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
     directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
     if files.exists(directory):
@@ -113,10 +112,10 @@ def _create_log(
 def put_aside(
     files: Files, log_dir: str, topic_partition: TopicPartition, unique_id: str
 ) -> str | None:
-    """Give a partition's directory a ``-stray`` name, and return that. Raises OSError.
+    """Rename a partition's directory to a ``-stray`` name, and return that. Raises OSError.
 
-    One in which nothing was ever written is removed instead: None. `unique_id` is hex digits; crash
-    after crash may have left something of that name.
+    Removes it and returns None if nothing was ever written to it. `unique_id` is hex digits; after
+    repeated crashes, a number is appended to it.
     """
     directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
     if _was_never_used(files, directory):
@@ -132,7 +131,7 @@ def put_aside(
 
 
 def _was_never_used(files: Files, directory: str) -> bool:
-    """Whether a directory is what a creation makes, or the beginning of it, and no more."""
+    """Whether a directory holds only what a creation makes, or a part of it."""
     return all(
         name in _MADE_FILES and (name != _FIRST_LOG or not _size(files, directory, name))
         for name in files.listdir(directory)
@@ -148,6 +147,6 @@ def _size(files: Files, directory: str, name: str) -> int:
 
 
 def _discard(files: Files, directory: str) -> None:
-    """Remove what was made; what stays is put aside by the next creation or the next start."""
+    """Remove a created directory; what remains is renamed by the next creation or start."""
     with contextlib.suppress(Exception):
         remove_tree(files, directory)

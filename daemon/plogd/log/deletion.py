@@ -1,15 +1,15 @@
 """Delete segments and partition directories: rename them now, unlink them later.
 
-A file gets a ``.deleted`` name (a directory a ``-delete`` one) at once, so that the next start
-removes it, and is unlinked after ``file.delete.delay.ms``, when readers have closed it. All of it
-is done in jobs on the log directory's lane. retention.py and the controller decide what to delete.
+A file first gets a ``.deleted`` name (a directory a ``-delete`` name), so that the next start
+removes it. It is unlinked after ``file.delete.delay.ms``, when readers have closed it. All steps
+are jobs on the log directory's lane. retention.py and the controller decide what to delete.
 
-A failed disk takes the directory offline. A full disk, a missing file or a bug costs only the log
-or directory it is about, which is tried again after `RETRY_MS`.
+A failed disk takes the directory offline. A full disk, a missing file or a bug affects only one log
+or directory, whose deletion is retried after `RETRY_MS`.
 
-Source: Kafka 3.9 LocalLog.deleteSegmentFiles, LogManager.asyncDelete.
-Invariant: a crash never leaves a hole in a log. The log's start offset is on disk before the first
-file below it gets its new name; where a full disk has no room for that, names change one by one.
+Source: Kafka 3.9 LocalLog.deleteSegmentFiles, LogManager.asyncDelete. Invariant: a crash never
+leaves a gap in a log. The log start offset is on disk before the first file below it is renamed; if
+a full disk prevents that, files are renamed and synced one by one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 
+from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
 from plogd.log.io_errors import is_refusal
@@ -24,17 +25,17 @@ from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, Jobs, Random, Timers, spawn
 
-_REMOVED_AT_ONCE = 50
+_REMOVED_PER_JOB = 50
 """Directories that one job removes."""
 _TASK = "deletion"
 _LEFT = "the next start removes it or moves it to a -stray directory"
 
 
 class Deletions:
-    """Renames and unlinks, for all logs of a broker; called on the reactor's thread.
+    """Renames and unlinks for all logs of a broker. Called on the reactor's thread.
 
-    `write_log_starts(log_dir)` makes the log start offsets of a log directory durable, if it can;
-    `storage_failed(log_dir, error)` takes a log directory offline.
+    `write_log_starts(log_dir)` writes the log start offsets of a directory and returns whether that
+    succeeded; `storage_failed(log_dir, error)` takes a log directory offline.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Deletions:
         jobs: Jobs,
         timers: Timers,
         random: Random,
+        fair_queue: FairQueue,
         housekeeping: Housekeeping,
         write_log_starts: Callable[[str], Awaitable[bool]],
         storage_failed: Callable[[str, OSError], None],
@@ -52,19 +54,20 @@ class Deletions:
         self._jobs = jobs
         self._timers = timers
         self._random = random
+        self._queue = fair_queue
         self._housekeeping = housekeeping
         self._write_log_starts = write_log_starts
         self._storage_failed = storage_failed
         self._retired: dict[str, list[tuple[Log, Sequence[LogSegment]]]] = {}
-        """Segments whose log has a new start that is not written yet, by log directory."""
+        """Segments of logs whose new start is not on disk yet, by log directory."""
 
     # -- segments -----------------------------------------------------------------------------
 
     def retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Rename, and later unlink, segments that `log` does not hold any more.
+        """Rename, and later unlink, segments that were removed from `log`.
 
-        Segments retired in one turn share one writing of the log starts: retention may find some in
-        each of thousands of logs.
+        Segments retired in the same turn share one write of the log starts, because retention may
+        find some in each of thousands of logs.
         """
         if log.log_dir not in self._retired:
             self._retired[log.log_dir] = []
@@ -96,7 +99,7 @@ class Deletions:
             self._rename(log, segments, is_noted=is_noted)
 
     def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
-        """Rename now and unlink later; try again later if there is no room on the disk."""
+        """Rename now and unlink later; retry if the disk is full."""
 
         def failed(error: Exception) -> None:
             if self._is_disk_failure(log.log_dir, error):
@@ -116,7 +119,8 @@ class Deletions:
 
         def mark_deleted() -> None:
             if not log.closed:
-                for segment in segments:  # Oldest first: a crash leaves the end of the log whole.
+                # Oldest first, so that a crash leaves the rest contiguous.
+                for segment in segments:
                     segment.rename(file_names.DELETED_SUFFIX)
                     if not is_noted:
                         self._files.sync_dir(log.directory)
@@ -127,12 +131,13 @@ class Deletions:
         )
 
     def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Unlink the files of `segments`; what cannot be unlinked now is tried again later."""
+        """Unlink the files of `segments`, with a retry for those that fail."""
 
         def unlink() -> list[tuple[LogSegment, Exception]]:
             left: list[tuple[LogSegment, Exception]] = []
             for number, segment in enumerate(segments):
-                if log.closed or log.offline:  # The directory goes, or the next start sees to it.
+                # The directory is deleted, or the next start removes the files.
+                if log.closed or log.offline:
                     segment.close()
                     continue
                 try:
@@ -143,8 +148,8 @@ class Deletions:
                         raise
                     left.append((segment, error))
             if not (left or log.closed or log.offline):
-                # The first segment's base, not the log's start: only the snapshot there knows the
-                # producers of what lies before that start in the segment.
+                # Up to the first segment's base, not the log start: only the snapshot at that base
+                # knows the producers of records between the two.
                 log.producer_state.delete_snapshots_before(log.segments.first.base_offset)
             return left
 
@@ -157,17 +162,17 @@ class Deletions:
         def failed(error: Exception) -> None:
             if not self._is_disk_failure(log.log_dir, error):
                 self._housekeeping.failed(_TASK, str(log.topic_partition), error)
-                self._retry(lambda: self._unlink(log, []))  # The snapshots are left.
+                self._retry(lambda: self._unlink(log, []))  # Only the snapshots remain.
 
         self._jobs.submit(lane_of(log.log_dir), unlink).then(done, failed)
 
     # -- whole logs ---------------------------------------------------------------------------
 
     async def delete_logs(self, log_dir: str, logs: Sequence[Log]) -> None:
-        """Rename the directories of a topic's closed logs; done when that is durable.
+        """Rename the directories of a topic's closed logs, durably.
 
-        What cannot be renamed is no error to the caller: the next start finds a directory of no
-        known topic. It is not tried again, for a new topic may have taken the name by then.
+        A failure to rename is reported, not raised: at the next start the directory belongs to no
+        known topic. It is not retried, because a new topic may have taken the name by then.
         """
         doomed_by_path = {
             log.directory: posixpath.join(
@@ -176,7 +181,7 @@ class Deletions:
                     log.topic_partition, self._random.random_bytes(16).hex()
                 ),
             )
-            for log in logs
+            async for log in Slices(self._queue).over(logs)
             if not log.offline
         }
         if not doomed_by_path:
@@ -209,9 +214,9 @@ class Deletions:
         )
 
     def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
-        """Unlink ``-delete`` directories with all they hold, a few in a job: others wait, too."""
-        for start in range(0, len(doomed), _REMOVED_AT_ONCE):
-            self._remove_some(log_dir, doomed[start : start + _REMOVED_AT_ONCE])
+        """Unlink ``-delete`` directories, a few per job so that other jobs can run."""
+        for start in range(0, len(doomed), _REMOVED_PER_JOB):
+            self._remove_some(log_dir, doomed[start : start + _REMOVED_PER_JOB])
 
     def _remove_some(self, log_dir: str, doomed: Sequence[str]) -> None:
         def remove() -> list[tuple[str, Exception]]:
@@ -222,7 +227,7 @@ class Deletions:
                 except Exception as error:
                     if _is_disk_error(error):
                         raise
-                    if self._files.exists(path):  # Else an operator was faster.
+                    if self._files.exists(path):  # Otherwise the operator has removed it.
                         left.append((path, error))
             return left
 
@@ -240,11 +245,11 @@ class Deletions:
 
     # -- errors -------------------------------------------------------------------------------
 
-    def _retry(self, again: Callable[[], None]) -> None:
-        self._timers.call_later(RETRY_MS, again)
+    def _retry(self, operation: Callable[[], None]) -> None:
+        self._timers.call_later(RETRY_MS, operation)
 
     def _is_disk_failure(self, log_dir: str, error: Exception) -> bool:
-        """Whether `error` means that the disk has failed; the directory is offline then."""
+        """Return whether `error` is a disk failure, and if so take the directory offline."""
         if isinstance(error, OSError) and _is_disk_error(error):
             self._storage_failed(log_dir, error)
             return True
@@ -252,7 +257,7 @@ class Deletions:
 
 
 def _is_disk_error(error: Exception) -> bool:
-    """Whether this is more than a full disk, a file that is missing, or a bug."""
+    """Return whether this is neither a full disk, nor a missing file, nor a bug."""
     return (
         isinstance(error, OSError)
         and not isinstance(error, FileNotFoundError)
@@ -267,12 +272,12 @@ def _close(segments: Sequence[LogSegment]) -> None:
 
 
 def lane_of(log_dir: str) -> str:
-    """The lane on which a log directory's jobs run, one after the other."""
+    """Return the lane on which a log directory's jobs run sequentially."""
     return f"dir:{log_dir}"
 
 
 def remove_tree(files: Files, directory: str) -> None:
-    """A job: unlink everything in a partition's directory, and the directory."""
+    """Unlink all files in a partition's directory, then the directory. A job."""
     for name in files.listdir(directory):
         files.unlink(posixpath.join(directory, name))
     files.rmdir(directory)

@@ -1,8 +1,8 @@
-"""The names of files and directories in a log directory, in Kafka's exact forms.
+"""The names of files and directories in a log directory, as in Kafka.
 
-A partition's directory is ``<topic>-<partition>``; one that waits to be deleted is
-``<topic>-<partition>.<32 hex digits>-delete``. A segment's files share a stem of 20 digits, its
-base offset; a suffix tells the kind and a second one what is about to happen to the file.
+A partition's directory is ``<topic>-<partition>``; one that is to be deleted is
+``<topic>-<partition>.<32 hex digits>-delete``. The files of a segment share a stem of 20 digits,
+its base offset. A suffix names the kind of file, a second one its state (deleted, for instance).
 
 Source: Kafka 3.9 LogFileUtils, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.
 """
@@ -21,19 +21,18 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-"""Of what is a segment's own, the records first."""
+"""The suffixes of a segment's files, records first."""
 
 DELETED_SUFFIX = ".deleted"
-"""Second suffix of a file that is out of the log and waits to be unlinked."""
+"""Second suffix of a file that was removed from the log and is to be unlinked."""
 CLEANED_SUFFIX = ".cleaned"
-"""Second suffix of a file that compaction is still writing."""
+"""Second suffix of a file that compaction is writing."""
 SWAP_SUFFIX = ".swap"
-"""Second suffix of a file that compaction has finished and is putting in place."""
+"""Second suffix of a file that compaction has finished and is renaming."""
 STRAY_SUFFIX = ".stray"
-"""Last suffix of a file that recovery has taken out of the log; only an operator deletes it.
+"""Last suffix of a file that recovery has removed from the log; only the operator deletes it.
 
-Neither a start, retention nor Kafka looks at such a file. See `stray_state`.
-"""
+Startup, retention and Kafka ignore such files. See `stray_state`."""
 
 DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
@@ -60,7 +59,7 @@ _PARTITION_DIR = re.compile(
 
 
 class SegmentFileName(NamedTuple):
-    """A segment file's name taken apart."""
+    """The parts of a segment file's name."""
 
     base_offset: int
     suffix: str
@@ -69,7 +68,7 @@ class SegmentFileName(NamedTuple):
 
 
 class PartitionDirName(NamedTuple):
-    """A partition directory's name taken apart; a ``-delete`` name may have lost a part."""
+    """The parts of a partition directory's name; a ``-delete`` name may have a shortened topic."""
 
     topic_partition: TopicPartition
     state: str
@@ -88,9 +87,9 @@ def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
 
 
 def stray_state(number: int) -> str:
-    """What follows a segment file's name when recovery takes it out of the log.
+    """Return the end of a segment file's name after recovery has removed it from the log.
 
-    `number` tells apart segments of the same base offset that were taken out one after another.
+    `number` distinguishes removed segments that had the same base offset.
 
     >>> segment_file_name(42, LOG_SUFFIX, stray_state(1))
     '00000000000000000042.log.stray'

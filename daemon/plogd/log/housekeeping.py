@@ -1,12 +1,12 @@
-"""Background work over many logs or log directories, in which each fails on its own.
+"""Background work over many logs or log directories, with errors isolated per log.
 
-Retention, flushes, the expiration of producers, checkpoints, seals and deletions come here with
-an error that nothing in their own rules covers. It is counted, reported at a bounded rate, and
-keeps no other log from its turn; the task tries that log again at its next run, or after
-`RETRY_MS`. A pass over all logs is sliced, so that requests are served in between.
+An error of retention, flushes, producer expiration, checkpoints, seals or deletions is handled here
+unless the task handles it itself. It is counted, reported at a bounded rate, and does not affect
+other logs. The task retries the log at its next run, or after `RETRY_MS`. A pass over all logs runs
+in slices, so that requests are served in between.
 
-Called on the reactor's thread. Source: docs/architecture.md, rule R15, for what a failed disk
-costs.
+Called on the reactor's thread. Source: docs/architecture.md, rule R15, for the effect of a failed
+disk.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from plog.errors import PlogError
 from plogd.fair_queue import FairQueue
-from plogd.log.io_errors import told
+from plogd.log.io_errors import describe
 from plogd.log.log import Log
 from plogd.ports import Clock, Later, Report, Timers, spawn
 
 RETRY_MS = 60_000
-"""How long a seal or a deletion waits after an error before it is tried again."""
+"""How long a seal or a deletion waits after an error before it is retried."""
 
 _SLICE_MS = 5.0
 _SLICE_STEPS = 256
-"""A pass lets other work run after this time, or this many logs or steps."""
+"""A pass yields to other work after this time, or after this many logs or steps."""
 
 _REPORT_INTERVAL_MS = 60_000.0
 _REPORTS_PER_INTERVAL = 10
-"""Lines for each task and minute; beyond that, errors are only counted."""
+"""Log lines per task and minute; further errors are only counted."""
 
 
 class Housekeeping:
-    """Runs passes over logs and collects the errors of background work, by task.
+    """Passes over logs, and the errors of background work by task.
 
     `operation_failed(log_dir, error)` decides what an OSError means for a log directory.
     """
@@ -55,20 +55,21 @@ class Housekeeping:
 
     @property
     def errors_by_task(self) -> Mapping[str, int]:
-        """How many errors each task has met in one log or directory."""
+        """Number of errors of each task."""
         return self._errors
 
     def each(self, task: str, logs: Iterable[Log], visit: Callable[[Log], object]) -> Later[None]:
-        """Call `visit` with each of `logs`, in slices; an error costs only the log it is about.
+        """Call `visit` with each log, in slices; an error affects only the log that raised it.
 
-        Where it returns an iterator, its steps are the work, and others may run between them.
+        If `visit` returns an iterator, each of its steps is a part of the work, and other work may
+        run between two steps.
         """
         return spawn(self._each(task, list(logs), visit))
 
     async def _each(self, task: str, logs: list[Log], visit: Callable[[Log], object]) -> None:
         slice_ = _Slice(self._clock)
         for log in logs:
-            if log.closed:  # It was deleted since the pass began.
+            if log.closed:  # It was deleted after the pass began.
                 continue
             try:
                 work = visit(log)
@@ -82,16 +83,16 @@ class Housekeeping:
                 await self._queue.turn()
 
     def log_failed(self, task: str, log: Log, error: Exception) -> None:
-        """`task` met `error` in `log`: count and report it."""
-        # A missing file is damage to one log. Any other error is the disk's, or a full disk.
+        """Count and report an `error` of `task` in `log`."""
+        # A missing file is damage to one log. Any other error concerns the disk, which may be full.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             self._operation_failed(log.log_dir, error)
         self.failed(task, str(log.topic_partition), error)
 
     def failed(
-        self, task: str, subject: str, error: Exception, *, outcome: str = "it is tried again"
+        self, task: str, subject: str, error: Exception, *, outcome: str = "it will be retried"
     ) -> None:
-        """`task` met `error` in `subject`, a log or a directory: count and report it."""
+        """Count and report an `error` of `task` in `subject`, a log or a directory."""
         self._errors[task] += 1
         limit = self._limits.setdefault(task, _Limit())
         if not limit.admits(self._clock.monotonic_ms()):
@@ -107,7 +108,7 @@ class Housekeeping:
 
 
 class _Slice:
-    """How much of a pass has run in this turn."""
+    """The part of a pass that runs before other work gets its turn."""
 
     __slots__ = ("_clock", "_steps", "_until_ms")
 
@@ -117,7 +118,7 @@ class _Slice:
         self._until_ms = clock.monotonic_ms() + _SLICE_MS
 
     def is_over(self) -> bool:
-        """Count a step; whether others shall run now. Then the next slice begins."""
+        """Count a step and return whether the slice is over; if so, begin the next one."""
         self._steps += 1
         if self._steps < _SLICE_STEPS and self._clock.monotonic_ms() < self._until_ms:
             return False
@@ -127,7 +128,7 @@ class _Slice:
 
 
 class _Limit:
-    """How many lines one task has written in this interval."""
+    """A limit on the log lines of one task per interval."""
 
     __slots__ = ("_count", "_until_ms")
 
@@ -143,7 +144,7 @@ class _Limit:
 
 
 def _describe(error: Exception) -> str:
-    """The error's text; its type as well if it is a bug."""
+    """Return the error's text; for a bug, with its type."""
     if isinstance(error, OSError):
-        return told(error)
+        return describe(error)
     return str(error) if isinstance(error, PlogError) else repr(error)

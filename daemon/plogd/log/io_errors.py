@@ -1,9 +1,9 @@
-"""Which errors of a file operation mean that something is broken, and which only that it must wait.
+"""Classify the errors of file operations: refused for now, or a failed disk.
 
-A refused operation did nothing and may succeed later; any other `OSError` costs the log directory
-(docs/architecture.md, rule R15). An error that is no `OSError` is a bug; where it leaves a file or
-a sync in doubt, `storage_error` turns it into one that costs the directory, too. Used by all of the
-log, on any thread.
+A refused operation changed nothing and may succeed later. Any other `OSError` takes the log
+directory offline (docs/architecture.md, rule R15). Any other exception is a bug; if it leaves a
+file or a sync in doubt, `storage_error` turns it into an error that takes the directory offline,
+too. Used by the whole log package, on any thread.
 """
 
 from __future__ import annotations
@@ -11,23 +11,22 @@ from __future__ import annotations
 import errno
 
 _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-"""No descriptor left in this process, in the system."""
+"""Out of file descriptors in this process, in the system."""
 _REMEDIES = {
-    errno.ENOSPC: "make room on the disk",
-    errno.EDQUOT: "make room or raise the quota",
+    errno.ENOSPC: "free space on the disk",
+    errno.EDQUOT: "free space or raise the quota",
     errno.EMFILE: "raise LimitNOFILE or ulimit -n",
     errno.ENFILE: "raise the sysctl fs.file-max",
 }
-"""Of what there may be nothing left for a while: space, quota, descriptors of this process and of
-the system."""
+"""Remedies for errors that may be temporary: no space, quota or descriptors left."""
 
 
 class HalfWritten(OSError):
-    """What a failed write has left could not be removed: nothing may be written after it."""
+    """A failed write left bytes that could not be removed: no write may follow them."""
 
 
 def storage_error(what: str, error: Exception) -> OSError:
-    """`error` itself if it is an `OSError`, else one caused by it: `what` is in doubt.
+    """Return `error` if it is an `OSError`, otherwise an `OSError` with `error` as its cause.
 
     >>> storage_error("sync", MemoryError("no memory"))
     OSError("sync failed: MemoryError('no memory')")
@@ -40,7 +39,7 @@ def storage_error(what: str, error: Exception) -> OSError:
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether there was merely no room for the operation: nothing is broken.
+    """Return whether the operation only lacked space or descriptors: nothing has failed.
 
     >>> is_refusal(OSError(errno.ENOSPC, "No space left on device"))
     True
@@ -50,10 +49,10 @@ def is_refusal(error: OSError) -> bool:
     return error.errno in _REMEDIES
 
 
-def told(error: OSError) -> str:
-    """The error in words, with what to do where that is known.
+def describe(error: OSError) -> str:
+    """Return the text of `error`, with a remedy if one is known.
 
-    >>> told(OSError(errno.EMFILE, "Too many open files", "/data/t-0"))
+    >>> describe(OSError(errno.EMFILE, "Too many open files", "/data/t-0"))
     "[Errno 24] Too many open files: '/data/t-0'; raise LimitNOFILE or ulimit -n"
     """
     remedy = _REMEDIES.get(error.errno or 0)
@@ -61,7 +60,7 @@ def told(error: OSError) -> str:
 
 
 def is_out_of_files(error: OSError) -> bool:
-    """Whether a file could not be opened because too many are open.
+    """Return whether a file could not be opened because too many are open.
 
     >>> is_out_of_files(OSError(errno.EMFILE, "Too many open files"))
     True

@@ -1,14 +1,15 @@
-"""Which leader epoch wrote which offsets of a log.
+"""The leader epochs of a log: which epoch wrote which offsets.
 
-Each entry tells where an epoch's records begin; it ends where the next begins. A follower and a
-leader compare these to find where their logs part (KIP-101, KIP-279), so a log is never cut by a
-high watermark. Kept in step with the log: cut when it is cut, moved up when its start moves up.
+Each entry holds the first offset of an epoch; the epoch ends where the next one begins. A follower
+and a leader compare entries to find where their logs diverge (KIP-101, KIP-279), so that a log is
+never truncated by a high watermark. The entries follow the log when it is truncated, or when its
+start moves.
 
-The file is ``leader-epoch-checkpoint`` (checkpoint_files.py). `assign` changes memory only: on its
-own a new epoch needs no sync, because its batches carry it and recovery reads it from there.
+The file is ``leader-epoch-checkpoint`` (disk/checkpoint_files.py). `assign` changes memory only: a
+new epoch needs no sync of its own, because its batches carry it and recovery reads it from there.
 
-Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for keeping it in step.
-Invariant: epochs and start offsets rise strictly from entry to entry.
+Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for following the log. Invariant: epochs and
+start offsets rise strictly from entry to entry.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """The epochs of one log. Called on the reactor's thread; writing is a job's work."""
+    """The epochs of one log. Called on the reactor's thread; jobs write the file."""
 
     __slots__ = (
         "_entries",
@@ -51,26 +52,26 @@ class LeaderEpochs:
     ) -> None:
         self._files = files
         self.directory = directory
-        """Where the file is; set anew when the directory is renamed."""
+        """The directory of the file; updated when it is renamed."""
         self._entries: list[EpochEntry] = []
         self.latest_epoch = UNDEFINED_EPOCH
-        """The newest epoch that has records; -1 if there is none."""
+        """The newest epoch that has records; -1 if no epoch has any."""
         self.highest = highest
-        """While a log is loaded: no epoch above it was ever given to a leader; None: unknown."""
+        """Set during loading: the newest epoch that any leader had; None if unknown."""
         self.too_high: list[EpochEntry] = []
-        """What was not taken because of that: no checksum covers a batch's epoch."""
+        """Entries rejected because of `highest`; the checksum does not cover a batch's epoch."""
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.is_dirty = False
-        """Whether the file is behind."""
+        """Whether the file is out of date."""
 
     @classmethod
     def load(cls, files: Files, directory: str, *, highest: int | None = None) -> LeaderEpochs:
-        """What the file in `directory` says; nothing if there is none. Raises CorruptCheckpoint."""
+        """Read the file in `directory`; empty if it is missing. Raises CorruptCheckpoint."""
         epochs = cls(files, directory, read_leader_epochs(files, directory), highest=highest)
         if epochs.too_high:
             raise CorruptCheckpoint(
-                f"{directory}: its epoch {epochs.too_high[0].epoch} is above {highest}, the newest"
+                f"{directory}: epoch {epochs.too_high[0].epoch} is above {highest}, the newest"
             )
         return epochs
 
@@ -80,10 +81,10 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` wrote `start_offset`, or is about to; whether that was news.
+        """Record that `epoch` begins at `start_offset`; return whether that is new.
 
-        So recovery may tell of every batch it finds. Entries it contradicts (from a leader whose
-        records were cut) go.
+        Recovery calls this for every batch it finds. Removes entries that contradict it (of a
+        leader whose records were truncated).
         """
         if self.highest is not None and epoch > self.highest:
             self.too_high.append(EpochEntry(epoch, start_offset))
@@ -103,10 +104,10 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch <= `epoch`, and the offset where it ended.
+        """Return the largest epoch <= `epoch`, and the offset at which it ends.
 
-        (-1, -1) if `epoch` is newer than all. If it is older than all: itself, and where the oldest
-        begins, since what was before that is no longer in the log.
+        Returns (-1, -1) if `epoch` is newer than all entries. If it is older than all, returns
+        `epoch` and the start of the oldest entry, because earlier records are no longer in the log.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -119,19 +120,19 @@ class LeaderEpochs:
         return found, self._entries[after].start_offset
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 if that is not known."""
+        """Return the epoch that wrote `offset`; -1 if it is unknown."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[after - 1].epoch if after else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: drop the epochs that begin at or above it."""
+        """Remove the epochs that begin at or after `end_offset`, the new end of the log."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.is_dirty = True
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now starts at `start_offset`: the epoch that holds it begins there."""
+        """Remove the epochs before `start_offset`, the new start of the log."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if not after:
             return
@@ -140,22 +141,16 @@ class LeaderEpochs:
             self._entries[:after] = [moved]
             self.is_dirty = True
 
-    def clear(self) -> None:
-        """Forget everything: the log was emptied, or its records have no epochs."""
-        self.is_dirty = self.is_dirty or bool(self._entries)
-        self._entries.clear()
-        self.latest_epoch = UNDEFINED_EPOCH
-
     def flush(self) -> None:
-        """Durably write the file if it is behind. A job's work. Raises OSError."""
+        """Durably write the file if it is out of date. A job. Raises OSError."""
         self.prepare_flush()()
 
     def prepare_flush(self) -> Callable[[], None]:
-        """What a job has to do to write the file as of now; nothing if it is not behind."""
+        """Return a job that writes the current entries if the file is out of date."""
         if not self.is_dirty:
             return _nothing
         entries, files, directory = self.entries, self._files, self.directory
-        self.is_dirty = False  # An epoch assigned while the job writes makes it dirty again.
+        self.is_dirty = False  # An epoch assigned while the job runs sets it again.
 
         def write() -> None:
             try:
@@ -168,4 +163,4 @@ class LeaderEpochs:
 
 
 def _nothing() -> None:
-    """The file says what the memory does."""
+    """Do nothing: the file is up to date."""

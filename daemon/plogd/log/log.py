@@ -1,17 +1,18 @@
-"""One partition's log: an append-only sequence of record batches in segment files.
+"""A partition's log: an append-only sequence of record batches in segment files.
 
-This is where offsets are given out, where a batch becomes durable, and where a read is turned
-into a slice of a file. What lives elsewhere: the rules for a single batch (batch_validator.py),
-producers' sequence numbers (producer_state.py), the files of one segment (log_segment.py), what
-must be cut after a crash (log_recovery.py), and everything about several logs (log_manager.py). Who
-may append, and what consumers may see, is replica/partition.py's business.
+`Log` assigns offsets, requests syncs, and maps a read to a slice of a segment file. The rules for
+one batch are in batch_validator.py, producers' sequence numbers in producer_state.py, the files of
+one segment in segment/log_segment.py, truncation after a crash in recovery/log_recovery.py, and
+operations on several logs in log_manager.py. replica/partition.py decides when an append is allowed
+and which offsets consumers may read.
 
 Called on the reactor's thread. Three offsets rise in step: the high watermark, the durable end D
-and the log's end (docs/architecture.md, "Group commit"). Appends and the opening of a new segment
-happen at once, unless the disk is slow (lane_writes.py); syncing, sealing and deleting are jobs.
+and the log end offset (docs/architecture.md, "Group commit"). Appends write, and rolls create the
+new segment, synchronously, unless the disk is slow (disk/lane_writes.py). Syncing, sealing and
+deleting run as jobs.
 
-Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1.
-Invariant: an append that raises, whatever it is, leaves no byte behind and changes no state.
+Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1. Invariant: an append that raises
+any exception leaves no bytes in the file and no changed state.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, 
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.lane_writes import LaneWrites
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
-from plogd.log.io_errors import told
+from plogd.log.io_errors import describe
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
@@ -36,7 +37,11 @@ from plogd.topic_config import TopicConfig
 
 
 class Log:
-    """`log_start_offset` <= `high_watermark` <= `log_end_offset`; see the module's text."""
+    """A partition's log on disk: its segments, offsets, leader epochs and producer state.
+
+    Always, `log_start_offset` <= `high_watermark` <= `log_end_offset`. Used on the reactor's thread
+    only, except where a method is documented as a job.
+    """
 
     def __init__(
         self,
@@ -61,34 +66,36 @@ class Log:
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
         self.on_durable: Callable[[], None] = lambda: None
-        """Hears that more is durable, and that writes of a slow disk have ended, well or not."""
+        """Called when more of the log is durable, and when writes to a slow disk have completed or
+        failed."""
         self.offline = False
         self.closed = False
         self.refuses_writes = False
-        """There was no room to write down that this broker leads, in an epoch of its own (R6)."""
+        """Set while the leader epoch this broker started with is not on disk for lack of space
+        (rule R6)."""
         self._segments = Segments(state.segments)
         self._files = files
         self._rounds = rounds
         self._writes = writes
-        self._lane: LaneWrites | None = None  # Appends a slow disk has not taken yet.
+        self._lane: LaneWrites | None = None  # Appends that a slow disk has not written yet.
         self._hooks = hooks
         self.on_bug = hooks.on_bug
         self._unsealed = [self._segments.active]
         """Segments not yet sealed, oldest first; the active one is last."""
         self._dirty: list[LogSegment] = []
-        """Segments with bytes no sync round has taken yet, oldest first."""
+        """Segments with bytes that no sync round has included yet, oldest first."""
         self._directory_dirty = False
         self._requested_end_offset = state.log_end_offset
-        """Appends below it have asked for a sync."""
+        """A sync has been requested for all appends below this offset."""
         self._unflushed_since_ms: float | None = None
         self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
-        """The byte position of a recent durable end, where most reads are cut."""
+        """The byte position of a recent durable end, where most reads stop."""
 
     # -- reading state ------------------------------------------------------------------------
 
     @property
     def config(self) -> TopicConfig:
-        """The topic's settings; another value takes effect at once."""
+        """The topic's settings; a new value takes effect immediately."""
         return self._config
 
     @config.setter
@@ -97,7 +104,7 @@ class Log:
 
     @property
     def flush_before_visible(self) -> bool:
-        """``plog.flush.before.visible``: nothing is acknowledged or shown before it is durable."""
+        """``plog.flush.before.visible``: only durable records are acknowledged and readable."""
         return self._flush_before_visible
 
     @flush_before_visible.setter
@@ -112,17 +119,17 @@ class Log:
 
     @property
     def acknowledged_end_offset(self) -> int:
-        """The end of what this replica may acknowledge (rule R1's A)."""
+        """The end of the records that this replica may acknowledge (A in rule R1)."""
         return self.durable_end_offset if self._acks_durable_only else self.log_end_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all segments' records."""
+        """Total size of the ``.log`` files of all segments, in bytes."""
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
     def segments(self) -> Segments:
-        """The segments, for those who walk them."""
+        """The segments in offset order."""
         return self._segments
 
     # -- append -------------------------------------------------------------------------------
@@ -135,11 +142,11 @@ class Log:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Give `batch` its offsets, write it, and ask for it to become durable.
+        """Assign offsets to `batch`, write it and request a sync.
 
-        It is changed in place (base offset and leader epoch lie outside the checksum), and is not
-        validated again. Raises the `KafkaError` for the client; then nothing was appended. On a
-        slow disk that may come later: see `AppendInfo.writing`.
+        Changes the batch in place (the checksum does not cover base offset and leader epoch),
+        without validating it again. Raises the `KafkaError` that the client receives; then nothing
+        was appended. On a slow disk the error may come later: see `AppendInfo.writing`.
         """
         if self.offline or self.closed:
             raise self.not_open()
@@ -154,14 +161,15 @@ class Log:
                 return AppendInfo(first, last, -1, self.log_start_offset, duplicate=True)
         try:
             if self.refuses_writes:
-                why = "no room on the disk for this broker's start; no writes until there is"
-                raise KafkaStorageError(f"{self.topic_partition}: {why}")
+                why = "no disk space to record this broker's leader epoch; free space on the disk"
+                raise KafkaStorageError(f"cannot append to {self.topic_partition}: {why}")
             check_fits(self.topic_partition, len(batch.view), self._config)
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
         except Exception as error:
-            # A batch that breaks a rule is not sent again; any other refused one has to come first.
+            # A batch that breaks a rule is not retried. Any other refused batch must be appended
+            # before the producer's next one.
             if isinstance(error, KafkaStorageError) or not isinstance(error, KafkaError):
                 self.producer_state.note_refused(batch.header)
             raise
@@ -193,17 +201,17 @@ class Log:
         return info
 
     def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
-        """What to tell the client. A full disk only refuses; else the log directory is lost."""
+        """Report a failed operation, and return the error for the client."""
         self._hooks.operation_failed(self.log_dir, error)
         return KafkaStorageError(
-            f"{self.topic_partition}: cannot {what} in {self.log_dir}: {told(error)}"
+            f"{self.topic_partition}: cannot {what} in {self.log_dir}: {describe(error)}"
         )
 
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
-        """Make the batch that is in the active segment's file a part of the log.
+        """Add the batch, already written to the active segment, to the log.
 
-        If that raises, it is no part. So the log's end rises last, and what comes before is
-        harmless without it: a sync with nothing to do, an epoch that has no records yet.
+        If this raises, the batch is not part of the log: `log_end_offset` is set last, and the
+        steps before it have no effect without it (a sync of nothing new, an epoch without records).
         """
         segment = self._segments.active
         end_offset = first_offset + header.last_offset_delta + 1
@@ -224,7 +232,7 @@ class Log:
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """As all appends go from the first slow one until none is left that is not written."""
+        """Append on the disk's lane, from the first slow write until all such writes are done."""
         lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:
@@ -232,13 +240,13 @@ class Log:
         return info
 
     def writes_ended(self) -> None:
-        """Nothing is left that was prepared and not written."""
+        """Return to synchronous appends: every prepared batch is written or has failed."""
         self._lane = None
         if self.closed:
             self._segments.active.close()
 
     def not_open(self) -> KafkaStorageError:
-        """Why nothing can be done with a log that is offline or closed."""
+        """Return the error of an operation on an offline or closed log."""
         why = f"{self.log_dir} is offline" if self.offline else "the log is closed"
         return KafkaStorageError(f"{self.topic_partition}: {why}")
 
@@ -246,11 +254,11 @@ class Log:
 
     @property
     def has_unflushed(self) -> bool:
-        """Whether there are appends that no sync has been asked for."""
+        """Whether the log has appends for which no sync was requested."""
         return self._requested_end_offset < self.log_end_offset
 
     def flush_if_overdue(self, now_ms: float) -> None:
-        """Ask for a sync when ``flush.ms`` has passed since an append that asked for none."""
+        """Request a sync if `flush.ms` has passed since the first append without one."""
         if not self.has_unflushed or self.closed or self.offline:
             self._unflushed_since_ms = None
         elif self._unflushed_since_ms is None:
@@ -259,12 +267,14 @@ class Log:
             self.request_sync()
 
     def request_sync(self, nbytes: int = 0) -> None:
-        """Ask for all that is here to become durable in the next sync round."""
+        """Request that the next sync round makes the whole log durable."""
         self._rounds.request(self, nbytes)
         self._requested_end_offset, self._unflushed_since_ms = self.log_end_offset, None
 
     def begin_sync(self) -> SyncTicket | None:
-        """The next round's view of this log: what is dirty, and the end that will be durable."""
+        """Return the files to sync and the end that will then be durable; None if the log is
+        closed.
+        """
         if self.closed or self.offline:
             return None
         files = [segment.records_file.retain() for segment in self._dirty]
@@ -276,7 +286,7 @@ class Log:
         )
 
     def complete_sync(self, ticket: SyncTicket) -> None:
-        """All below the ticket's end is durable: tell whoever waits for that."""
+        """Advance the durable end to the ticket's end, and notify `on_durable`."""
         if self.closed or self.offline:
             return
         assert ticket.end_offset <= self.log_end_offset
@@ -285,7 +295,7 @@ class Log:
             self.on_durable()
 
     def roll(self) -> None:
-        """Start a new active segment at the log's end; the old one is sealed in a job."""
+        """Start a new active segment at the log end offset; a job seals the old one."""
         old = self._segments.active
         assert self.log_end_offset > old.base_offset, "an empty segment needs no successor"
         try:
@@ -295,7 +305,7 @@ class Log:
         self.rolled(new)
 
     def rolled(self, new: LogSegment) -> None:
-        """`new` was made at the log's end: it is the active segment now. Raises nothing."""
+        """Make `new`, which was created at the log end offset, the active segment. Never raises."""
         old = self._segments.active
         self._directory_dirty = True
         self._unsealed.append(new)
@@ -307,11 +317,12 @@ class Log:
                 offset=self.log_end_offset,
             )
             self._hooks.seal(self, old, self.log_end_offset)
-        except Exception as error:  # The next recovery reads what is not sealed: nothing is lost.
+        # Recovery reads segments that are not sealed, so no records are lost.
+        except Exception as error:
             self.on_bug(f"sealing a segment of {self.topic_partition}", error)
 
     def sealed(self, segment: LogSegment) -> None:
-        """`segment` and its indexes are durable: recovery need not look at them any more."""
+        """Record that `segment` and its indexes are durable, so that recovery skips them."""
         if segment in self._unsealed:
             self._unsealed.remove(segment)
             self._dirty = [dirty for dirty in self._dirty if dirty is not segment]
@@ -319,11 +330,11 @@ class Log:
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
 
     def is_unsealed(self, segment: LogSegment) -> bool:
-        """Whether recovery would have to look at `segment`."""
+        """Whether recovery would have to read `segment`."""
         return segment in self._unsealed
 
     def go_offline(self) -> None:
-        """The log directory failed: nothing is appended, and nothing becomes durable, any more."""
+        """Refuse appends and syncs from now on: the log directory has failed."""
         self.offline = True
 
     # -- read ---------------------------------------------------------------------------------
@@ -337,11 +348,12 @@ class Log:
         at_least_one: bool = True,
         nowait: bool = False,
     ) -> FetchData:
-        """The batches from the one holding `offset` on, as a slice of one segment file.
+        """Return the batches from the one containing `offset` on, as a slice of one segment file.
 
-        `end_offset` is the first offset not to be shown (the high watermark, or the log's end for a
-        follower). With `at_least_one` the first batch comes whole even if it exceeds `max_bytes`.
-        Raises OffsetOutOfRange, KafkaStorageError; ColdRead, with `nowait`. One index look-up.
+        `end_offset` is the first offset not to return (the high watermark, or the log end offset
+        for a follower). With `at_least_one` the first batch is returned whole even if it exceeds
+        `max_bytes`. Takes one index look-up. Raises OffsetOutOfRange, KafkaStorageError; with
+        `nowait`, ColdRead.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -374,7 +386,7 @@ class Log:
         return NO_DATA
 
     def _position_of(self, end_offset: int, segment: LogSegment, nowait: bool) -> int:
-        """Where in `segment` the bytes below `end_offset` end."""
+        """Return the byte position in `segment` at which the batches below `end_offset` end."""
         known_offset, known_segment, known_position = self._end_position
         if known_segment is segment and known_offset == end_offset:
             return known_position
@@ -386,14 +398,18 @@ class Log:
         return segment.position_of(end_offset, nowait=nowait)
 
     def _active_size(self) -> int:
-        """Bytes of the active segment that are part of the log."""
+        """Bytes in the active segment that belong to the log."""
         lane = self._lane
         return self._segments.active.size_bytes if lane is None else lane.written_bytes
 
     # -- retention ----------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that time, size or the log's start let go; returns how many."""
+        """Delete segments that exceed ``retention.ms`` or ``retention.bytes``, or precede the log
+        start.
+
+        Returns the number of deleted segments.
+        """
         policy = RetentionPolicy.of(self.config)
         self._roll_if_expired(policy, now_ms)
         if self.closed or self.offline:
@@ -401,23 +417,23 @@ class Log:
         return self._delete_segments(policy, now_ms)
 
     def delete_records_before(self, offset: int) -> None:
-        """Begin at `offset` from now on; segments that lie wholly below it go.
+        """Move the log start offset up to `offset`, and delete the segments below it.
 
-        That lasts only once the log's start is written: see `LogManager.write_log_start_of`.
-        Raises OffsetOutOfRange above the high watermark, KafkaStorageError.
+        A crash may undo this until the log start is on disk: see `LogManager.write_log_start_of`.
+        Raises KafkaStorageError, and OffsetOutOfRange if `offset` is above the high watermark.
         """
         if self.offline or self.closed:
             raise self.not_open()
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
-                f"{self.topic_partition}: nothing can be deleted up to offset {offset}, the high "
+                f"{self.topic_partition}: cannot delete records before offset {offset}: the high "
                 f"watermark is {self.high_watermark}"
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
             self._hooks.report(
-                "{topic_partition} now starts at {offset}: its records before that were deleted",
+                "deleted records of {topic_partition} before offset {offset}",
                 topic_partition=str(self.topic_partition),
                 offset=offset,
             )
@@ -441,14 +457,14 @@ class Log:
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
         if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
-            if self._writes.is_slow:  # The next look at retention finds it done.
+            if self._writes.is_slow:  # The next retention pass finds the new segment.
                 self._lane = LaneWrites(self, self._files, self._rounds, self._writes)
                 return self._lane.roll()
             try:
                 self.roll()
             except KafkaStorageError as error:
-                # A full disk is the last reason not to delete the older segments.
-                self._hooks.report("no roll for retention: {error}", error=str(error))
+                # A full disk must not keep retention from deleting the older segments.
+                self._hooks.report("cannot roll a segment for retention: {error}", error=str(error))
 
     def _delete_first(self, count: int, new_start_offset: int) -> None:
         removed = self._segments.remove_first(count)
@@ -458,7 +474,7 @@ class Log:
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
         self._hooks.report(
-            "deleted {count} segments of {topic_partition}, which now starts at {offset}",
+            "deleted {count} segments of {topic_partition}, log start offset is {offset}",
             count=count,
             topic_partition=str(self.topic_partition),
             offset=self.log_start_offset,
@@ -468,17 +484,17 @@ class Log:
     # -- the end ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the files without making anything durable; readers keep theirs open."""
+        """Close the files without syncing them; regions handed out to readers stay open."""
         self.closed = True
-        self.on_durable = lambda: None  # It leads back here.
+        self.on_durable = lambda: None  # The callback refers back to this log.
         for segment in self._segments:
             if self._lane is None or segment is not self._segments.active:
-                segment.close()  # Else a job may be writing to it: see `writes_ended`.
+                segment.close()  # Otherwise a job may be writing to it: see `writes_ended`.
 
     def close_durably(self) -> None:
-        """A job: sync and close everything, so that the next start need not look at it.
+        """Sync and close all files, so that the next start can skip recovery of this log. A job.
 
-        The caller makes sure that nothing appends meanwhile. Raises OSError.
+        The caller ensures that no append runs meanwhile. Raises OSError.
         """
         assert self._lane is None, "closed before all is written"
         if not self._is_all_on_disk():
@@ -493,7 +509,7 @@ class Log:
         self.close()
 
     def _is_all_on_disk(self) -> bool:
-        """Whether nothing has come since it was made, or loaded after a clean stop."""
+        """Whether nothing was appended since the log was created, or loaded after a clean stop."""
         end, snapshot_path = self.log_end_offset, self.producer_state.snapshot_path
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False

@@ -1,16 +1,15 @@
-"""All logs of a broker: making and deleting them, looking after them, and the end.
+"""All logs of a broker: create, load, maintain, delete and close them.
 
-Owns the map from partition to `Log`. The directories themselves are disk/log_dirs.py's business,
-finding and loading what is in them log_loader.py's, what topics should exist is the metadata's, and
-what happens inside one log is `Log`'s.
+`LogManager` owns the map from partition to `Log`. The log directories are in disk/log_dirs.py,
+finding and loading logs in recovery/log_loader.py, one log in log.py. The metadata decides which
+topics exist.
 
-Called on the reactor's thread; whatever touches a directory runs as a job on that directory's
-lane. Start: `open_directories`, then `load_metadata_log`, then `load_logs` with what the metadata
-knows.
+Called on the reactor's thread; all access to a directory runs as a job on that directory's lane. To
+start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a look-up in the
+metadata.
 
-Source: Kafka 3.9 LogManager.
-Invariants: recovery points and high watermarks are written as a whole per directory; a directory
-that failed once is not written again in this process.
+Source: Kafka 3.9 LogManager. Invariants: a checkpoint file is written with all partitions of its
+directory; a directory that failed once is not written again in this process.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from collections.abc import Callable, Sequence
 from plog.errors import KafkaStorageError, PlogError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
+from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
@@ -30,7 +30,7 @@ from plogd.log.disk.log_dirs import LogDirs
 from plogd.log.disk.log_start_checkpoint import LogStartCheckpoint
 from plogd.log.disk.offset_checkpoints import OffsetCheckpoints
 from plogd.log.housekeeping import Housekeeping
-from plogd.log.io_errors import is_refusal, told
+from plogd.log.io_errors import describe, is_refusal
 from plogd.log.log import Log
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
@@ -56,11 +56,11 @@ from plogd.ports import (
 from plogd.topic_config import TopicConfig
 
 _REFUSAL_INTERVAL_MS = 60_000.0
-"""How often a log directory without room is reported."""
+"""How often a log directory without free space is reported."""
 
 
 class LogManager:
-    """See the module's text. `logs` maps each partition to its open log."""
+    """The logs of a broker; `logs` maps each partition to its open log."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class LogManager:
         random: Random,
         jobs: Jobs,
         turn: Turn,
+        fair_queue: FairQueue,
         report: Report = silence,
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
@@ -81,15 +82,16 @@ class LogManager:
         self._files = files
         self._random = random
         self._jobs = jobs
+        self._queue = fair_queue
         self._report = report
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
-        """Hears of a log directory that failed, and its logs."""
+        """Called with a log directory that failed, and its logs."""
         self.on_last_offline: Callable[[], None] = lambda: None
-        """Hears that no log directory is left."""
+        """Called when no log directory is online any more."""
         self._dirs = LogDirs(
             config,
             [LogDir(path, files, report) for path in log_dirs],
@@ -140,13 +142,14 @@ class LogManager:
             jobs=self._jobs,
             timers=timers,
             random=self._random,
+            fair_queue=self._queue,
             housekeeping=self.housekeeping,
             write_log_starts=self._note_log_starts,
             storage_failed=self.storage_failed,
         )
 
     def _make_hooks(self, timers: Timers) -> LogHooks[Log]:
-        sealing = Sealing(
+        self._sealing = Sealing(
             jobs=self._jobs,
             timers=timers,
             housekeeping=self.housekeeping,
@@ -154,7 +157,7 @@ class LogManager:
             storage_failed=self.storage_failed,
         )
         return LogHooks(
-            seal=sealing.seal,
+            seal=self._sealing.seal,
             retire=self._deletions.retire,
             operation_failed=self._operation_failed,
             report=self._report,
@@ -165,7 +168,7 @@ class LogManager:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster this broker is of; known once `open_directories` is done."""
+        """The id of this broker's cluster; available after `open_directories`."""
         return self._dirs.cluster_id
 
     @property
@@ -175,16 +178,16 @@ class LogManager:
 
     @property
     def offline_dirs(self) -> list[str]:
-        """The paths of the log directories that failed."""
+        """The paths of the failed log directories."""
         return self._dirs.offline_paths
 
     @property
     def sync_rounds(self) -> list[SyncRounds]:
-        """Group commit's rounds, one per file system; for metrics."""
+        """The group commit rounds, one per file system; for metrics."""
         return self._dirs.sync_rounds
 
     def open_directories(self) -> Later[None]:
-        """Take over every log directory. Raises LogDirUnusable; see `LogDirs.open`."""
+        """Lock and check every log directory. Raises LogDirUnusable; see `LogDirs.open`."""
         return spawn(self._dirs.open())
 
     # -- loading ------------------------------------------------------------------------------
@@ -192,7 +195,9 @@ class LogManager:
     def load_metadata_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: TopicConfig
     ) -> Later[Log]:
-        """Load the embedded store's log from whichever directory holds it; make it in the first."""
+        """Load the embedded store's log from the directory that holds it, or create it in the
+        first.
+        """
         return spawn(self._load_metadata_log(topic_partition, topic_id, config))
 
     async def _load_metadata_log(
@@ -209,25 +214,26 @@ class LogManager:
                     raise LogDirUnusable(f"cannot read {name}: {error}") from error
         if self._dirs.offline_paths:
             raise LogDirUnusable(
-                f"{name} may lie in {', '.join(self._dirs.offline_paths)}, which cannot be used: "
-                "mend that directory first, or this broker would start as a new, empty one"
+                f"cannot find {name}: it may be in {', '.join(self._dirs.offline_paths)}, which is "
+                "offline; repair that directory, or this broker would start as a new, empty one"
             )
         for log_dir in self._dirs.online:
             if await self._jobs.submit(log_dir.lane, log_dir.holds_partitions):
                 raise LogDirUnusable(
-                    f"{log_dir.path} holds partitions, but {name} is in none of log.dirs: name "
-                    "the directory that has it, or this broker would start as a new, empty one"
+                    f"cannot find {name} in log.dirs: {log_dir.path} holds partitions; add the log "
+                    f"directory with {name}, or this broker would start as a new, empty one"
                 )
         new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
         [log] = await self._create(self._dirs.online[0], [new])
         return log
 
     def load_logs(self, topic_of: TopicOf) -> Later[None]:
-        """Load every other log; where `topic_of` knows no such topic, put its directory aside.
+        """Load every other log; move the directories of topics unknown to `topic_of` to ``-stray``
+        names.
 
-        Directories that wait to be deleted are removed. A stray one (its topic id is unknown) gets
-        a ``-stray`` name and stays on disk for people to look at. A log directory that cannot be
-        read goes offline. Raises LogDirUnusable when two of them hold the same partition.
+        Removes directories that are marked for deletion. A stray directory (its topic id is
+        unknown) stays on disk for the operator to inspect. A log directory that cannot be read goes
+        offline. Raises LogDirUnusable if two log directories hold the same partition.
         """
         return spawn(self._load_logs(topic_of))
 
@@ -247,16 +253,16 @@ class LogManager:
         log.flush_before_visible = self._config.plog_flush_before_visible
         log.producer_state.expiration_ms = self._config.producer_id_expiration_ms
         if self._dirs[state.log_dir].offline:
-            log.go_offline()  # It failed while the log was being made or loaded.
+            log.go_offline()  # The directory failed while the log was created or loaded.
         self.logs[log.topic_partition] = log
         return log
 
-    # -- making and deleting ------------------------------------------------------------------
+    # -- creating and deleting ----------------------------------------------------------------
 
     def create(self, new_logs: Sequence[NewLog]) -> Later[list[Log]]:
-        """Make logs, each in the directory that holds the fewest; done when they are durable.
+        """Create logs durably, each in the directory that holds the fewest.
 
-        Raises KafkaStorageError, and PolicyViolation if there are not enough descriptors.
+        Raises KafkaStorageError, and PolicyViolation if there are too few descriptors.
         """
         return spawn(self._create_balanced(new_logs))
 
@@ -265,7 +271,7 @@ class LogManager:
         counts = {log_dir.path: 0 for log_dir in self._dirs.online}
         if not counts:
             raise KafkaStorageError("every log directory is offline")
-        if len(counts) > 1:  # Otherwise a pass over all logs would decide nothing.
+        if len(counts) > 1:  # With one directory, counting all logs would not change the result.
             for log in self.logs.values():
                 if log.log_dir in counts:
                     counts[log.log_dir] += 1
@@ -280,7 +286,7 @@ class LogManager:
         return [log for logs in created for log in logs]
 
     def _check_descriptors(self, count: int) -> None:
-        """Raise PolicyViolation if there would be more logs than may be written to."""
+        """Raise PolicyViolation if the broker would have more logs than its descriptors allow."""
         descriptors = self._files.descriptors
         if len(self.logs) + count > descriptors.max_logs:
             error = (
@@ -305,55 +311,60 @@ class LogManager:
             states = await self._jobs.submit(log_dir.lane, create)
         except OSError as error:
             self._operation_failed(log_dir.path, error)
-            what = f"cannot make a log in {log_dir.path}: {told(error)}"
+            what = f"cannot create a log in {log_dir.path}: {describe(error)}"
             raise KafkaStorageError(what) from error
-        return [self._open(state) for state in states]
+        slices = Slices(self._queue)
+        return [self._open(state) async for state in slices.over(states)]
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
-        """The open log of a partition."""
+        """Return the open log of a partition."""
         return self.logs.get(topic_partition)
 
     def delete(self, *of_topic: TopicPartition) -> Later[None]:
-        """Close logs and take their directories out of sight; their files go a little later."""
-        logs = [self.logs.pop(key) for key in of_topic]
-        for log in logs:
-            log.close()
-        by_dir = {one.path: [log for log in logs if log.log_dir == one.path] for one in self._dirs}
-        deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
-        return spawn(gather(deletions)).map(lambda _: None)
+        """Close logs and rename their directories; their files are unlinked later."""
+        return spawn(self._delete(of_topic))
 
-    # -- look-ups that have to wait -----------------------------------------------------------
+    async def _delete(self, of_topic: Sequence[TopicPartition]) -> None:
+        by_dir: dict[str, list[Log]] = {one.path: [] for one in self._dirs}
+        async for key in Slices(self._queue).over(of_topic):
+            log = self.logs.pop(key)
+            log.close()
+            by_dir[log.log_dir].append(log)
+        deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
+        await gather(deletions)
+
+    # -- cold reads ---------------------------------------------------------------------------
 
     def begin_read(self, log: Log, cold: ColdRead) -> Later[None]:
-        """Do what a look-up in `log` has to wait for; then it is made again. Fails with OSError."""
+        """Run the job that a cold look-up in `log` needs before its retry. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
-        return self._jobs.submit(f"read:{log.log_dir}", cold.warm)
+        return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
 
     def check_suspects(self, log: Log) -> None:
-        """A job has looked something up in `log`: rebuild the indexes it found to be wrong."""
+        """Rebuild the indexes of `log` that a job's look-up found to be wrong."""
         self._index_rebuilds.check_suspects(log)
 
     # -- housekeeping -------------------------------------------------------------------------
 
     def update_config(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed; what a topic may set itself comes by its `Log`."""
+        """Apply new broker settings; each `Log` gets its topic's settings separately."""
         self._config = config
         for log in self.logs.values():
             log.producer_state.expiration_ms = config.producer_id_expiration_ms
 
     def apply_retention(self, now_ms: int) -> Later[None]:
-        """Let every log delete the segments that its retention settings allow."""
+        """Delete the segments that each log's retention settings no longer keep."""
         return self._each("retention", lambda log: log.apply_retention(now_ms))
 
     def flush_overdue(self, now_ms: float) -> Later[None]:
-        """Ask for a sync where ``flush.ms`` has passed since the first unflushed append."""
+        """Request a sync of each log whose first unflushed append is older than ``flush.ms``."""
         return self._each("flush", lambda log: log.flush_if_overdue(now_ms))
 
     def expire_producers(self, now_ms: float) -> Later[None]:
-        """Forget idempotent producers silent for ``producer.id.expiration.ms``.
+        """Remove idempotent producers that were inactive for ``producer.id.expiration.ms``.
 
-        `now_ms` is monotonic: silence does not depend on how the wall clock is set.
+        `now_ms` is monotonic, so that setting the wall clock does not expire producers.
         """
         return self._each("producer expiration", lambda log: log.producer_state.expire(now_ms))
 
@@ -365,7 +376,9 @@ class LogManager:
         return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
-        """Write replication-offset-checkpoint in every directory; never beyond what is durable."""
+        """Write replication-offset-checkpoint in every directory; offsets are capped at the durable
+        end.
+        """
         return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
@@ -373,7 +386,10 @@ class LogManager:
         return self._write_everywhere(file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_of(self, log: Log) -> Later[bool]:
-        """Make the start of `log` durable; whether it is. If not, a crash may undo deletions."""
+        """Make the start of `log` durable and return whether that succeeded.
+
+        Until it succeeds, a crash may undo deletions.
+        """
         written = self._dirs[log.log_dir].log_starts.get(log.topic_partition, 0)
         if written >= log.log_start_offset:
             return ready(True)
@@ -397,13 +413,15 @@ class LogManager:
             self.storage_failed(log_dir, error)
 
     def _operation_failed(self, path: str, error: OSError) -> None:
-        """A full disk only refuses writes, and says so once in a while; else it has failed."""
+        """Take the directory offline, unless the disk is only full: then report it, at a limited
+        rate.
+        """
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
         if self._may_report_refusal(path):
             text = "writes to {log_dir} are refused: {error}"
-            self._report(text, log_dir=path, error=told(error), level="error")
+            self._report(text, log_dir=path, error=describe(error), level="error")
 
     def _report_bug(self, where: str, error: Exception) -> None:
         text = "unexpected error: {where}: {error}"
@@ -417,7 +435,7 @@ class LogManager:
         return True
 
     def storage_failed(self, path: str, error: OSError) -> None:
-        """Take a log directory offline until the broker is restarted; harmless the second time."""
+        """Take a log directory offline until the broker restarts. Idempotent."""
         log_dir = self._dirs[path]
         if log_dir.offline:
             return
@@ -428,39 +446,42 @@ class LogManager:
         for log in logs:
             log.go_offline()
         self._report(
-            "log directory {log_dir} goes offline: {error}; mend the disk and restart the broker",
+            "log directory {log_dir} is offline: {error}; repair the disk, then restart the broker",
             log_dir=path,
-            error=told(error),
+            error=describe(error),
             level="error",
         )
         self.on_offline(path, logs)
         if not self._dirs.online:
             self.on_last_offline()
 
-    # -- the end ------------------------------------------------------------------------------
+    # -- shutdown -----------------------------------------------------------------------------
 
     def shutdown(self) -> Later[None]:
-        """Make everything durable, close it, and leave the mark of a clean stop."""
+        """Make all logs durable, close them, and write the clean shutdown files."""
         return spawn(self._shutdown())
 
     async def _shutdown(self) -> None:
         for rounds in self._dirs.sync_rounds:
-            await rounds.idle()  # What a slow disk has not taken yet will ask for a sync, or not.
+            await rounds.idle()  # Pending writes to a slow disk may request a sync.
         for log in self.logs.values():
             if log.has_unflushed and not log.offline:
                 log.request_sync()
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()
         for log_dir in self._dirs.online:
-            # Behind the seals under way: one that fails takes the directory offline.
+            # After the seals in progress: one that fails takes the directory offline.
             await self._jobs.submit(log_dir.lane, _nothing)
+            while self._sealing.is_running(log_dir.path):
+                await self._jobs.submit(log_dir.lane, _nothing)
             if not log_dir.offline:
                 await self._close_logs(log_dir)
+                await self._jobs.submit(_read_lane(log_dir.path), _nothing)
         for log_dir in self._dirs:
             log_dir.release()
 
     async def _close_logs(self, log_dir: LogDir) -> None:
-        """Close all logs of a directory; with a clean mark, unless something speaks against it."""
+        """Close all logs of a directory and mark it clean, unless one of them fails to close."""
         closings = [
             self._jobs.submit(self._loading.lane(log_dir), log.close_durably)
             for log in self._logs_in(log_dir.path)
@@ -473,12 +494,17 @@ class LogManager:
             reason = "not all logs were loaded"
         except (OSError, PlogError) as error:
             reason = str(error)
-        except Exception as error:  # A bug costs this directory its mark, and no other anything.
+        except Exception as error:  # A bug affects the mark of this directory only.
             reason = repr(error)
-        if self.logs or self._loading.has_begun:  # Else the start was refused, and has said why.
-            text = "no clean stop of {log_dir}: {reason}"
+        # Otherwise startup was refused, with its own report.
+        if self.logs or self._loading.has_begun:
+            text = "cannot mark {log_dir} as cleanly shut down: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
 
 
+def _read_lane(log_dir: str) -> str:
+    return f"read:{log_dir}"
+
+
 def _nothing() -> None:
-    """A job that ends when those before it have."""
+    """A job that completes after all earlier ones."""

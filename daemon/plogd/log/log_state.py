@@ -1,7 +1,7 @@
-"""What a `Log` is made from, and what it asks of its `LogManager`.
+"""What passes between a `Log` and its `LogManager`: the state on disk, and callbacks.
 
-Recovery (log_recovery.py) and creation (creation.py) find or make a `LogState`; `LogManager` opens
-a `Log` over it and gives it its `LogHooks`.
+Recovery (recovery/log_recovery.py) or creation (creation.py) builds a `LogState`; `LogManager`
+opens a `Log` over it and passes it its `LogHooks`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ L = TypeVar("L")
 
 @dataclass(slots=True, kw_only=True)
 class LogState:
-    """What loading a log found on disk; see log_recovery.py."""
+    """The state of a log that was found on disk, or created; see recovery/log_recovery.py."""
 
     topic_partition: TopicPartition
     topic_id: Uuid
@@ -35,21 +35,22 @@ class LogState:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    """As it was last written down, but within the log."""
+    """As last checkpointed, but clamped to the log."""
     recovery_point: int
-    """Everything below it was durable before this process started."""
+    """All records below this offset were durable before this process started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHooks(Generic[L]):
-    """What a log asks of its `LogManager`; `L` is `Log`, whose module imports this one."""
+    """Callbacks from a `Log` to its `LogManager`; `L` is `Log`, whose module imports this one."""
 
     seal: Callable[[L, LogSegment, int], None]
-    """Make a segment that was just rolled durable, in a job, then call `Log.sealed`."""
+    """Make a rolled segment durable in a job, then call `Log.sealed`."""
     retire: Callable[[L, Sequence[LogSegment]], None]
-    """Delete segments that are no longer part of the log, after ``file.delete.delay.ms``."""
+    """Delete segments that were removed from the log, after ``file.delete.delay.ms``."""
     operation_failed: Callable[[str, OSError], None]
-    """A write failed: the log directory must go offline, unless it merely has no room."""
+    """A write failed: take the log directory offline, unless the disk is only full."""
     report: Report
     on_bug: Callable[[str, Exception], None]
-    """An unexpected exception, and where it was raised: to be logged with its traceback."""
+    """Report an unexpected exception, with the place that raised it, as a bug with its traceback.
+    """

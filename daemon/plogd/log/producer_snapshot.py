@@ -31,11 +31,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(PlogError):
-    """A snapshot file cannot be what was written: use an older one, or none."""
+    """A snapshot file is damaged: use an older one, or none."""
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer as a snapshot keeps it; -1 where there is nothing to tell."""
+    """One producer in a snapshot; -1 for fields without a value."""
 
     producer_id: int
     producer_epoch: int
@@ -48,21 +48,21 @@ class SnapshotEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """The content of a snapshot file."""
+    """Return the content of a snapshot file."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = len(packed).to_bytes(4, "big") + b"".join(packed)
     return _HEADER.pack(_VERSION, crc32c(body), len(packed)) + body[4:]
 
 
 def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
-    """The entries of a snapshot file. Raises CorruptSnapshot."""
+    """Return the entries of a snapshot file. Raises CorruptSnapshot."""
     if len(data) < _HEADER.size:
-        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes")
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes is too short")
     version, crc, count = _HEADER.unpack_from(data)
     if version != _VERSION:
-        raise CorruptSnapshot(f"producer snapshot version {version} is not known")
+        raise CorruptSnapshot(f"producer snapshot version {version} is not supported")
     if crc32c(memoryview(data)[_CRC_END:]) != crc:
         raise CorruptSnapshot("the checksum of a producer snapshot does not match")
     if len(data) != _HEADER.size + count * _ENTRY.size:
-        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes with {count} entries")
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes has {count} entries")
     return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]

@@ -1,23 +1,22 @@
-"""What a partition knows of its idempotent and transactional producers.
+"""The state of a partition's idempotent and transactional producers.
 
-Each batch of such a producer carries its id, epoch and the sequence number of its first record.
-This is where a batch is recognized as one that came before (it gets the answer it got then), as
-one out of order, or as sent by a producer that another has replaced. `Log` asks `check` before an
-append and tells `update` after it; recovery replays the log's batches through `update`. Snapshots
-let recovery begin at a segment's base instead of at the log's start.
+Each batch of such a producer carries its id, its epoch, and the sequence number of its first
+record. `ProducerStateManager` recognizes duplicates (which get the original response), batches out
+of order, and batches of a producer that has been fenced. `Log` calls `check` before an append and
+`update` after it; recovery replays the log's batches through `update`. With snapshots, recovery
+begins at a segment's base instead of the log start.
 
-State outlives its batches, which retention may delete, and expires when a producer has been
-silent for ``producer.id.expiration.ms``. Silence is measured by the broker's clock and not, as in
-Kafka, by the timestamps of records: a producer that backfills old data must stay known as well. It
-counts from the first check after the last append, or, after a start, from when the segment of the
-newest batch was last written. Either is no earlier than the last append.
+The state of a producer remains when retention deletes its batches. It expires when the producer was
+inactive for ``producer.id.expiration.ms``. Unlike in Kafka, the broker's clock measures inactivity,
+not the timestamps of records: a producer that backfills old data must not expire early. Inactivity
+counts from the first check after the last append or, after a start, from the modification time of
+the newest batch's segment. Both are no earlier than the last append.
 
-An unknown producer may begin at any
-sequence number; but where a full disk has refused its first batch, that one has to come first.
-Otherwise the next batch, which may be smaller, would be accepted and the order would be wrong.
-Kafka has no such rule: it takes a full disk offline.
+An unknown producer may begin with any sequence number. But if a full disk refused its first batch,
+that batch must come first: otherwise the next batch, which may be smaller, would be accepted out of
+order. Kafka has no such rule, because a full disk takes it offline.
 
-Called on the reactor's thread, but for the functions that touch files, which are jobs' work.
+Called on the reactor's thread; functions that access files run in jobs.
 
 Source: Kafka 3.9 ProducerStateManager, ProducerAppendInfo, ProducerStateEntry; KIP-98, KIP-360.
 """
@@ -48,19 +47,19 @@ from plogd.ports import Files
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 REMEMBERED_BATCHES = 5
-"""A producer may have this many requests in flight, so this many may come again."""
+"""A producer may have this many requests in flight, so this many may be duplicates."""
 
-_EXPIRED_AT_ONCE = 1000
-"""Producers that one step of `expire` looks at."""
+_EXPIRED_PER_STEP = 1000
+"""Number of producers that one step of `expire` checks."""
 
 MAX_REFUSED = 10_000
-"""So many producers may wait for room at once; beyond it the oldest is forgotten."""
+"""The number of refused first batches to keep; beyond it, the oldest is dropped."""
 
 _SEQUENCE_MODULUS = 2**31
 
 
 class BatchMetadata(NamedTuple):
-    """A batch a producer has appended."""
+    """A batch that a producer has appended."""
 
     last_sequence: int
     last_offset: int
@@ -83,16 +82,16 @@ class BatchMetadata(NamedTuple):
 
 
 class _Refused(NamedTuple):
-    """A producer's first batch, for which there was no room."""
+    """A producer's first batch, refused because the disk was full."""
 
     producer_epoch: int
     base_sequence: int
     silent_since_ms: float | None = None
-    """Monotonic; None until the first check after it was noted."""
+    """Monotonic time; None until the first check after the refusal."""
 
 
 class ProducerState:
-    """One producer: its epoch, its newest batches, and where its open transaction began."""
+    """One producer: its epoch, its newest batches, and the start of its open transaction."""
 
     __slots__ = (
         "batches",
@@ -108,19 +107,19 @@ class ProducerState:
     def __init__(self, producer_id: int, generation: int = 0) -> None:
         self.producer_id = producer_id
         self.generation = generation
-        """How many snapshots had been begun when it was made: see `prepare_snapshot`."""
+        """The number of snapshots begun before its creation: see `prepare_snapshot`."""
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
-        """Of its newest record, for DescribeProducers and snapshots."""
+        """The timestamp of its newest record, for DescribeProducers and snapshots."""
         self.silent_since_ms: float | None = None
-        """Monotonic, no earlier than its last append; None until the first check after that."""
+        """Monotonic time, no earlier than its last append; None until the next check."""
         self.current_txn_first_offset: int | None = None
         self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
 
     @classmethod
     def from_snapshot(cls, entry: SnapshotEntry) -> ProducerState:
-        """The producer a snapshot tells of."""
+        """Return the producer of a snapshot entry."""
         state = cls(entry.producer_id)
         state.producer_epoch = entry.producer_epoch
         state.coordinator_epoch = entry.coordinator_epoch
@@ -136,7 +135,7 @@ class ProducerState:
         return state
 
     def copy(self, generation: int = 0) -> ProducerState:
-        """The same once more, to be changed apart."""
+        """Return a copy that can be changed independently."""
         state = ProducerState(self.producer_id, generation)
         state.producer_epoch = self.producer_epoch
         state.coordinator_epoch = self.coordinator_epoch
@@ -146,7 +145,7 @@ class ProducerState:
         return state
 
     def to_snapshot(self) -> SnapshotEntry:
-        """What a snapshot keeps of this producer."""
+        """Return the snapshot entry of this producer."""
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
         first_offset = self.current_txn_first_offset
         return SnapshotEntry(
@@ -162,11 +161,11 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """The newest record's sequence number; -1 if none is remembered in this epoch."""
+        """The newest record's sequence number; -1 if there is none in this epoch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The remembered batch with exactly these sequence numbers and this epoch."""
+        """Return the known batch with exactly these sequence numbers and this epoch."""
         if header.producer_epoch != self.producer_epoch:
             return None
         base_sequence, delta = header.base_sequence, header.last_offset_delta
@@ -176,14 +175,14 @@ class ProducerState:
         return None
 
     def enter_epoch(self, producer_epoch: int) -> None:
-        """Forget the batches of another epoch: sequence numbers begin anew with each."""
+        """Drop the batches of another epoch, because sequence numbers restart with each epoch."""
         if producer_epoch != self.producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch
 
 
 class ProducerStateManager:
-    """All producers of one partition, and their snapshots in its directory."""
+    """All producers of a partition, and their snapshots in its directory."""
 
     __slots__ = (
         "_files",
@@ -197,21 +196,21 @@ class ProducerStateManager:
     def __init__(self, files: Files, directory: str, *, expiration_ms: int) -> None:
         self._files = files
         self.directory = directory
-        """Where snapshots are; set anew when the directory is renamed."""
+        """The directory of snapshots; updated when it is renamed."""
         self.expiration_ms = expiration_ms
         self._generation = 0
-        """How many snapshots were begun; what is older in `producers` may be in one of them."""
+        """Number of snapshots begun; older states in `producers` may belong to one of them."""
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
-        """The first batch of each producer we know nothing else of, if there was no room for it."""
+        """The refused first batch of each producer that is otherwise unknown."""
 
     # -- before and after an append -----------------------------------------------------------
 
     def check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
-        """May this batch be appended? The one it repeats, if it came before; None if it is new.
+        """Return the batch that this one duplicates, or None if it may be appended.
 
-        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState. Batches that come by
-        replication are not checked: their leader did.
+        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState. Replicated batches
+        are not checked, because the leader has done so.
         """
         if header.producer_id < 0 or origin is AppendOrigin.REPLICATION:
             return None
@@ -240,7 +239,7 @@ class ProducerStateManager:
         return None
 
     def _check_first(self, header: BatchHeader) -> None:
-        """A batch of a producer we know nothing of: not before the one that was refused."""
+        """Refuse a batch of an unknown producer that must not overtake a refused one."""
         refused = self._refused.get(header.producer_id)
         if (
             refused is not None
@@ -249,14 +248,15 @@ class ProducerStateManager:
         ):
             raise OutOfOrderSequenceNumber(
                 f"producer {header.producer_id} epoch {header.producer_epoch} sends sequence "
-                f"number {header.base_sequence}; {refused.base_sequence}, for which there was no "
-                "room, has to come again first"
+                f"number {header.base_sequence}; {refused.base_sequence}, refused for lack of disk "
+                "space, must be sent first"
             )
 
     def note_refused(self, header: BatchHeader) -> None:
-        """There was no room for a batch that `check` had let pass; its producer will send it again.
+        """Record that a batch was refused for lack of space, so that its producer must send it
+        first.
 
-        Does nothing for a producer that is known: its next sequence number is.
+        Does nothing for a known producer, whose next sequence number is known.
         """
         if header.producer_id < 0 or header.producer_id in self.producers:
             return
@@ -271,7 +271,7 @@ class ProducerStateManager:
     def _check_sequence(self, state: ProducerState, header: BatchHeader) -> None:
         if header.producer_epoch != state.producer_epoch:
             last_sequence = NO_SEQUENCE
-            # Nothing is known of its epoch: all its batches have expired (KIP-360).
+            # The epoch is unknown: all its batches have expired (KIP-360).
             in_order = header.base_sequence == 0 or state.producer_epoch == NO_PRODUCER_EPOCH
         else:
             last_sequence = state.last_sequence
@@ -286,10 +286,10 @@ class ProducerStateManager:
     def update(
         self, header: BatchHeader, *, first_offset: int, max_timestamp: int | None = None
     ) -> None:
-        """A batch was appended at `first_offset`; `header` may still say another one.
+        """Record a batch appended at `first_offset`, which `header` may not contain yet.
 
-        `max_timestamp` is for a batch that got the broker's time after `header` was read. All or
-        nothing: what may fail comes before the first change.
+        `max_timestamp` replaces that of `header` if the broker set the timestamps. All or nothing:
+        operations that may fail precede the first change.
         """
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
@@ -309,7 +309,7 @@ class ProducerStateManager:
     def complete_transaction(
         self, header: BatchHeader, *, coordinator_epoch: int, timestamp: int
     ) -> None:
-        """A commit or abort marker of this producer was appended."""
+        """Record a commit or abort marker of this producer."""
         state = self._to_change(header.producer_id)
         state.enter_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
@@ -317,7 +317,7 @@ class ProducerStateManager:
         state.current_txn_first_offset = None
 
     def _to_change(self, producer_id: int) -> ProducerState:
-        """The producer's state, perhaps a new one, that no snapshot holds."""
+        """Return the producer's state, new or copied if necessary, that no snapshot shares."""
         state = self.producers.get(producer_id)
         if state is not None and state.generation == self._generation:
             state.silent_since_ms = None
@@ -332,25 +332,25 @@ class ProducerStateManager:
         return state
 
     def remove_expired(self, now_ms: float) -> None:
-        """Forget the producers that have been silent too long; `now_ms` is monotonic."""
+        """Remove producers that have been inactive for too long; `now_ms` is monotonic."""
         for _ in self.expire(now_ms):
             pass
 
     def expire(self, now_ms: float) -> Iterator[None]:
-        """As `remove_expired`, in steps of a bounded number of producers."""
+        """`remove_expired` in steps of a bounded number of producers."""
         for producer_id, refused in list(self._refused.items()):
             if refused.silent_since_ms is None:
                 self._refused[producer_id] = refused._replace(silent_since_ms=now_ms)
             elif now_ms - refused.silent_since_ms >= self.expiration_ms:
                 del self._refused[producer_id]
         for number, producer_id in enumerate(list(self.producers), 1):
-            state = self.producers.get(producer_id)  # It may have gone since the last step.
+            state = self.producers.get(producer_id)  # It may have been removed since the last step.
             if state is not None:
                 if state.silent_since_ms is None:
                     state.silent_since_ms = now_ms
                 if self._expired(state, now_ms):
                     del self.producers[producer_id]
-            if not number % _EXPIRED_AT_ONCE:
+            if not number % _EXPIRED_PER_STEP:
                 yield
 
     def _expired(self, state: ProducerState, now_ms: float) -> bool:
@@ -359,7 +359,7 @@ class ProducerStateManager:
         return now_ms - state.silent_since_ms >= self.expiration_ms
 
     def date_silence(self, appended_ms: Callable[[BatchMetadata], float]) -> None:
-        """Note since when each producer has been silent, after the state was loaded.
+        """Set since when each producer has been inactive, after the state was loaded.
 
         `appended_ms` returns a monotonic time no earlier than the append of a batch.
         """
@@ -370,14 +370,13 @@ class ProducerStateManager:
     # -- snapshots ----------------------------------------------------------------------------
 
     def write_snapshot(self, end_offset: int) -> None:
-        """Durably write the state now as the snapshot of all below `end_offset`. Raises OSError."""
+        """Durably write a snapshot of all producers below `end_offset`. Raises OSError."""
         self.prepare_snapshot(end_offset)()
 
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
-        """What a job has to do to write the state of this moment; see `write_snapshot`.
+        """Return a job that writes the current state; see `write_snapshot`.
 
-        Costs next to nothing here: of a producer that changes before the job is done, or after,
-        the next change makes a copy.
+        Almost free: no state is copied here. The next change to a producer copies its state.
         """
         self._generation += 1
         states = list(self.producers.values())
@@ -389,11 +388,11 @@ class ProducerStateManager:
         return write
 
     def snapshot_path(self, end_offset: int) -> str:
-        """Where the snapshot of all below `end_offset` is, or would be."""
+        """Return the path of the snapshot of all producers below `end_offset`."""
         return segment_path(self.directory, end_offset, SNAPSHOT_SUFFIX)
 
     def snapshot_offsets(self) -> list[int]:
-        """The end offsets of all snapshots on disk, rising."""
+        """Return the end offsets of all snapshots on disk, in rising order."""
         names = map(parse_segment_file_name, self._files.listdir(self.directory))
         return sorted(
             name.base_offset
@@ -402,10 +401,9 @@ class ProducerStateManager:
         )
 
     def load(self, log_start_offset: int, log_end_offset: int) -> int | None:
-        """Load the newest usable snapshot; returns the offset from which to replay batches.
+        """Load the newest usable snapshot; return the offset from which to replay batches.
 
-        Snapshots beyond `log_end_offset`, before `log_start_offset`, or damaged are deleted. None
-        if none is left.
+        Deletes damaged snapshots and those outside the log. Returns None if no snapshot is usable.
         """
         self.producers.clear()
         for offset in reversed(self.snapshot_offsets()):
@@ -422,9 +420,9 @@ class ProducerStateManager:
         return None
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete snapshots that belong to no segment, but for one beyond them all.
+        """Delete snapshots that belong to no segment, except for one after all segments.
 
-        That one was written at a clean stop.
+        A clean stop has written that one.
         """
         offsets = self.snapshot_offsets()
         latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
@@ -439,7 +437,7 @@ class ProducerStateManager:
                 self.delete_snapshot(snapshot_offset)
 
     def delete_snapshot(self, end_offset: int) -> None:
-        """Delete one snapshot; harmless if it is gone."""
+        """Delete a snapshot if it exists."""
         path = self.snapshot_path(end_offset)
         if self._files.exists(path):
             self._files.unlink(path)

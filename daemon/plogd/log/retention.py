@@ -1,13 +1,13 @@
-"""Which segments of a log may be deleted now.
+"""Select the segments of a log that retention may delete.
 
-Pure: takes a snapshot of the segments, returns the oldest ones to delete. Deleting them (rename
-to ``.deleted``, unlink after ``file.delete.delay.ms``) is `Log`'s and `LogManager`'s work; the
-timer is the row ``log-retention`` in tasks.py. Compacted topics never come here.
+Pure: takes a snapshot of the segments and returns the oldest ones that may be deleted. `Log` and
+`LogManager` delete them (rename to ``.deleted``, unlink after ``file.delete.delay.ms``); the timer
+is the row ``log-retention`` in tasks.py. Not used for compacted topics.
 
-Source: Kafka 3.9 UnifiedLog.deletableSegments; the paper, section 3.1 (time-based retention).
-Kafka may pick the active segment and rolls it while deleting; here `Log.apply_retention` rolls an
-expired, non-empty active segment first, so this function never has to.
-Invariant: the active segment and every segment holding an offset >= the high watermark stay.
+Source: Kafka 3.9 UnifiedLog.deletableSegments; the paper, section 3.1 (time-based retention). Kafka
+may select the active segment and rolls it while deleting. Here, `Log.apply_retention` first rolls
+an active segment that has expired and is not empty, so this function never selects it. Invariant:
+the active segment and every segment holding an offset >= the high watermark are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plogd.topic_config import TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
-    """What retention needs to know of one segment; offsets are logical, `end_offset` exclusive."""
+    """The facts about a segment that retention needs; `end_offset` is exclusive."""
 
     base_offset: int
     end_offset: int
@@ -37,14 +37,16 @@ class RetentionPolicy:
 
     @classmethod
     def of(cls, config: TopicConfig) -> RetentionPolicy:
-        """What a topic's settings say; without ``delete`` in ``cleanup.policy``, no limits."""
+        """Return the policy of a topic's settings; no limits unless ``cleanup.policy`` has
+        ``delete``.
+        """
         if not config.deletes_old_segments:
             return KEEP_EVERYTHING
         return cls(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
 
 
 KEEP_EVERYTHING = RetentionPolicy(retention_ms=-1, retention_bytes=-1)
-"""Only what lies below the log's start goes."""
+"""Deletes only segments below the log start offset."""
 
 
 def deletable_segments(
@@ -55,7 +57,7 @@ def deletable_segments(
     high_watermark: int,
     log_start_offset: int,
 ) -> list[SegmentInfo]:
-    """Return the longest prefix of `segments` that some rule lets go, oldest first.
+    """Return the longest prefix of `segments` that retention may delete, oldest first.
 
     >>> four = [
     ...     SegmentInfo(base_offset=i, end_offset=i + 1, size_bytes=100, max_timestamp_ms=i)
@@ -70,11 +72,11 @@ def deletable_segments(
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
     deletable: list[SegmentInfo] = []
-    for segment in segments[:-1]:  # The last one is active.
+    for segment in segments[:-1]:  # The last segment is active.
         if segment.end_offset > high_watermark:
             break
         expired = 0 <= policy.retention_ms < now_ms - segment.max_timestamp_ms
-        # Never go below retention.bytes: a segment goes only if what is left still fills it.
+        # Deleting must leave at least retention.bytes: the setting is a minimum, not a maximum.
         oversize = policy.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
         before_start = segment.end_offset <= log_start_offset
         if not (expired or oversize or before_start):

@@ -1,9 +1,9 @@
-"""From a timestamp to a record of a log: the segments' time indexes, then one batch.
+"""Find a record of a log by timestamp, using the segments' time indexes.
 
-May read cold data from the disk and decompress a batch, so it is a job's work. A look-up is an
-iterator of steps, each a bounded number of batches or records: between two steps it may be given
-up, and other look-ups may run. It opens each segment's files once more for itself, so that the
-reactor may append, roll, delete and close in the meantime.
+A look-up may read cold data from the disk and decompress a batch, so it runs in jobs. It is an
+iterator of steps, each with a bounded number of batches or records: between two steps it may be
+abandoned, and other look-ups may run. It opens its own files for each segment, so that the reactor
+can append, roll, delete and close concurrently.
 
 Called by replica/offset_lookup.py, on any thread. Source: Kafka 3.9
 UnifiedLog.fetchOffsetByTimestamp.
@@ -26,16 +26,16 @@ from plogd.log.segment.time_index import NO_TIMESTAMP, TimestampAndOffset
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""A look-up under way: each `next` is a step, StopIteration has the result."""
+"""A look-up in progress: each `next` runs a step, and StopIteration carries the result."""
 
 _BATCHES_PER_STEP = 256
 _BATCH_MAX_BYTES = 64 << 20
-"""Largest batch, uncompressed, that is looked into: producers may have sent any."""
+"""The largest uncompressed batch that is read; producers may have sent larger ones."""
 _RECORDS_PER_STEP = 4096
 
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> Steps[TimestampAndOffset | None]:
-    """The first record whose timestamp is at least `timestamp_ms`, or None.
+    """Find the first record whose timestamp is at least `timestamp_ms`, or None.
 
     Raises KafkaStorageError, CorruptMessage, OSError.
     """
@@ -52,9 +52,9 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> Steps[TimestampAndOffse
 
 
 def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
-    """The first record that carries the log's largest timestamp, or None if it is empty.
+    """Find the first record with the log's largest timestamp, or None if the log is empty.
 
-    Raises as above.
+    Raises KafkaStorageError, CorruptMessage, OSError.
     """
     start, latest = log.log_start_offset, -1
     for segment in list(log.segments):
@@ -73,7 +73,7 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
 def _read(
     log: Log, segment: LogSegment, look_up: Callable[[LogSegment], Steps[T]]
 ) -> Steps[T | None]:
-    """What `look_up` finds in `segment`; None if retention has deleted that meanwhile."""
+    """Run `look_up` in `segment`; return None if retention has deleted it."""
     if log.offline or log.closed:
         raise log.not_open()
     try:
@@ -93,9 +93,9 @@ def _read(
 def find_in_segment(
     segment: LogSegment, timestamp: int, starting_offset: int
 ) -> Steps[TimestampAndOffset | None]:
-    """The first record at or above `starting_offset` that is not older than `timestamp`.
+    """Find the first record at or after `starting_offset` with at least this timestamp.
 
-    Decompresses at most the one batch it is in, unless that batch's header lies. Raises
+    Decompresses only the batch that holds it, unless a batch header is wrong. Raises
     CorruptMessage.
     """
     position = _position_before(segment, timestamp, starting_offset)
@@ -115,9 +115,9 @@ def find_in_segment(
 
 
 def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
-    """The largest timestamp of the records at or above `starting_offset`; -1 if there is none.
+    """Return the largest timestamp at or after `starting_offset`; -1 if no record has one.
 
-    Reads headers from there on, if it lies in the segment's middle. Raises CorruptMessage.
+    Reads headers if the offset is in the middle of the segment. Raises CorruptMessage.
     """
     if starting_offset <= segment.base_offset:
         return segment.max_timestamp
@@ -138,7 +138,7 @@ def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
 
 
 def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) -> int:
-    """A batch's position before which all is older than `timestamp` or below the offset."""
+    """Return the position of a batch before which all records are older or below the offset."""
     try:
         hint = segment.time_index.lookup(timestamp)
         if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
@@ -153,6 +153,6 @@ def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) 
 
 
 def _record_heads(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[RecordHead]:
-    """The records of the batch at `position`, one by one, without keys and values."""
+    """Yield the records of the batch at `position`, without keys and values."""
     data = segment.records.read(position, header.size_bytes)
     return walk_records(read_payload(data, 0, header, max_bytes=_BATCH_MAX_BYTES), header)

@@ -1,8 +1,9 @@
-"""What this broker knows of the cluster's topics: the answer to Metadata, and topic ids to names.
+"""The topics of the cluster that this broker shows to clients, by name and id.
 
-Filled by whoever starts and stops replicas here, after the log of a partition is ready, so that a
-client never hears of a topic it cannot use yet. The truth is in the metadata store; this is a copy
-that request handlers may read without waiting. The store's own log is no topic and never in here.
+Updated when replicas start and stop here, after the log of a partition is ready, so that a client
+only sees topics that it can use. The metadata store is authoritative; the cache is a copy that
+request handlers read without waiting. It does not contain the store's own log, which is not a
+topic.
 
 Source: Kafka 4.0 KRaftMetadataCache.
 """
@@ -15,12 +16,12 @@ from dataclasses import dataclass, field
 from plog.types import Uuid
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics whose records only coordinators write."""
+"""Topics that only coordinators write to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Who holds and who leads a partition; `leader` is -1 when nobody does."""
+    """The replicas and leader of a partition; `leader` is -1 if it has no leader."""
 
     partition: int
     leader: int
@@ -32,7 +33,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic with its partitions, by number, and the settings of its own."""
+    """A topic with its partitions, by number, and its own settings."""
 
     name: str
     topic_id: Uuid
@@ -46,37 +47,37 @@ class TopicState:
 
 
 class MetadataCache:
-    """All topics this broker tells clients about. Look-ups are one dictionary access."""
+    """All topics that this broker shows to clients. A look-up is one dictionary access."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
         self._sorted: list[str] | None = []
-        """The names in order; None while that is out of date."""
+        """The names in order; None while out of date."""
         self.version = 0
         """Rises with each change."""
 
     def topic(self, name: str) -> TopicState | None:
-        """The topic of this name."""
+        """Return the topic of this name."""
         return self._topics.get(name)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of the topic with this id."""
+        """Return the name of the topic with this id."""
         return self._names.get(topic_id)
 
     def topics(self) -> Iterable[TopicState]:
-        """Every topic, by name."""
+        """Return all topics, by name."""
         if self._sorted is None:
             self._sorted = sorted(self._topics)
         return [self._topics[name] for name in self._sorted]
 
     @property
     def topic_count(self) -> int:
-        """How many topics there are."""
+        """Number of topics."""
         return len(self._topics)
 
     def update(self, topic: TopicState) -> None:
-        """The topic is as `topic` says from now on."""
+        """Add or replace a topic."""
         old = self._topics.get(topic.name)
         self.version += 1
         if old is None:
@@ -87,7 +88,7 @@ class MetadataCache:
         self._names[topic.topic_id] = topic.name
 
     def remove(self, name: str) -> None:
-        """The topic is gone."""
+        """Remove a topic."""
         topic = self._topics.pop(name)
         self._sorted = None
         self.version += 1

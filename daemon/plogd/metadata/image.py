@@ -1,12 +1,12 @@
-"""The state that Kafka's metadata records add up to, and the records a change of it takes.
+"""The state that results from Kafka's metadata records, and the records of a change to it.
 
-`MetadataImage` is what `EmbeddedStore` holds in memory: `replay` moves it on by one record,
-`records_for` says which records make a change; ACLs, quotas and SCRAM users are understood in
-security_image.py. Nothing here touches the log. A key's version is the offset of the last record
-that changed it, so it comes out the same at every replay.
+`MetadataImage` is the state of `EmbeddedStore` in memory: `replay` applies one record, and
+`records_for` returns the records of a change. security_image.py handles ACLs, quotas and SCRAM
+users. Nothing here accesses the log. A key's version is the offset of the last record that changed
+it, so each replay results in the same version.
 
-A `RegisterBrokerRecord` means that the broker left and came back, so each partition it leads gets a
-new leader epoch; see docs/decisions/0002. Source: Kafka 4.0 ReplicationControlManager.
+A `RegisterBrokerRecord` means that the broker has restarted, so each partition it leads gets a new
+leader epoch; see docs/decisions/0002. Source: Kafka 4.0 ReplicationControlManager.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ class _Entry:
 
 
 class MetadataImage:
-    """Keys with values and versions, moved on by `replay` alone."""
+    """Keys with their values and versions; only `replay` changes them."""
 
     def __init__(self) -> None:
         self._entries: dict[str | int, dict[Key, _Entry]] = {}
-        """By the first word of the key."""
+        """The entries by the first element of the key."""
         self._unseen: set[Key] = set()
-        """Topics whose value nobody has been given, so that it may still be changed in place: a
-        copy for each of thousands of partitions would take seconds."""
+        """Topics whose value has not been read, so that it may be changed in place: copying it for
+        each of thousands of partitions would take seconds."""
         self._name_by_topic_id: dict[Uuid, str] = {}
 
     def get(self, key: Key) -> tuple[Any, int]:
-        """Value and version; (None, ABSENT) if there is no such key."""
+        """Return value and version; (None, ABSENT) if the key is missing."""
         entry = self._entries.get(key[0], {}).get(key)
         self._unseen.discard(key)
         return (None, ABSENT) if entry is None else (entry.value, entry.version)
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
-        """All keys that begin with `prefix`."""
+        """Return all keys that begin with `prefix`."""
         length = len(prefix)
         self._unseen.clear()
         return {
@@ -82,7 +82,7 @@ class MetadataImage:
         }
 
     def replay(self, record: MetadataRecord, offset: int) -> list[Key]:
-        """Move on by one record; the keys it changed. Raises ValueError if it fits no state."""
+        """Apply one record and return the keys it changed. Raises ValueError if it does not fit."""
         match record:
             case TopicRecord():
                 return self._replay_topic(record, offset)
@@ -106,7 +106,7 @@ class MetadataImage:
             case FeatureLevelRecord():
                 return [self._put(("feature", record.name), record.feature_level, offset)]
             case BrokerRegistrationChangeRecord():
-                return []  # Fencing and controlled shutdown mean nothing to a single broker.
+                return []  # A single broker ignores fencing and controlled shutdown.
             case _:
                 return [self._set(*security_image.effect_of(record, self._value), offset)]
 
@@ -115,7 +115,7 @@ class MetadataImage:
         return key
 
     def _set(self, key: Key, value: Any, version: int) -> Key:
-        """As `_put`, or take the key away if the value is None."""
+        """`_put`, or remove the key if the value is None."""
         if value is not None:
             return self._put(key, value, version)
         self._entries.get(key[0], {}).pop(key, None)
@@ -127,7 +127,7 @@ class MetadataImage:
     def _topic_name(self, topic_id: Uuid) -> str:
         name = self._name_by_topic_id.get(topic_id)
         if name is None:
-            raise ValueError(f"there is no topic with the id {topic_id.hex()}")
+            raise ValueError(f"unknown topic id {topic_id.hex()}")
         return name
 
     def _replay_topic(self, record: TopicRecord, offset: int) -> list[Key]:
@@ -147,7 +147,7 @@ class MetadataImage:
         return [topic_key, self._put(("partition", name, number), value, offset)]
 
     def _put_replicas(self, name: str, number: int, replicas: Iterable[int], offset: int) -> Key:
-        """Who holds a partition. A value that others have seen is left as it is, for them."""
+        """Set the replicas of a partition. A value that was read stays unchanged."""
         key: Key = ("topic", name)
         topic: TopicValue = self._entries["topic"][key].value
         if key in self._unseen:
@@ -191,7 +191,7 @@ class MetadataImage:
     def _replay_config(self, record: ConfigRecord, offset: int) -> list[Key]:
         type_name = _RESOURCE_TYPE_NAMES.get(record.resource_type)
         if type_name is None:
-            raise ValueError(f"settings of a resource of type {record.resource_type}")
+            raise ValueError(f"unknown resource type {record.resource_type}")
         key: Key = ("config", type_name, record.resource_name)
         settings = dict(self.get(key)[0] or {})
         if record.value is None:
@@ -232,14 +232,14 @@ class MetadataImage:
                 changed.append(key)
         return changed
 
-    # -- the other way: a change as records ----------------------------------------------------
+    # -- records of a change -------------------------------------------------------------------
 
     def records_for(
         self, change: Change, new_topics: Mapping[str, TopicValue]
     ) -> Sequence[MetadataRecord]:
-        """The records that make `change`; none if it says what is there already.
+        """Return the records that make `change`; none if it changes nothing.
 
-        `new_topics` are those an earlier change of the same group adds.
+        `new_topics` are those that an earlier change of the same group adds.
         """
         old, _ = self.get(change.key)
         match change.key:
@@ -270,7 +270,7 @@ class MetadataImage:
 def _security_protocol(number: int) -> str:
     name = _SECURITY_PROTOCOL_NAMES.get(number)
     if name is None:
-        raise ValueError(f"there is no security protocol {number}")
+        raise ValueError(f"unknown security protocol {number}")
     return name
 
 
@@ -289,10 +289,10 @@ def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> 
 def _records_of_more_partitions(
     name: str, old: TopicValue, new: TopicValue
 ) -> Sequence[MetadataRecord]:
-    """None: new partitions are told of by the changes that come with them. Nothing else may be."""
+    """Return no records, because the changes of the new partitions have them."""
     kept = {number: new.assignments.get(number) for number in old.assignments}
     if new.topic_id != old.topic_id or kept != old.assignments:
-        raise ValueError(f"topic {name} may only be given more partitions")
+        raise ValueError(f"cannot change topic {name}: only partitions may be added")
     return []
 
 
@@ -309,7 +309,7 @@ def _config_records(
 
 
 def registration_record(registration: BrokerRegistration, offset: int) -> RegisterBrokerRecord:
-    """The record of a broker's start, to be written at `offset`, which is its broker epoch."""
+    """Return the record of a broker's start, to be written at `offset`, its broker epoch."""
     return RegisterBrokerRecord(
         broker_id=registration.broker_id,
         incarnation_id=registration.incarnation_id,

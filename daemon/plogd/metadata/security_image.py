@@ -1,7 +1,7 @@
-"""ACLs, quotas and SCRAM users as records, and the records as state again.
+"""ACLs, quotas and SCRAM users: the state that results from records, and the records of a change.
 
-A part of image.py, which calls both directions: `effect_of` says what a record makes of its key,
-`records_for` which records make a change. Source: Kafka 4.0 AclControlManager,
+A part of image.py, which calls both: `effect_of` returns the effect of a record on its key,
+`records_for` the records of a change. Source: Kafka 4.0 AclControlManager,
 ClientQuotaControlManager, ScramControlManager.
 """
 
@@ -27,12 +27,12 @@ from plogd.security.scram import ScramCredential
 
 
 def effect_of(record: MetadataRecord, value_of: Callable[[Key], Any]) -> tuple[Key, Any]:
-    """The key a record changes and its new value, None for none.
+    """Return the key that a record changes and its new value, None to remove it.
 
     Args:
-        value_of: the value a key has so far, None for none.
+        value_of: returns the current value of a key, or None.
 
-    Raises ValueError if the record is none of these, or takes away what is not there.
+    Raises ValueError for other records, and for the removal of a missing key.
     """
     match record:
         case AccessControlEntryRecord():
@@ -52,12 +52,12 @@ def effect_of(record: MetadataRecord, value_of: Callable[[Key], Any]) -> tuple[K
         case RemoveUserScramCredentialRecord():
             return _removed(("scram", record.name, record.mechanism), value_of)
         case _:
-            raise ValueError(f"no state follows from a {type(record).__name__}")
+            raise ValueError(f"unknown metadata record {type(record).__name__}")
 
 
 def _removed(key: Key, value_of: Callable[[Key], Any]) -> tuple[Key, None]:
     if value_of(key) is None:
-        raise ValueError(f"there is no {key[0]} {', '.join(map(str, key[1:]))} to remove")
+        raise ValueError(f"cannot remove {key[0]} {', '.join(map(str, key[1:]))}: it is missing")
     return key, None
 
 
@@ -88,11 +88,11 @@ def _quota_effect(
     return key, quotas or None
 
 
-# -- the other way: a change as records ---------------------------------------------------------
+# -- records of a change ------------------------------------------------------------------------
 
 
 def records_for(change: Change, old: Any) -> Sequence[MetadataRecord]:
-    """The records that make `change` of what was `old`. Raises ValueError for another's key."""
+    """Return the records that make `change` from `old`. Raises ValueError for other keys."""
     match change.key:
         case ("acl", str(acl_id)):
             return _acl_records(uuid_from_text(acl_id), change.value, old)

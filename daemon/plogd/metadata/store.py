@@ -1,27 +1,28 @@
-"""What a metadata store is: a small versioned map that survives, written by compare-and-set.
+"""The metadata store: a small, durable, versioned map, written by compare-and-set.
 
-The controller keeps topics and partitions in it, any broker its configs and id blocks. Behind this
-interface lies a log of our own (embedded.py) or, in clusters, ZooKeeper. Nobody above knows which.
+The controller keeps topics and partitions in it, each broker its configs and id blocks. The
+implementation is a log of our own (embedded.py) or, in clusters, ZooKeeper; callers do not depend
+on which.
 
 Keys and their values:
 
-    ("topic", name)            TopicValue           who holds which partition
+    ("topic", name)            TopicValue           the replicas of each partition
     ("partition", name, n)     PartitionValue       leader, epoch, in-sync replicas
     ("config", type, entity)   Mapping[str, str]    settings of a topic ("topic", name), of a broker
                                                     ("broker", id), of all brokers ("broker", "")
-    ("producer_ids",)          ProducerIdsValue     the first producer id nobody has been given
-    ("acl", id)                Acl                  who may do what (security/acl.py)
+    ("producer_ids",)          ProducerIdsValue     the first unallocated producer id
+    ("acl", id)                Acl                  an access rule (security/acl.py)
     ("client_quota", …)        Mapping[str, float]  quotas of an entity, see quota.quota_key
-    ("scram", user, mechanism) ScramCredential      what is kept of a password (security/scram.py)
+    ("scram", user, mechanism) ScramCredential      a stored credential (security/scram.py)
     ("broker", id)             BrokerRegistration   read only: see `register_broker`
     ("feature", name)          int                  level of a feature the stored records need
 
-Removing a topic removes its partitions and its config with it. A topic that is there can only be
-given more partitions: its key with all of them, and the new partitions' keys, in one atomic write.
+Removing a topic removes its partitions and its config as well. An existing topic can only get more
+partitions: its key with all of them, and the new partitions' keys, in one atomic write.
 
-Invariant: an outcome is told only when the change is durable, and what `load` and `watch` show is
-durable too. Values are not to be changed in place. Source: what Kafka 3.9 keeps in znodes and what
-its KRaft mode keeps in records, as far as both agree.
+Invariant: a write completes only when the change is durable, and `load` and `watch` only show
+durable values. Values must not be changed in place. Source: Kafka 3.9's znodes and KRaft records,
+as far as both agree.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from plogd.ports import Later
 Key: TypeAlias = tuple[str | int, ...]
 
 ABSENT: Final = -1
-"""The version of a key that is not there."""
+"""The version of a missing key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicValue:
-    """A topic's id and, for each partition, the brokers that hold it, preferred leader first."""
+    """A topic's id and, for each partition, its replicas, preferred leader first."""
 
     topic_id: Uuid
     assignments: Mapping[int, tuple[int, ...]]
@@ -49,7 +50,7 @@ class TopicValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionValue:
-    """The state of one partition; `leader` is -1 when nobody leads it."""
+    """The state of a partition; `leader` is -1 if it has no leader."""
 
     leader: int
     leader_epoch: int
@@ -59,7 +60,7 @@ class PartitionValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsValue:
-    """Producer ids below `next_producer_id` belong to blocks that were given out."""
+    """Producer ids below `next_producer_id` belong to allocated blocks."""
 
     broker_id: int
     broker_epoch: int
@@ -68,7 +69,7 @@ class ProducerIdsValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A listener of a broker as the cluster knows it."""
+    """A listener of a broker, as registered in the cluster."""
 
     name: str
     host: str
@@ -78,7 +79,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """A broker that has announced itself; `broker_epoch` is given by the store."""
+    """A registered broker; the store assigns `broker_epoch`."""
 
     broker_id: int
     incarnation_id: Uuid
@@ -89,24 +90,26 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One key's new value, None to remove it, if its version is still `expected`."""
+    """A new value for a key, or None to remove it, provided that its version is `expected`."""
 
     key: Key
     value: Any
-    """Of the key's type in the table above: Any, because one list holds changes of many types."""
+    """Of the key's type in the table above; Any, as a list holds changes of several types."""
     expected: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The change was made; the key has this version now (ABSENT after a removal)."""
+    """The change was made; `version` is the key's new version (ABSENT after a removal)."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """The key had another version than expected: nothing was changed, this is what is there."""
+    """The change was not made, because the key had another version; these are its value and
+    version.
+    """
 
     value: Any
     version: int
@@ -114,53 +117,53 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
-    """A newer controller has taken over: nothing was changed."""
+    """The change was not made, because a newer controller is active."""
 
 
 Outcome: TypeAlias = Written | Conflict | Fenced
 Watcher: TypeAlias = Callable[[Key, Any, int], None]
-"""Told of each change of a watched key: (key, value or None, version or ABSENT)."""
+"""Called with each change to a watched key: (key, value or None, version or ABSENT)."""
 
 
 class MetadataStore(Protocol):
-    """See the module's text. Writes of one caller take effect in the order they were made."""
+    """A metadata store with the keys above. Writes of a caller take effect in order."""
 
     max_atomic_changes: int
-    """How many changes `write_atomic` takes."""
+    """The largest number of changes in one `write_atomic`."""
 
     def get(self, key: Key) -> tuple[Any, int]:
-        """The value of one key and its version; (None, ABSENT) if it is not there."""
+        """Return the value of a key and its version; (None, ABSENT) if it is missing."""
         ...
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
-        """All keys that begin with `prefix`, with value and version."""
+        """Return all keys that begin with `prefix`, with value and version."""
         ...
 
     def write(self, changes: Sequence[Change], term: int | None = None) -> Later[list[Outcome]]:
-        """Make the changes in order, each by itself; fails if it is unknown what became of them.
+        """Write each change independently, in order; fails if the outcome is unknown.
 
-        `term` is the controller's, from `campaign`; None where any broker may write.
+        `term` is the controller's, from `campaign`; None for keys that any broker may write.
         """
         ...
 
     def write_atomic(
         self, changes: Sequence[Change], term: int | None = None
     ) -> Later[list[Outcome]]:
-        """Make all changes or none: if one outcome is no `Written`, nothing was changed."""
+        """Write all changes or none: if any outcome is not `Written`, nothing was changed."""
         ...
 
     def campaign(self) -> Later[int]:
-        """Become the controller; the term to write with."""
+        """Become the controller and return the term to write with."""
         ...
 
     def register_broker(self, registration: BrokerRegistration) -> Later[int]:
-        """Announce a broker that has just started; its broker epoch.
+        """Register a broker that has just started, and return its broker epoch.
 
-        The leader epoch of each partition it leads rises by one: a leader never appends in an epoch
-        its log held before (rule R6).
+        The leader epoch of each partition that it leads rises by one, because a leader never
+        appends in an epoch that its log held before (rule R6).
         """
         ...
 
     def watch(self, prefix: Key, watcher: Watcher) -> None:
-        """Tell `watcher` of every change from now on to a key that begins with `prefix`."""
+        """Call `watcher` for every later change to a key that begins with `prefix`."""
         ...

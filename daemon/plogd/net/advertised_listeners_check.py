@@ -1,13 +1,14 @@
-"""Clients that are told an address they cannot reach: the trap of ``advertised.listeners``.
+"""Warn about advertised listeners that clients cannot reach.
 
-A client connects, asks for the cluster's metadata, and from then on uses the address it finds
-there. If it cannot, it waits in silence, and so would we. What can be known here: at the start,
-that this machine cannot resolve an advertised name; later, that a client was told an address that
-looks wrong for it, and that nothing but questions came from its machine since. Either alone is no
-proof: names may be known elsewhere, and a port of a container may be forwarded from localhost.
+A client connects, requests the cluster's metadata, and then connects to the address it finds there.
+If that fails, it retries silently. The broker can detect two signs: at startup, that this host
+cannot resolve an advertised name; later, that an advertised address looks wrong for a client, and
+that no requests except for metadata have arrived from the client's host since. Neither is a proof:
+clients may resolve names that this host cannot, and a container's port may be forwarded from
+localhost.
 
-Wired by service.py; reactor thread only. Source: faults around KIP-103
-and KIP-302, and what people ask about Kafka in containers.
+Wired by service.py; reactor thread only. Source: problems around KIP-103 and KIP-302, and common
+questions about Kafka in containers.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _REMEDY = "set advertised.listeners to an address that clients can reach"
 
 
 class AdvertisedCheck:
-    """Watches what clients are told and whether they come back.
+    """Compares the addresses that clients receive with the clients that connect to them.
 
     Args:
-        resolve: looks up a name; fails with OSError if it is unknown.
+        resolve: resolves a host name; fails with OSError if it is unknown.
     """
 
     def __init__(
@@ -49,20 +50,20 @@ class AdvertisedCheck:
         self._working: dict[str, None] = {}
 
     def start(self) -> None:
-        """Look at what is advertised, without waiting for it."""
+        """Check the advertised listeners; name resolution continues in the background."""
         for listener in self._advertised.values():
             if _is_name(listener.host):
                 self._resolve_later(listener)
             elif _is_loopback(listener.host) and not self._listens_on_loopback(listener):
                 log.info(
-                    "advertised.listeners tells clients to connect to {listener}: those on other"
-                    " machines cannot, though {bound} is open to them",
+                    "advertised.listeners contains {listener}: clients on other hosts cannot"
+                    " connect to it, although {bound} accepts them",
                     listener=str(listener),
                     bound=str(self._bound[listener.name]),
                 )
 
-    def told(self, connection: ConnectionContext, host: str, port: int) -> None:
-        """A client was told to connect to this address from now on."""
+    def record_advertised(self, connection: ConnectionContext, host: str, port: int) -> None:
+        """Record that a client received this address in a metadata response."""
         client = connection.client_address[0]
         if client in self._waiting or client in self._working:
             return
@@ -72,13 +73,13 @@ class AdvertisedCheck:
         self._waiting[client] = None
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         line = (
-            f"was told to connect to {address} by the listener {connection.listener_name}, and has"
-            f" not done any work since: {why}; {_REMEDY}"
+            f"received the advertised address {address} from listener {connection.listener_name}"
+            f" but has sent no other requests since: {why}; {_REMEDY}"
         )
         self._shared.timers.call_later(WAIT_MS, lambda: self._waited(client, line))
 
-    def works(self, connection: ConnectionContext) -> None:
-        """A client does what it came for: what it was told was right."""
+    def record_work(self, connection: ConnectionContext) -> None:
+        """Record that a client sends requests other than for metadata."""
         client = connection.client_address[0]
         self._waiting.pop(client, None)
         if len(self._working) >= HOSTS_MAX:
@@ -92,12 +93,12 @@ class AdvertisedCheck:
 
     def _suspicion(self, connection: ConnectionContext, host: str) -> str | None:
         if host in self._unresolvable:
-            return f"this machine cannot resolve {host}, so maybe the client cannot either"
+            return f"this host cannot resolve {host}, so the client may not be able to either"
         client, ours = connection.client_address[0], connection.local_address[0]
         if client == ours or _is_loopback(client):
-            return None  # It is on this machine.
+            return None  # The client runs on this host.
         if _is_loopback(host):
-            return f"for a client on another machine {host} is that machine"
+            return f"for a client on another host, {host} is the client's own host"
         if _is_name(host) and "." not in host:
             return f"{host} has no domain and may be known only here, like a container's name"
         return None
@@ -114,8 +115,8 @@ class AdvertisedCheck:
                 return  # The broker is stopping.
             self._unresolvable.add(host)
             log.warn(
-                "advertised.listeners tells clients to connect to {listener}, and this machine"
-                " cannot resolve {host} ({error}): {remedy}",
+                "advertised.listeners contains {listener}, but this host cannot resolve {host}"
+                " ({error}): {remedy}",
                 listener=str(listener),
                 host=host,
                 error=error.strerror or str(error),

@@ -1,12 +1,12 @@
-"""Reading records that are not in the page cache, away from the reactor.
+"""Read records that are not in the page cache on another thread than the reactor's.
 
-A disk that takes its time must hold up the one connection that asked for old records, and nobody
-else. So whoever is about to send a range of a log file asks first whether it is in memory, and has
-a job read it if not: `warm` for sendfile, which takes it from the page cache then, `read` for a
-copy. One lane a device, as a disk gains nothing from readers that compete.
+A slow disk must delay only the connection that requested old records. Before a range of a log file
+is sent, the output queues check whether it is in the page cache; otherwise a job reads it: `warm`
+for sendfile, which then finds it in the page cache, `read` for a copy. Each device has one lane,
+because competing readers do not make a disk faster.
 
 Called on the reactor's thread by output_queue.py and copying_output.py. Invariant: the file stays
-open until the job is done with it, whatever becomes of the connection meanwhile.
+open until the job has finished, even if the connection closes meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def warm(jobs: Jobs, file: File, position: int, nbytes: int) -> Later[None]:
 
 
 def read(jobs: Jobs, file: File, position: int, nbytes: int) -> Later[bytes]:
-    """A range of a file. Fails with OSError if the disk cannot read it."""
+    """Read a range of a file. Fails with OSError if the disk cannot read it."""
     return _submit(jobs, file, lambda: file.pread(nbytes, position))
 
 

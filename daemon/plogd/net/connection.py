@@ -1,17 +1,17 @@
-"""One client's connection: bytes become requests, requests take turns, and some end it.
+"""`Connection`: the requests of one client, started in turns, and the rules that close it.
 
-Knows nothing of sockets: a `Wire` moves the bytes, which is transport.py for plain ports and
-copying_output.py under TLS. A turn starts requests until the bytes are used up, a request may not
-start yet, too many answers wait to be sent, or the turn has lasted long enough; the run queue gives
-the next turn then. All appends of a turn share one sync round (`ports.Turn`), and their answers
-leave in one go (`Wire.cork`).
+A `Wire` moves the bytes: transport.py on plain ports, copying_output.py with TLS. A turn starts
+requests until no complete request is left, a request may not start yet, too many responses are
+unsent, or the turn has lasted too long; in the last case the run queue gives the next turn. All
+appends of a turn share one sync round (`ports.Turn`), and their responses are sent together
+(`Wire.cork`).
 
-Reading goes on, up to a bound, while requests may not start: only so is it seen that the client has
-left. The end of the stream ends the connection after the requests that could start have started; an
-append that was made stays made.
+Reading continues, up to a limit, while requests may not start, because only reading detects that
+the client has disconnected. At the end of the stream, the connection closes after all requests that
+may start have started; completed appends are kept.
 
-Reactor thread only. Invariants: a request's view is dead when its handler has returned; `lost`
-gives back every wait, file, lease and place in a queue, whatever state the connection was in.
+Reactor thread only. Invariants: a request's view is released when its handler returns; `lost`
+releases every wait, file, lease and queue position, whatever the state of the connection.
 """
 
 from __future__ import annotations
@@ -33,74 +33,74 @@ log = Logger()
 
 TURN_MAX_MS = 2.0
 SHORT_TURN_MAX_MS = 0.1
-"""A turn while many connections are ready at the same time: usually one request."""
+"""Maximum turn while many connections are ready at the same time; usually one request."""
 NOTABLE_TURN_MS = 0.25
-"""Turns that are shorter are not counted: hundreds of them fit before another client notices."""
+"""Shorter turns are not counted: hundreds of them cause no noticeable delay."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
-"""Produce, Fetch, Heartbeat and ApiVersions do little work for one element. They start as they
-arrive even if many connections are ready; other requests then wait in the run queue."""
+"""Produce, Fetch, Heartbeat and ApiVersions do little work per element. They start on arrival even
+if many connections are ready; other requests then wait in the run queue."""
 _NO_BYTES = memoryview(b"")
 CLOSE_MAX_MS = 30_000.0
-"""How long a connection that is closing may take to accept its last answers."""
+"""Maximum time for the client of a closing connection to read its last responses."""
 
 
 class Wire(Protocol):
-    """What moves the bytes of a connection."""
+    """The transport of a connection's bytes."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Answers that wait to be sent."""
+        """Return the size of the unsent responses."""
         ...
 
     @property
     def sent_bytes(self) -> int:
-        """What has left so far."""
+        """Return the total number of bytes sent."""
         ...
 
     def write_answer(self, answer: Answer) -> None:
-        """Send an answer after those before it.
+        """Send a response after the earlier ones.
 
-        Call `Connection.drained` as they leave, and `Connection.unsent` when the bytes in memory
-        have become more or fewer.
+        The wire calls `Connection.drained` when bytes are sent, and `Connection.unsent` when the
+        number of unsent bytes in memory changes.
         """
         ...
 
     def cork(self) -> None:
-        """Hold back what is written until `uncork`."""
+        """Hold back responses until `uncork`."""
         ...
 
     def uncork(self) -> None:
-        """Send what was held back, as far as it goes."""
+        """Send held responses as far as the transport accepts them."""
         ...
 
     def set_reading(self, is_reading: bool) -> None:
-        """Deliver bytes, or leave them where they are."""
+        """Start or stop reading."""
         ...
 
     def close(self) -> None:
-        """End the connection once what was written has left."""
+        """Close the connection after all responses are sent."""
         ...
 
     def abort(self) -> None:
-        """End the connection; never inside this call."""
+        """Close the connection without sending more, but never within this call."""
         ...
 
     def peer_has_left(self) -> bool:
-        """Whether the client is known to be gone though nothing is read from it."""
+        """Return whether the client has disconnected, even while reading is paused."""
         ...
 
 
 class Blocked(Enum):
-    """Why no request may start now."""
+    """The reason why no request may start now."""
 
-    NO = "one may"
-    PARKED = "an earlier request is not answered"
-    OUTPUT = "too many answers wait to be sent"
-    TURN = "others are first"
+    NO = "a request may start"
+    PARKED = "an earlier request is not complete"
+    OUTPUT = "too many responses are unsent"
+    TURN = "the connection waits for its turn"
 
 
 class Connection:
-    """The state of one connection; made when it is accepted, dead after `lost`."""
+    """One client connection, from accept to `lost`."""
 
     def __init__(self, shared: Connections, context: ConnectionContext, wire: Wire) -> None:
         settings = shared.settings
@@ -131,25 +131,25 @@ class Connection:
         self._is_finishing = self._is_closing = self._is_aborted = self._is_lost = False
         self._active_ms = shared.clock.monotonic_ms()
         self._bytes_in = 0
-        # Since when the first request in the inbox is unfinished, and what had come by then.
+        # When the first request in the inbox was found incomplete, and the bytes received by then.
         self._partial_since: tuple[float, int] | None = None
         shared.add(self)
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing starts any more."""
+        """Return whether no further request starts."""
         return self._is_closing
 
     @property
     def sent_bytes(self) -> int:
-        """What the client has accepted of its responses."""
+        """Return how many bytes of responses the client has accepted."""
         return self._wire.sent_bytes
 
     @property
     def arriving(self) -> tuple[int, int] | None:
-        """(bytes received so far, size) of a request that occupies memory and is up to the client.
+        """Return (bytes received, size) of an incomplete request that occupies memory.
 
-        None if there is none, or if it is the broker that does not read or start it.
+        None if there is none, or if the broker is not reading it now.
         """
         inbox = self._inbox
         is_up_to_client = self._blocked is Blocked.OUTPUT or not self._is_held_up()
@@ -159,23 +159,23 @@ class Connection:
 
     @property
     def is_parked(self) -> bool:
-        """Whether a request waits for an earlier one to be answered."""
+        """Return whether a request waits for an earlier one to complete."""
         return self._blocked is Blocked.PARKED
 
     def target(self) -> memoryview:
-        """Where the wire may put bytes now; empty if it may not read."""
+        """Return the buffer for the next bytes; empty if the wire may not read now."""
         if self._is_closing:
             return _NO_BYTES
         return self._inbox.target(is_blocked=self._is_held_up())
 
     def received(self, nbytes: int) -> None:
-        """`nbytes` have been put into `target`; start what may start."""
+        """Start the requests that may start after `nbytes` were read into `target`."""
         shared = self._shared
         self._bytes_in += nbytes
         shared.bytes_in += nbytes
         self._active_ms = now_ms = shared.clock.monotonic_ms()
         self._inbox.received(nbytes)
-        if not self._is_greeted and self._speaks_something_else():
+        if not self._is_greeted and self._uses_wrong_protocol():
             return
         if self._blocked is Blocked.NO:
             run_queue = shared.run_queue
@@ -193,49 +193,49 @@ class Connection:
             self._read_as_allowed()
 
     def end_of_stream(self) -> None:
-        """The client sends no more. Ends the connection when all that can start has started."""
+        """Close the connection after all requests that may start have started."""
         self._at_end_of_stream = True
         if self._blocked in (Blocked.NO, Blocked.PARKED) and not self._waits_for_quota():
-            self.close("the client has closed it")
+            self.close("the client has closed the connection")
         else:
             self._wire.set_reading(False)
 
     def take_turn(self) -> None:
-        """Start requests, in order, as far as this turn goes."""
+        """Start requests, in order, within the limits of a turn."""
         self._turn(self._shared.clock.monotonic_ms())
 
     def _turn(self, now_ms: float) -> None:
-        assert not self._is_closing, "a connection that ends leaves the run queue"
+        assert not self._is_closing, "a closing connection is not in the run queue"
         self._wire.cork()
         try:
             with self._shared.turn:
                 self._blocked = self._start_requests(now_ms)
                 if not self._is_closing:
-                    # Before anything deferred runs: the shared buffer is everybody's again.
+                    # Before deferred calls run, so that others may use the shared buffer.
                     self._inbox.keep(self._may_grow)
         except BadFrameSize as error:
-            self._refuse("bad size", f"sent {error}; socket.request.max.bytes is the upper bound")
+            self._refuse("bad size", f"sent {error}; see socket.request.max.bytes")
         except Exception:
-            # A deferred call's bug, as _start_requests catches those of requests; it may be about
-            # anybody's data, so this connection is not to blame.
-            log.failure("work deferred to the end of a turn failed")
+            # A bug in a deferred call, because _start_requests handles those in requests. The call
+            # may concern any connection, so this connection stays open.
+            log.failure("a call deferred to the end of a turn failed")
         finally:
             self._wire.uncork()
         self._end_turn()
 
     def drained(self) -> None:
-        """Some of what was written has left."""
+        """Start requests again if output was blocked and enough has been sent."""
         self._active_ms = self._shared.clock.monotonic_ms()
         if self._blocked is Blocked.OUTPUT and not self._has_too_much_output():
             self._may_start_again()
 
     def unsent(self, nbytes: int) -> None:
-        """So many bytes of responses are in memory and wait to be sent, not counting files."""
+        """Set the size of unsent responses in memory, not counting file regions."""
         if not self._is_aborted:
             self._shared.responses.count(self, nbytes)
 
     def sweep(self, now_ms: float) -> None:
-        """Close this connection if it is overdue in one of the ways a client can be."""
+        """Close the connection if it is idle or too slow, or if its client has disconnected."""
         settings = self._shared.settings
         silent_ms = now_ms - self._active_ms
         if self._is_closing:
@@ -245,7 +245,7 @@ class Connection:
         if self._is_too_slow(now_ms):
             self.close_slow("")
         elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
-            # It had all that time to take its answers.
+            # The client had all that time to read its responses.
             end = self.abort if self._wire.buffered_bytes else self.close
             end(f"idle for {silent_ms / 1000:.0f} s")
         elif (
@@ -253,11 +253,11 @@ class Connection:
             and not self._waits_for_quota()
             and self._wire.peer_has_left()
         ):
-            # Otherwise reading, or sending, would have told.
-            self.abort("the client has left")
+            # In other states, reading or sending detects it.
+            self.abort("the client has disconnected")
 
     def close_slow(self, why_now: str) -> None:
-        """End the connection because its request arrives too slowly for its size."""
+        """Close the connection because its request arrives too slowly for its size."""
         inbox = self._inbox
         self._refuse(
             "slow",
@@ -266,38 +266,38 @@ class Connection:
         )
 
     def close_unread(self, nbytes: int) -> None:
-        """Cut the connection because its client does not read `nbytes` of responses."""
-        what = f"does not read its responses: {nbytes} bytes wait"
-        bound = "all connections together have more than plog.queued.max.response.bytes"
-        self._shared.report(self.host, "unread", f"closed a connection that {what}; {bound}")
+        """Abort the connection because its client does not read `nbytes` of responses."""
+        problem = f"does not read its responses: {nbytes} bytes are unsent"
+        cause = "plog.queued.max.response.bytes is exceeded over all connections"
+        self._shared.report(self.host, "unread", f"closed a connection that {problem}; {cause}")
         self.abort("it does not read its responses")
 
     def close(self, reason: str) -> None:
-        """End the connection when what was written has left; what is parked is given up."""
+        """Close the connection after all responses are sent; drop parked requests."""
         if self._stop(reason):
             self._wire.close()
 
     def finish(self, reason: str) -> None:
-        """End the connection when the Produces under way have been answered and those sent."""
+        """Close the connection after the pending Produces complete and their responses are sent."""
         self._is_finishing = True
         self._queue.finish(reason)
 
     def abort(self, reason: str) -> None:
-        """End the connection without waiting for the client to take its answers."""
+        """Close the connection without waiting for the client to read its responses."""
         self._stop(reason)
         self._forget_unsent()
         if not self._is_lost:
             self._wire.abort()
 
     def lost(self) -> None:
-        """The connection is gone: nothing of it may be left anywhere."""
+        """Release all resources of the closed connection."""
         if not self._is_lost:
-            self._stop("it was lost")
+            self._stop("the connection was lost")
             self._is_lost = True
             self._forget_unsent()
             self._shared.remove(self)
-            # They hold methods of ours. Without them all of this is freed now; with them it would
-            # stay until the collector looks at what is old, which it seldom does.
+            # They refer to methods of this object. Deleting them breaks the reference cycles, so
+            # the memory is freed now and not in a late pass of the garbage collector.
             del self._queue, self._inbox
 
     def _start_requests(self, now_ms: float) -> Blocked:
@@ -318,7 +318,7 @@ class Connection:
             try:
                 has_started = queue.offer(frame)
             except Exception:
-                log.failure("a request of {peer} failed unexpectedly", peer=self._peer)
+                log.failure("request of {peer} failed unexpectedly", peer=self._peer)
                 self.abort("its request failed unexpectedly")
                 return Blocked.NO
             finally:
@@ -344,7 +344,7 @@ class Connection:
             and self._blocked is not Blocked.OUTPUT
             and not self._waits_for_quota()
         ):
-            self.close("the client has closed it")
+            self.close("the client has closed the connection")
             return
         if self._blocked is not Blocked.NO or not self._inbox.nbytes:
             self._partial_since = None
@@ -353,7 +353,7 @@ class Connection:
         self._read_as_allowed()
 
     def _may_start(self) -> None:
-        """An earlier request was answered, or a quota has been kept long enough."""
+        """Start requests again after an earlier one has completed or a mute has ended."""
         if self._blocked in (Blocked.PARKED, Blocked.NO):
             self._may_start_again()
 
@@ -363,13 +363,13 @@ class Connection:
             self._shared.run_queue.add(self)
 
     def _is_held_up(self) -> bool:
-        """Whether a request that came now would have to wait."""
+        """Return whether a request that arrives now would have to wait."""
         return self._blocked is not Blocked.NO or self._queue.is_parked
 
     def _waits_for_quota(self) -> bool:
-        """Whether there are requests that may only not start yet because of a quota.
+        """Return whether only a quota prevents the received requests from starting.
 
-        Their client has done its part: they are handled even if it has left (acks=0).
+        They are handled even if the client has disconnected, as it may with acks=0.
         """
         return self._queue.is_muted and self._inbox.has_frame()
 
@@ -383,7 +383,7 @@ class Connection:
         return not self._is_held_up()
 
     def _is_prompt(self) -> bool:
-        """Whether the next request, if there is one, may start while others wait for a turn."""
+        """Return whether the next request, if any, may start while others wait for a turn."""
         if not self._inbox.has_frame():
             return True
         head = self._inbox.head()
@@ -398,11 +398,11 @@ class Connection:
             self._wire.set_reading(has_room and not self._at_end_of_stream)
 
     def _memory_granted(self) -> None:
-        """The rest of a large request may be read; its client was not slow while we waited."""
+        """Continue to read a large request; the time without memory does not count as slow."""
         self._partial_since = (self._shared.clock.monotonic_ms(), self._bytes_in)
         self._read_as_allowed()
 
-    def _speaks_something_else(self) -> bool:
+    def _uses_wrong_protocol(self) -> bool:
         head = self._inbox.head()
         if head is None:
             return False
@@ -412,16 +412,16 @@ class Connection:
             self._refuse(mistake.partition(":")[0], f"sent {mistake}")
         return mistake is not None
 
-    def _refuse(self, kind: str, what: str) -> None:
-        self._shared.report(self.host, kind, f"closed a connection that {what}")
-        self.close(what)
+    def _refuse(self, kind: str, why: str) -> None:
+        self._shared.report(self.host, kind, f"closed a connection that {why}")
+        self.close(why)
 
     def _is_too_slow(self, now_ms: float) -> bool:
-        """Whether the unfinished request has grown too little; starts the next window if not."""
+        """Return whether the incomplete request arrives too slowly; if not, start a new window."""
         if self._partial_since is None or self._inbox.waits_for_memory:
             return False
         if self._queue.is_parked:
-            # We read little meanwhile; it has its whole time after that.
+            # The broker reads little while parked, so the timeout starts again.
             self._partial_since = (now_ms, self._bytes_in)
             return False
         settings = self._shared.settings
@@ -430,7 +430,7 @@ class Connection:
         if elapsed_ms < timeout_ms:
             return False
         rate = (self._bytes_in - bytes_before) * 1000.0 / elapsed_ms
-        # So that the whole request is here after twice that time, whatever its size.
+        # At this rate, the whole request arrives within twice the timeout.
         proportional_rate = self._inbox.frame_bytes * 1000.0 / (2 * timeout_ms)
         if rate < max(settings.plog_partial_request_min_rate_bytes, proportional_rate):
             return True
@@ -449,12 +449,12 @@ class Connection:
         self.close(reason)
 
     def _stop(self, reason: str) -> bool:
-        """Give back everything but the answers that wait to be sent; False if that was done."""
+        """Release everything except unsent responses; return False if that was done before."""
         if self._is_closing:
             return False
         self._is_closing = True
         self._active_ms = self._shared.clock.monotonic_ms()
-        log.debug("closing the connection of {peer}: {reason}", peer=self._peer, reason=reason)
+        log.debug("closing connection of {peer}: {reason}", peer=self._peer, reason=reason)
         self._wire.set_reading(False)
         self._queue.connection_lost()
         self._inbox.close()

@@ -1,8 +1,8 @@
-"""Numbers about the connections, asked for at each scrape.
+"""Metrics of the connections, read at each scrape.
 
-Names as the usual JMX exporter rules make them of Kafka's MBeans (``socket-server-metrics``); what
-Kafka lacks starts with ``plog_``. The numbers themselves are plain attributes, so counting them
-costs an addition.
+The names are those that the usual JMX exporter rules derive from Kafka's MBeans
+(``socket-server-metrics``); metrics that Kafka lacks start with ``plog_``. The values are plain
+attributes, so counting costs one addition.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from plogd.net.connections import Connections
 
 
 def register_connection_gauges(metrics: Registry, connections: Connections) -> None:
-    """Register all of them; once for a broker."""
+    """Register the metrics; call once per broker."""
     prefix = "kafka_server_socket_server_metrics_"
-    metrics.gauge(
-        f"{prefix}connection_count", "Client connections that are open.", lambda: len(connections)
-    )
+    metrics.gauge(f"{prefix}connection_count", "Open client connections.", lambda: len(connections))
 
     def counter(name: str, help: str, function: Callable[[], float]) -> None:
         metrics.ask(name, help, (), lambda: [((), function())], kind=Counter.kind)
@@ -26,32 +24,32 @@ def register_connection_gauges(metrics: Registry, connections: Connections) -> N
     counter(
         f"{prefix}connection_creation_total", "Connections accepted.", lambda: connections.accepted
     )
-    counter(f"{prefix}connection_close_total", "Connections ended.", lambda: connections.closed)
+    counter(f"{prefix}connection_close_total", "Connections closed.", lambda: connections.closed)
     counter(f"{prefix}incoming_byte_total", "Bytes received.", lambda: connections.bytes_in)
     counter(f"{prefix}outgoing_byte_total", "Bytes sent.", lambda: connections.bytes_out)
-    counter(f"{prefix}request_total", "Requests begun.", lambda: connections.requests)
+    counter(f"{prefix}request_total", "Requests started.", lambda: connections.requests)
     counter(
         "plog_connections_refused_total",
-        "Connections closed at once because too many were open.",
+        "Connections closed immediately because too many were open.",
         lambda: connections.refused,
     )
     metrics.gauge(
         "plog_request_memory_used_bytes",
-        "Occupied by requests that are arriving or in progress.",
+        "Memory used by requests that are arriving or in progress.",
         lambda: connections.memory.used_bytes,
     )
     metrics.gauge(
         "plog_request_memory_waiting",
-        "Connections that wait for memory before they read on.",
+        "Connections that stopped reading until memory is available.",
         lambda: connections.memory.waiting,
     )
     metrics.gauge(
         "plog_response_memory_used_bytes",
-        "Occupied by responses that wait to be sent.",
+        "Memory used by unsent responses.",
         lambda: connections.responses.used_bytes,
     )
     metrics.gauge(
         "plog_produce_requests_waiting",
-        "Produce requests that wait for the disk or for followers.",
+        "Produce requests waiting for the disk or for followers.",
         lambda: connections.slots.in_use,
     )

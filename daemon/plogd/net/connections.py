@@ -1,11 +1,11 @@
-"""All client connections of a broker: who is let in, what they share, which of them have to go.
+"""All client connections of a broker: admission, shared state, limits and counters.
 
-Holds what every connection needs (the dispatch function, the shared receive buffer, the memory
-budgets, the run queue), admits within ``max.connections`` and ``max.connections.per.ip``, and
-counts. `sweep` is the row ``idle-connections`` of the task table: it closes the silent, the slow
-and the dead. How one connection works is connection.py's business.
+`Connections` holds the state that connections share (the dispatch function, the receive buffer, the
+memory budgets, the run queue) and enforces ``max.connections`` and ``max.connections.per.ip``. The
+task ``idle-connections`` calls `sweep`, which closes idle, slow and dead connections.
+connection.py implements a single connection.
 
-Reactor thread only. Invariant: a connection is counted from `add` to `remove`, once each way.
+Reactor thread only. Invariant: a connection is counted from `add` to `remove`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _PEER_LOG_INTERVAL_MS = 60_000.0
 
 
 class Connections:
-    """The connections of one broker, and what they share.
+    """The connections of one broker and their shared state.
 
     Attributes:
-        settings: the bounds; `apply_settings` changes them.
-        descriptors: how many connections there may be without taking those of the logs.
-        accepted, refused, closed: how many connections ever were.
-        bytes_in, bytes_out: what ever came and left.
-        requests: requests ever started.
+        settings: the limits; `apply_settings` changes them.
+        descriptors: limits connections so that logs have enough file descriptors.
+        accepted, refused, closed: total numbers of connections.
+        bytes_in, bytes_out: total numbers of bytes received and sent.
+        requests: total number of requests started.
     """
 
     def __init__(
@@ -82,19 +82,21 @@ class Connections:
         return len(self._open)
 
     def apply_settings(self, settings: NetworkSettings) -> None:
-        """Use other bounds from now on; connections that are open stay."""
+        """Use new limits; open connections stay open."""
         self.settings = settings
         self.memory.limit_bytes = settings.queued_max_request_bytes
         self.responses.limit_bytes = settings.plog_queued_max_response_bytes
         self.slots.limit = settings.queued_max_requests
 
     def admit(self, host: str) -> bool:
-        """Whether a new connection from `host` may stay; if not, it is counted and logged."""
+        """Return whether to accept a new connection from `host`; count and log a refusal."""
         settings = self.settings
         if len(self._open) >= settings.max_connections:
-            reason = f"max.connections={settings.max_connections} are open"
+            reason = f"the limit max.connections={settings.max_connections} is reached"
         elif self._open_by_host[host] >= settings.max_connections_per_ip:
-            reason = f"max.connections.per.ip={settings.max_connections_per_ip} are open from there"
+            reason = (
+                f"the limit max.connections.per.ip={settings.max_connections_per_ip} is reached"
+            )
         elif self._all_closed is not None:
             reason = "the broker is stopping"
         else:
@@ -104,13 +106,13 @@ class Connections:
         return False
 
     def add(self, connection: OpenConnection) -> None:
-        """A connection has been made."""
+        """Count a new connection."""
         self.accepted += 1
         self._open[connection] = None
         self._open_by_host[connection.host] += 1
 
     def remove(self, connection: OpenConnection) -> None:
-        """A connection has ended."""
+        """Remove a closed connection."""
         del self._open[connection]
         self.closed += 1
         self._open_by_host[connection.host] -= 1
@@ -120,27 +122,27 @@ class Connections:
             self._all_closed.succeed(None)
 
     def report(self, host: str, kind: str, what: str) -> None:
-        """One line about what a client did, but not a line for each time a client does it."""
+        """Log an event of a client, at most once a minute per host and `kind`."""
         suppressed = self._peer_log.admit((host, kind), self.clock.monotonic_ms())
         if suppressed is not None:
-            again = f" ({suppressed} more before it)" if suppressed else ""
+            again = f" ({suppressed} more suppressed)" if suppressed else ""
             log.warn("{host}: {what}{again}", host=host, what=what, again=again)
 
     def all_open(self) -> list[OpenConnection]:
-        """The connections that are open now."""
+        """Return the open connections."""
         return list(self._open)
 
     def sweep(self) -> None:
-        """Close every connection that is idle, too slow, or whose client has gone."""
+        """Close every connection that is idle or too slow, or whose client has disconnected."""
         now_ms = self.clock.monotonic_ms()
         for connection in self.all_open():
             connection.sweep(now_ms)
 
     def close_all(self) -> Later[None]:
-        """Close every connection once its answers have left; ready when the last one is gone.
+        """Close every connection after its responses are sent; ready when the last is closed.
 
-        Produces under way are answered, long polls are given up, nothing new starts and nobody is
-        admitted. `abort_all` is for those that do not read their answers.
+        Produce requests in progress are completed, long polls are cancelled, and no request or
+        connection is accepted. Use `abort_all` for clients that do not read their responses.
         """
         assert self._all_closed is None, "closed twice"
         self._all_closed = Later()
@@ -151,7 +153,7 @@ class Connections:
         return self._all_closed
 
     def abort_all(self) -> None:
-        """Cut every connection that is still open."""
+        """Close every open connection without sending the pending responses."""
         for connection in self.all_open():
             connection.abort("the broker has stopped")
 

@@ -1,12 +1,12 @@
-"""The way out of a connection whose bytes somebody else has to see first: TLS.
+"""The output of a TLS connection, which copies its bytes to the transport.
 
-Answers are handed to a stock Twisted transport in order, in pieces of about 64 KiB whatever they
-consist of, and only as fast as the transport takes them. This is the transport's one producer from
-the beginning to the end, a streaming one: a pull producer would be asked for data while it
-registers, before what was written earlier is out, and under TLS it would need the global reactor.
+Responses are written to a standard Twisted transport in order, in pieces of about 64 KiB, and only
+as fast as the transport accepts them. `CopyingOutput` is the transport's only producer, and a
+streaming one. A pull producer would be asked for data during its registration, before data written
+earlier is sent, and with TLS it would need the global reactor.
 
-Made by protocol_connection.py; reactor thread only. Invariant: at most one read is under way, and
-what is written after it waits behind it.
+Created by protocol_connection.py; reactor thread only. Invariant: at most one read is in progress,
+and pieces queued after it wait for it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from plogd.apis.encoded_response import SharedAnswer
 from plogd.log.segment.file_records import FileRegion, RegionTruncated
 from plogd.net import cold_reads
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.output_queue import REGION_WEIGHT_BYTES
 from plogd.net.request_queue import Answer, close_regions
+from plogd.net.shared_output import SharedOutput
 
 log = Logger()
 
@@ -33,11 +35,11 @@ PIECE_BYTES = 64 * 1024
 
 @implementer(IPushProducer)
 class CopyingOutput:
-    """Writes a connection's answers to `transport`, by copying.
+    """Writes a connection's responses to `transport` by copying.
 
     Args:
-        transport: an ITCPTransport or what stands for one: it can pause and resume reading, take a
-            streaming producer, lose and abort its connection.
+        transport: an ITCPTransport, or an object that can pause and resume reading, register a
+            streaming producer, and lose and abort its connection.
         on_reading: called when bytes may be read again; some may have been delivered meanwhile.
     """
 
@@ -48,19 +50,20 @@ class CopyingOutput:
         self.connection: Connection | None = None
         self._parts: deque[bytes | memoryview | FileRegion] = deque()
         self._region_sent = 0
-        self._gathered: list[bytes | memoryview] = []  # The next write, so far.
+        self._gathered: list[bytes | memoryview] = []  # The pieces of the next write.
         self._gathered_bytes = 0
         self._is_paused = self._is_corked = self._is_reading_file = False
         self._is_closing = self._is_lost = False
-        self._is_dead = False  # Nothing more is written.
+        self._is_dead = False  # Whether all further output is discarded.
         self.is_reading = True
         self.buffered_bytes = 0
         self.sent_bytes = 0
         self._regions = self._unsent_bytes = 0
+        self._shared_output = SharedOutput(shared.responses)
         transport.registerProducer(self, True)
 
     def write_answer(self, answer: Answer) -> None:
-        """Queue an answer; its regions are closed here, sooner or later."""
+        """Queue a response and take ownership of its regions."""
         if self._is_dead:
             close_regions(answer)
             return
@@ -72,20 +75,27 @@ class CopyingOutput:
                 self.buffered_bytes += REGION_WEIGHT_BYTES
                 self._regions += 1
                 self._parts.append(cast(FileRegion, part))
+        if type(answer) is SharedAnswer:
+            self._shared_output.add(answer, self._end_position())
         if not self._is_corked:
             self._pump()
 
+    def _end_position(self) -> int:
+        """What will have been handed over when all that is queued has."""
+        unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
+        return self.sent_bytes + self._gathered_bytes + unsent - self._region_sent
+
     def cork(self) -> None:
-        """Hold back what is written until `uncork`."""
+        """Hold back responses until `uncork`."""
         self._is_corked = True
 
     def uncork(self) -> None:
-        """Send what was held back, as far as it goes."""
+        """Send held responses as far as the transport accepts them."""
         self._is_corked = False
         self._pump()
 
     def set_reading(self, is_reading: bool) -> None:
-        """Have the transport deliver bytes, or not; some may still come that it has decrypted."""
+        """Start or stop reading; bytes that are already decrypted may still arrive."""
         if is_reading is not self.is_reading:
             self.is_reading = is_reading
             if not self._is_lost:
@@ -94,28 +104,28 @@ class CopyingOutput:
                 else:
                     self._transport.pauseProducing()
             if is_reading:
-                # Never now: this may be in the middle of another connection's turn.
+                # Not immediately: the caller may be in the middle of another connection's turn.
                 self._shared.timers.call_later(0, self._on_reading)
 
     def close(self) -> None:
-        """End the connection once what was written has left."""
+        """Close the connection after all responses are written."""
         if self._is_lost:
             self._end_lost()
         self._is_closing = True
         self._pump()
 
     def abort(self) -> None:
-        """End the connection, never inside this call."""
+        """Close the connection without writing more, but never within this call."""
         self._shared.timers.call_later(0, self._abort)
 
     def peer_has_left(self) -> bool:
-        """Whether `lost` has been told; before that the socket is somebody else's."""
+        """Return whether `lost` was called. Until then, the transport reads the socket."""
         return self._is_lost
 
     def lost(self) -> None:
-        """The transport is gone: forget what was not sent and let go of its files.
+        """Discard unsent data and close its files, because the transport has closed.
 
-        What the client has sent before may go on until `Connection` ends it.
+        Requests received before may continue until `Connection` closes.
         """
         self._is_lost = self._is_dead = True
         parts, self._parts = self._parts, deque()
@@ -123,23 +133,24 @@ class CopyingOutput:
         self._gathered.clear()
         self.buffered_bytes = self._regions = self._unsent_bytes = 0
         if self.connection is not None:
+            self._shared_output.clear(self.connection)
             self.connection.unsent(0)
-            # It may have waited for room; it would not end before it had some.
+            # The connection may be waiting for output to drain, and would not end before.
             self.connection.drained()
 
-    # What follows is IPushProducer, for the transport.
+    # The following methods implement IPushProducer for the transport.
 
     def pauseProducing(self) -> None:
-        """The transport has enough for now."""
+        """Stop writing until `resumeProducing`."""
         self._is_paused = True
 
     def resumeProducing(self) -> None:
-        """The transport takes more."""
+        """Continue writing."""
         self._is_paused = False
         self._pump()
 
     def stopProducing(self) -> None:
-        """The transport is gone; `lost` follows."""
+        """Stop writing, because the transport has closed; `lost` follows."""
         self._is_paused = True
 
     def _abort(self) -> None:
@@ -165,6 +176,8 @@ class CopyingOutput:
                 self._write(part)
         self._flush()
         if self.connection is not None:
+            if self._shared_output.unsent:
+                self._shared_output.report(self.connection, self.sent_bytes)
             unsent_bytes = self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
             if unsent_bytes != self._unsent_bytes:
                 self._unsent_bytes = unsent_bytes
@@ -173,7 +186,7 @@ class CopyingOutput:
                 self.connection.drained()
         if self._is_closing and not parts and not self._is_dead:
             self._is_dead = True
-            # A transport does not end its connection while it has a producer.
+            # A transport does not close its connection while it has a producer.
             self._transport.unregisterProducer()
             self._transport.loseConnection()
 
@@ -207,7 +220,7 @@ class CopyingOutput:
         if not data:
             position = region.position + self._region_sent
             self._cannot_read(
-                RegionTruncated(f"{region.file.path} ends at {position}, inside of an answer")
+                RegionTruncated(f"{region.file.path} ends at {position}, within a response")
             )
             return
         self._region_sent += len(data)
@@ -220,14 +233,14 @@ class CopyingOutput:
         self._write(data)
 
     def _cannot_read(self, error: Exception) -> None:
-        """In the middle of an answer nothing can be saved."""
+        """Abort the connection, because its response is incomplete."""
         if not self._is_dead and self.connection is not None:
-            self._is_reading_file = True  # Nothing more is sent.
+            self._is_reading_file = True  # Prevents further writes.
             log.error("cannot send to {peer}: {error}", peer=self.connection.host, error=error)
-            self.connection.abort("its answer could not be read")
+            self.connection.abort("the records of its response could not be read")
 
     def _write(self, data: bytes | memoryview) -> None:
-        """Add to the next write, which goes out when it is large enough or nothing follows."""
+        """Add to the next write, which is flushed when it is large enough or nothing follows."""
         self._gathered.append(data)
         self._gathered_bytes += len(data)
         if self._gathered_bytes >= PIECE_BYTES:

@@ -1,8 +1,8 @@
-"""Jobs that may never end, each on a thread of its own, which a stop does not wait for.
+"""Jobs that may never finish, each on its own thread, which a shutdown does not wait for.
 
-For what the broker does seldom and can do without: settings and certificates on a file system that
-hangs, names that no server resolves. The broker's own data goes through thread_jobs.py, whose
-threads are waited for. Reactor thread only; service.py makes the one there is.
+They serve rare work that the broker can do without: reading settings and certificates from a file
+system that may hang, and resolving names. Work on the broker's data uses thread_jobs.py, which
+waits for its threads. Reactor thread only; created by service.py.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class StillRunning(OSError):
-    """An earlier job of the same name does not end."""
+    """Raised while an earlier job of the same name is overdue."""
 
 
 class _Job(NamedTuple):
-    """What to run, where its outcome goes, and how long it may take."""
+    """A job: its function, the Later of its outcome, and its timeout."""
 
     function: Callable[[], Any]
     later: Later[Any]
@@ -30,7 +30,7 @@ class _Job(NamedTuple):
 
 
 class _Lane:
-    """The jobs of one name, which run sequentially."""
+    """The jobs with one name, which run sequentially."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class _Lane:
 
 
 class DetachedJobs:
-    """Threads without a bound on their time; `reactor` is Any as in thread_jobs.py."""
+    """Jobs with a timeout that does not end their thread; `reactor` is Any as in thread_jobs.py."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -47,10 +47,10 @@ class DetachedJobs:
         self._is_closed = False
 
     def run(self, name: str, function: Callable[[], T], timeout_s: float) -> Later[T]:
-        """Run `function` on a thread, after earlier jobs of that name; a Later of its outcome.
+        """Run `function` on a thread after earlier jobs with this name; return a Later.
 
-        Fails with TimeoutError when it has run for `timeout_s`. Its thread goes on, and until that
-        has ended, further jobs of that name fail with StillRunning, because threads are not free.
+        The Later fails with TimeoutError after `timeout_s`. The thread keeps running, and until it
+        ends, further jobs with this name fail with StillRunning, to limit the number of threads.
         """
         later: Later[T] = Later()
         lane = self._lanes.setdefault(name, _Lane(name))
@@ -62,7 +62,7 @@ class DetachedJobs:
         return later
 
     def close(self) -> None:
-        """Deliver no further outcome."""
+        """Deliver no further outcomes."""
         self._is_closed = True
 
     def _start_next(self, lane: _Lane) -> None:
@@ -86,27 +86,27 @@ class DetachedJobs:
                 value = job.function()
             except Exception as error:
                 reason = error
-                self._tell(ended, lambda: job.later.fail(reason))
+                self._post(ended, lambda: job.later.fail(reason))
             else:
-                self._tell(ended, lambda: job.later.succeed(value))
+                self._post(ended, lambda: job.later.succeed(value))
 
         threading.Thread(target=work, name=f"plog-{lane.name}", daemon=True).start()
 
-    def _tell(
+    def _post(
         self, ended: Callable[[Callable[[], None]], None], deliver: Callable[[], None]
     ) -> None:
-        """On the thread of a job: have its outcome delivered."""
+        """Deliver an outcome on the reactor's thread; called on the thread of the job."""
         if not self._is_closed:
             self._reactor.callFromThread(ended, deliver)
 
     def _overdue(self, lane: _Lane, job: _Job) -> None:
         if not self._is_closed:
             lane.is_overdue = True
-            what = f"{lane.name} did not end within {job.timeout_s:g} s"
-            job.later.fail(TimeoutError(0, what))
+            problem = f"{lane.name} did not finish within {job.timeout_s:g} s"
+            job.later.fail(TimeoutError(0, problem))
             self._refuse_waiting(lane)
 
     def _refuse_waiting(self, lane: _Lane) -> None:
         while lane.waiting:
-            what = f"an earlier {lane.name} has not finished yet"
-            lane.waiting.popleft().later.fail(StillRunning(0, what))
+            problem = f"an earlier {lane.name} has not finished yet"
+            lane.waiting.popleft().later.fail(StillRunning(0, problem))

@@ -1,11 +1,11 @@
-"""One listening socket of a plain listener: it accepts clients and makes their connections.
+"""A listening socket of a plain listener, which accepts client connections.
 
-transport.py and protocol_connection.py move the bytes of accepted connections; here they get their
-context, or are refused (connections.py). listeners.py opens the ports; tls_port.py derives those of
-TLS listeners from these classes.
+`ListenerFactory` creates the context of each accepted connection, unless connections.py refuses it;
+transport.py and protocol_connection.py move its bytes. listeners.py opens the ports, and
+tls_port.py derives the ports of TLS listeners from these classes.
 
-When the process or the system runs out of file descriptors, accepting pauses and tries again;
-clients wait in the kernel's queue in the meantime, and open connections are not affected.
+When the process or the system runs out of file descriptors, the port pauses accepting and retries.
+Meanwhile clients wait in the kernel's queue, and open connections are not affected.
 
 Reactor thread only. Source: tcp(7), accept(2); on Linux a connection inherits the options of the
 listening socket.
@@ -34,12 +34,12 @@ ACCEPTS_PER_TURN = 100
 ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
-# accept(2) reports errors of the new connection, and EPERM where a firewall forbids it.
+# accept(2) reports errors of the new connection, and EPERM if a firewall rejects it.
 _THEIR_ERROR = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.EINTR, errno.ETIMEDOUT)
 
 
 class ListenerFactory(ServerFactory):
-    """Makes the protocol of each accepted connection of one listener, or refuses it."""
+    """Creates the protocol of each accepted connection of one listener, or refuses it."""
 
     noisy = False
 
@@ -48,16 +48,16 @@ class ListenerFactory(ServerFactory):
         self._listener = listener
 
     def buildProtocol(self, addr: IAddress | None) -> ProtocolConnection | None:
-        """A protocol; None closes the connection at once."""
+        """Return a protocol, or None to close the connection immediately."""
         host = plain_host(getattr(addr, "host", ""))
         return self.make_protocol() if self._shared.admit(host) else None
 
     def make_protocol(self) -> ProtocolConnection:
-        """The protocol of a connection that may stay."""
+        """Return the protocol of an admitted connection."""
         return ProtocolConnection(self._shared, self._context)
 
     def logPrefix(self) -> str:
-        """What Twisted calls this listener in its log lines."""
+        """Return this listener's name for Twisted's log lines."""
         return f"listener {self._listener}"
 
     def _context(self, transport: Any) -> ConnectionContext:
@@ -74,7 +74,7 @@ class PlainPort(tcp.Port):
     """A listening socket whose connections are `ServerTransport`s.
 
     Args:
-        is_dual_stack: an IPv6 socket takes IPv4 clients as well.
+        is_dual_stack: whether an IPv6 socket also accepts IPv4 clients.
     """
 
     transport = ServerTransport
@@ -87,7 +87,7 @@ class PlainPort(tcp.Port):
         self._is_dual_stack = is_dual_stack
 
     def createInternetSocket(self) -> socket.socket:
-        """The listening socket, with the options its connections are to have."""
+        """Create the listening socket with the options that its connections inherit."""
         sock: socket.socket = super().createInternetSocket()  # type: ignore[no-untyped-call]
         settings = self._shared.settings
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -98,17 +98,17 @@ class PlainPort(tcp.Port):
             nbytes = settings.socket_receive_buffer_bytes
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, nbytes)
         if self.addressFamily == socket.AF_INET6:
-            # Said, not left to the sysctl net.ipv6.bindv6only.
+            # Set explicitly, so as not to depend on the sysctl net.ipv6.bindv6only.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._is_dual_stack)
         return sock
 
     def doRead(self) -> None:
-        """Clients wait: accept them, for a short time so that the others are served too."""
+        """Accept waiting clients for a limited time, so that open connections are also served."""
         monotonic_ms = self._shared.clock.monotonic_ms
         until_ms = monotonic_ms() + ACCEPT_MAX_MS
         for _ in range(ACCEPTS_PER_TURN):
             if not self._shared.descriptors.has_room_for_client():
-                self._pause("the other descriptors are reserved for logs")
+                self._pause("the remaining file descriptors are reserved for logs")
                 return
             try:
                 accepted, address = self.socket.accept()
@@ -124,7 +124,7 @@ class PlainPort(tcp.Port):
                 return
 
     def _begin(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
-        """Let the factory decide; an error here is about this connection alone."""
+        """Start an accepted connection; an error closes only this connection."""
         assert self.factory is not None
         transport = None
         try:
@@ -138,7 +138,7 @@ class PlainPort(tcp.Port):
             transport = self.transport(accepted, protocol, address, self, number, self.reactor)
             protocol.makeConnection(transport)
         except Exception:
-            log.failure("a connection from {host} could not be begun", host=address[0])
+            log.failure("cannot start the connection of {host}", host=address[0])
             if transport is None:
                 accepted.close()
             else:
@@ -146,8 +146,8 @@ class PlainPort(tcp.Port):
 
     def _pause(self, why: str, *, is_remediable: bool = True) -> None:
         remedy = "; raise LimitNOFILE or ulimit -n" if is_remediable else ""
-        what = f"new clients have to wait: {why}{remedy}"
-        self._shared.report(f"port {self._realPortNumber}", "exhausted", what)
+        event = f"paused accepting connections: {why}{remedy}"
+        self._shared.report(f"port {self._realPortNumber}", "exhausted", event)
         self.stopReading()  # type: ignore[no-untyped-call]
         self._shared.timers.call_later(ACCEPT_PAUSE_MS, self._resume)
 
@@ -157,7 +157,7 @@ class PlainPort(tcp.Port):
 
 
 def plain_host(host: str) -> str:
-    """An address as people write it: IPv4 that came in over an IPv6 socket is IPv4.
+    """Return an address with an IPv4-mapped IPv6 address converted to IPv4.
 
     >>> plain_host("::ffff:192.0.2.7"), plain_host("::1")
     ('192.0.2.7', '::1')

@@ -1,8 +1,8 @@
-"""The listeners of a broker: opened together, or none, and closed.
+"""The listeners of a broker, which are opened and closed together.
 
-A listener of the configuration becomes one or more listening sockets: a name such as ``localhost``
-may stand for an IPv4 and an IPv6 address, and no host stands for every interface. One such socket
-is a `PlainPort` (listener_port.py) or a `TlsPort` (tls_port.py), which accept the connections.
+A configured listener needs one or more listening sockets: a name such as ``localhost`` may resolve
+to an IPv4 and an IPv6 address, and an empty host means all interfaces. Each socket is a `PlainPort`
+(listener_port.py) or a `TlsPort` (tls_port.py), which accept the connections.
 
 Reactor thread only.
 """
@@ -30,7 +30,7 @@ _NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundListener:
-    """A listener that is open: `port` is the real one, `host` as configured ("" is everywhere)."""
+    """An open listener; `port` is the actual port, also if the configured port is 0."""
 
     listener: Listener
     port: int
@@ -44,7 +44,7 @@ class Listeners:
     """The open listeners of a broker.
 
     Args:
-        tls: by listener name, what makes the TLS connections of those that want it.
+        tls: the `TlsServer` of each TLS listener, by listener name.
     """
 
     def __init__(
@@ -56,9 +56,10 @@ class Listeners:
         self._ports: list[PlainPort] = []
 
     def open_all(self, listeners: Sequence[Listener]) -> list[BoundListener]:
-        """Open each of `listeners`, or none.
+        """Open all `listeners`, or none if one fails.
 
-        Raises CannotListenError if an address is taken, not allowed, or not of this machine.
+        Raises:
+            CannotListenError: an address is in use, not permitted, or not an address of this host.
         """
         try:
             return [self._open(listener, listeners) for listener in listeners]
@@ -67,20 +68,20 @@ class Listeners:
             raise
 
     def close(self) -> Deferred[None]:
-        """Stop listening; connections stay. Fires when the ports are free."""
+        """Stop listening and keep open connections. Fires when the ports are free."""
         ports, self._ports = self._ports, []
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
 
-    def _open(self, listener: Listener, beside: Sequence[Listener]) -> BoundListener:
-        """Listen on all addresses of one listener; port 0 takes a free one, the same for all."""
+    def _open(self, listener: Listener, all_listeners: Sequence[Listener]) -> BoundListener:
+        """Listen on all addresses of one listener; port 0 selects one free port for all."""
         if listener.protocol != "PLAINTEXT" and listener.name not in self._tls:
-            raise ValueError(f"{listener}: nobody has prepared its TLS")
+            raise ValueError(f"cannot open {listener}: it has no TLS context")
         port = listener.port
         missing: CannotListenError | None = None
         has_opened = False
         for address in _addresses(listener.host, port):
-            is_dual_stack = address == "::" and not _leaves_ipv4_to_another(listener, beside)
+            is_dual_stack = address == "::" and not _shares_port_with_ipv4(listener, all_listeners)
             try:
                 opened = self._listen(listener, address, port, is_dual_stack=is_dual_stack)
             except CannotListenError as error:
@@ -116,29 +117,29 @@ class Listeners:
         return opened
 
     def _tls_port(self, listener: Listener) -> tuple[type[PlainPort], Any]:
-        # Not for those who do not want TLS.
+        # Imported here because OpenSSL is not needed without TLS listeners.
         from plogd.net.tls_port import TlsFactory, TlsListenerFactory, TlsPort
 
         above = TlsListenerFactory(self._shared, listener)
         return TlsPort, TlsFactory(self._tls[listener.name], above, self._reactor)
 
 
-def _leaves_ipv4_to_another(listener: Listener, beside: Sequence[Listener]) -> bool:
-    """Whether an IPv4 address has the port of ``[::]`` for itself."""
+def _shares_port_with_ipv4(listener: Listener, all_listeners: Sequence[Listener]) -> bool:
+    """Return whether another listener uses the port of ``[::]`` with an IPv4 address."""
     return any(
         other is not listener and other.port == listener.port != 0 and "." in other.host
-        for other in beside
+        for other in all_listeners
     )
 
 
 def _addresses(host: str, port: int) -> list[str]:
-    """The addresses to listen on, in order; "::" and "0.0.0.0" for no host."""
+    """Return the addresses to listen on, in order; "::" and "0.0.0.0" for an empty host."""
     if not host:
-        return ["::", "0.0.0.0"]  # The second where the system has no IPv6.
+        return ["::", "0.0.0.0"]  # The second is used if the system has no IPv6.
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise CannotListenError(host, port, error) from error
-    # IPv4 first: with port 0 the first address chooses the port.
+    # IPv4 first: with port 0, the first address determines the port.
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -1,12 +1,12 @@
-"""Close connections that keep memory from others when there is none left.
+"""Close connections that occupy memory without making progress while memory is exhausted.
 
-While memory for requests or responses is used up, every connection that occupies some must make
-progress: a request has to arrive, and a response has to be read, at a tenth of its size per second.
-Otherwise the connection is closed, with a log line. A client alone decides about its progress here;
-what waits for memory, for an earlier request or for a quota is not slow.
+While the memory for requests or responses is exhausted, every connection that uses some must make
+progress: a request must arrive, and a response must be read, at a tenth of its size per second.
+Otherwise the connection is closed and logged. Only delays caused by the client count: a request
+that waits for memory, for an earlier request or for a quota is not slow.
 
-Much larger bounds hold while there is enough memory (connection.py). Made by connections.py, which
-calls `begin` when memory has run out; reactor thread only.
+While there is enough memory, connection.py applies more generous limits. Created by connections.py,
+which calls `begin` when memory is exhausted; reactor thread only.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from plogd.ports import Clock, Timers
 
 CHECK_INTERVAL_MS: Final = 250.0
 WINDOW_MS: Final = 2000.0
-"""How long progress is measured; a client across the world has ten round trips in it."""
+"""Time over which progress is measured; enough for ten round trips around the world."""
 WITHIN_MS: Final = 10_000.0
-"""How long a request or response may take altogether."""
+"""Maximum time for a whole request or response."""
 STALLED_MS: Final = 1000.0
-"""A client that has read nothing for so long does not read. While there is more than twice the
-bound, a check's interval is enough."""
+"""A client that reads nothing for this time is considered stalled. While memory use is more than
+twice the limit, `CHECK_INTERVAL_MS` is enough."""
 
 
 class _Window(NamedTuple):
-    """The begin of a measurement: how much had been transferred, and of how much."""
+    """The start of a measurement: the bytes transferred by then, and the total size."""
 
     since_ms: float
     done_bytes: int
@@ -38,7 +38,7 @@ class _Window(NamedTuple):
 
 
 class MemoryShortage:
-    """Watches the connections while memory is short; `all_open` returns those to watch."""
+    """Checks connections while memory is exhausted; `all_open` returns the ones to check."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class MemoryShortage:
         self._unsent: dict[OpenConnection, _Window] = {}
 
     def begin(self) -> None:
-        """Memory has run out: look at once, and again until there is enough."""
+        """Start checking immediately, and repeat until enough memory is free."""
         if not self._is_scheduled:
             self._schedule(0)
 
@@ -99,8 +99,8 @@ class MemoryShortage:
         for connection, nbytes in responses.largest_first():
             if not responses.is_full:
                 break
-            # A response of any size is let out while no other waits.
-            is_alone = nbytes == responses.used_bytes
+            # A single response may exceed the limit while no other connection has unsent responses.
+            is_alone = len(responses) == 1
             sent_bytes = connection.sent_bytes
             window = self._unsent.get(connection)
             if window is None:

@@ -1,6 +1,6 @@
-"""What connections.py, memory_shortage.py and response_memory.py need of a client's connection.
+"""The part of `Connection` that connections.py, memory_shortage.py and response_memory.py use.
 
-connection.py implements it, and imports connections.py, which is why they have only this.
+It is a Protocol because connection.py, which implements it, imports connections.py.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from typing import Protocol
 
 
 class OpenConnection(Protocol):
-    """An open `Connection`, as those that count, watch and close connections see it."""
+    """An open client connection that can be counted, watched and closed."""
 
     host: str
     """The client's address."""
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of responses that the client has accepted."""
+        """Return how many bytes of responses the client has accepted."""
         ...
 
     @property
     def arriving(self) -> tuple[int, int] | None:
-        """(bytes received so far, size) of a request that occupies memory and is up to the client.
+        """Return (bytes received, size) of an incomplete request that occupies memory.
 
-        None if there is none, or if the broker does not read or start it.
+        None if there is none, or if the broker is not reading it now.
         """
         ...
 
     def sweep(self, now_ms: float) -> None:
-        """Close the connection if it is idle, too slow, or its client has left."""
+        """Close the connection if it is idle or too slow, or if its client has disconnected."""
         ...
 
     def close_slow(self, why_now: str) -> None:
@@ -40,9 +40,9 @@ class OpenConnection(Protocol):
         ...
 
     def finish(self, reason: str) -> None:
-        """Start no more requests, and close the connection when all responses have been sent."""
+        """Start no more requests, and close the connection after all responses are sent."""
         ...
 
     def abort(self, reason: str) -> None:
-        """Cut the connection."""
+        """Close the connection without sending the pending responses."""
         ...

@@ -1,13 +1,13 @@
-"""What a plain connection has still to send, in order: bytes, and regions of log files by sendfile.
+"""The ordered output of a plain connection: bytes, and regions of log files sent with sendfile.
 
-It owns the way to the socket: nothing else writes there, as a byte that slips into the middle of a
-region breaks the stream. Small pieces and small regions are joined into one send; a larger region
-goes from the page cache to the socket without passing through here. A region that is not in the
-page cache is read by a job first (cold_reads.py).
+Nothing else writes to the socket, because a byte in the middle of a region would corrupt the
+stream. Small pieces and small regions are joined into one send; the kernel copies a larger region
+from the page cache to the socket. If a region is not in the page cache, a job reads it first
+(cold_reads.py).
 
-A region's file is held open until its last byte has left or the queue is closed, and let go exactly
-once. Reactor thread only; called by transport.py. Source: sendfile(2); TCP_CORK's replacement,
-MSG_MORE, keeps the header and the records that follow it in one packet.
+A region's file stays open until its last byte is sent or the queue is closed, and is closed exactly
+once. Reactor thread only; called by transport.py. Source: sendfile(2); MSG_MORE, which replaces
+TCP_CORK, keeps a header and the records after it in one packet.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from plogd.net.request_queue import Answer, close_regions
 from plogd.ports import Jobs
 
 FLUSH_MAX_BYTES = 1 << 20
-"""Most that one flush sends, so that one fast reader does not hold up the others."""
+"""Maximum number of bytes per flush, so that one fast client does not delay the others."""
 JOIN_MAX_BYTES = 64 * 1024
-"""Up to here, a copy and one system call are cheaper than two system calls."""
+"""Up to this size, one copy and one system call are cheaper than two system calls."""
 REGION_WEIGHT_BYTES = 16 * 1024
-"""What a waiting region counts in `buffered_bytes`: no memory to speak of, but an open file."""
+"""Size of an unsent region in `buffered_bytes`: it uses an open file but little memory."""
 
 _Bytes = bytes | memoryview
 
 
 class Flushed(Enum):
-    """How a flush ended."""
+    """The outcome of a flush."""
 
-    EMPTY = "all is sent"
-    FULL = "go on when the socket takes more"
-    COLD = "go on when a job has read the file"
+    EMPTY = "everything is sent"
+    FULL = "continue when the socket is writable"
+    COLD = "continue when a job has read the file"
 
 
 class OutputQueue:
-    """The pieces that wait, and how far the first one has been sent.
+    """The unsent pieces of responses, and the progress within the first one.
 
     Args:
-        jobs: reads what is not in the page cache.
-        on_warm: called when a flush that ended COLD may be tried again.
+        jobs: run reads of regions that are not in the page cache.
+        on_warm: called when a flush that ended with COLD may be repeated.
 
     Attributes:
-        buffered_bytes: what waits, each region counted as REGION_WEIGHT_BYTES.
-        sent_bytes: all that ever left.
+        buffered_bytes: the unsent bytes, with each region counted as REGION_WEIGHT_BYTES.
+        sent_bytes: the total number of bytes sent.
     """
 
     __slots__ = (
@@ -73,8 +73,8 @@ class OutputQueue:
         self._on_warm = on_warm
         self._parts: deque[_Bytes | FileRegion] = deque()
         self._region_sent = 0
-        self._regions = 0  # How many wait.
-        self._warm_end = 0  # How far into the first region the page cache has been asked for.
+        self._regions = 0  # The number of unsent regions.
+        self._warm_end = 0  # The first region is in the page cache up to here.
         self._is_reading = False
         self._is_closed = False
         self._error: Exception | None = None
@@ -86,11 +86,17 @@ class OutputQueue:
 
     @property
     def memory_bytes(self) -> int:
-        """What waits and is in memory: all but the regions of files."""
+        """Return the size of the unsent bytes in memory, without the regions of files."""
         return self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
 
+    @property
+    def end_position(self) -> int:
+        """What will have left when all that is queued has; looks at every piece."""
+        unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
+        return self.sent_bytes + unsent - self._region_sent
+
     def append(self, answer: Answer) -> None:
-        """Queue an answer; its regions are closed here, sooner or later."""
+        """Queue a response and take ownership of its regions."""
         if self._is_closed:
             close_regions(answer)
             return
@@ -104,10 +110,13 @@ class OutputQueue:
                 self._parts.append(cast(FileRegion, part))
 
     def flush(self, sock: socket.socket) -> Flushed:
-        """Send what `sock` takes now, up to FLUSH_MAX_BYTES.
+        """Send as much as `sock` accepts, up to FLUSH_MAX_BYTES.
 
-        Raises OSError when the peer is gone or the file cannot be read, RegionTruncated when the
-        log was cut under a region; in the middle of an answer nothing can be saved then.
+        The connection must be closed after an error, because the response is incomplete.
+
+        Raises:
+            OSError: the client has disconnected, or the file cannot be read.
+            RegionTruncated: the log was truncated within a region.
         """
         parts = self._parts
         until = self.sent_bytes + FLUSH_MAX_BYTES
@@ -130,7 +139,7 @@ class OutputQueue:
         return Flushed.EMPTY
 
     def close(self) -> None:
-        """Forget what was not sent and let go of its files; harmless the second time."""
+        """Discard unsent data and close its files; no effect the second time."""
         self._is_closed = True
         parts, self._parts = self._parts, deque()
         self.buffered_bytes = self._regions = 0
@@ -141,7 +150,7 @@ class OutputQueue:
         position = region.position + self._region_sent
         sent = os.sendfile(sock.fileno(), region.file.fileno(), position, count)
         if sent == 0:
-            raise RegionTruncated(f"{region.file.path} ends at {position}, inside of an answer")
+            raise RegionTruncated(f"{region.file.path} ends at {position}, within a response")
         self.sent_bytes += sent
         self._region_sent += sent
         if self._region_sent == region.nbytes:
@@ -158,7 +167,7 @@ class OutputQueue:
             self._parts[0] = memoryview(data)[sent:]
 
     def _join_head(self) -> bool:
-        """Make the first piece bytes, as many as fit one cheap send; False while it is read."""
+        """Join pieces at the head to one of up to JOIN_MAX_BYTES; False if the head is cold."""
         parts = self._parts
         run: list[_Bytes] = []
         nbytes = 0
@@ -189,7 +198,7 @@ class OutputQueue:
         region.close()
 
     def _is_warm(self, region: FileRegion) -> bool:
-        """Whether sending the next bytes of the first region cannot wait; if not, a job reads."""
+        """Return whether the next bytes of the first region are warm; if not, start a read."""
         if self._region_sent < self._warm_end:
             return True
         nbytes = min(region.nbytes - self._region_sent, FLUSH_MAX_BYTES)
@@ -206,7 +215,7 @@ class OutputQueue:
     def _warmed(self, warm_end: int) -> None:
         self._is_reading = False
         if not self._is_closed:
-            # Not asked again: a page cache under pressure might say no for ever.
+            # Do not check again: under memory pressure, the pages might be evicted every time.
             self._warm_end = warm_end
             self._on_warm()
 

@@ -1,11 +1,11 @@
-"""The Twisted protocol of every client connection, and the path that copies.
+"""The Twisted protocol of every client connection, and the copying path for TLS.
 
-On a plain port the transport moves its bytes itself (transport.py), and this protocol only brings
-the two together. On any other transport, which is TLS, bytes arrive here as `dataReceived`, are
-copied into the shared receive buffer and go the same way from there; answers leave by
-copying_output.py. Which of the two it is, the transport says: it provides ISSLTransport, or not.
+On a plain port, the transport moves the bytes itself (transport.py), and this protocol only
+connects it with the shared state. With TLS, `dataReceived` copies the bytes into the shared receive
+buffer, and copying_output.py sends the responses. The path depends on whether the transport
+provides ISSLTransport.
 
-Made by listener_port.py; reactor thread only.
+Created by listener_port.py; reactor thread only.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from plogd.net.transport import ServerTransport, can_send_files
 
 
 class ProtocolConnection(Protocol):
-    """A client's connection as Twisted sees it.
+    """The Twisted protocol of one client connection.
 
     Args:
-        context_of: makes the connection's context from its transport.
+        context_of: creates the connection's context from its transport.
 
     Attributes:
-        context: who is connected; there from `connectionMade` on.
+        context: the connection's context, set by `connectionMade`.
     """
 
     context: ConnectionContext
@@ -45,7 +45,7 @@ class ProtocolConnection(Protocol):
         self._has_ended = False
 
     def connectionMade(self) -> None:
-        """Choose how bytes travel, and begin."""
+        """Choose between direct and copying I/O, and start."""
         transport: Any = self.transport
         self.context = context = self._context_of(transport)
         if can_send_files(transport):
@@ -56,13 +56,16 @@ class ProtocolConnection(Protocol):
         self._connection = self._wire.connection = Connection(self._shared, context, self._wire)
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came, maybe more than may be read now: the rest is kept here."""
+        """Handle received bytes; keep those that may not be read yet."""
         if not self._has_ended:
             self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
             self._feed()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is gone. As on a plain port, requests that came before may still start."""
+        """Handle the end of the connection.
+
+        As on a plain port, requests received before may still start.
+        """
         self._has_ended = True
         if self._connection is not None and self._wire is not None:
             self._wire.lost()
@@ -72,7 +75,7 @@ class ProtocolConnection(Protocol):
                 self._feed()
 
     def _feed(self) -> None:
-        """Pass on what may be read; called again by each permission to read more."""
+        """Pass on the bytes that may be read; called again whenever more may be read."""
         connection = self._connection
         if self._is_feeding or connection is None:
             return

@@ -1,17 +1,17 @@
-"""The bytes of one connection between the socket and its requests.
+"""The received bytes of a connection that are not handled yet.
 
-All connections read into one shared buffer and their requests are handled right there, so an idle
-connection owns no memory and a request is not copied. What is left at the end of a turn cannot stay
-in the shared buffer: an unfinished request of up to 64 KiB, or requests that may not start yet, are
-kept in a copy of just those bytes. A larger unfinished request moves to a lease once some of it is
-here, and the rest of it is read straight into that; the lease grows as it fills
-(request_memory.py). While all copies together occupy too much, connections read little ahead, and
-smaller requests take leases, too.
+All connections read into one shared buffer and handle their requests there, so an idle connection
+uses no memory and a request is not copied. Bytes left at the end of a turn cannot stay in the
+shared buffer. An incomplete request of up to 64 KiB, and requests that may not start yet, move to a
+copy of exactly those bytes. A larger incomplete request moves to a lease once part of it has
+arrived, and the rest is read directly into the lease, which grows as it fills (request_memory.py).
+While all copies together use too much memory, connections read less ahead, and smaller requests
+also get leases.
 
-Who copies what: `target` is where the next bytes go, `received` says how many came, `next_frame`
-and `consume` walk the requests, `keep` ends a turn. Reactor thread only; called by connection.py.
+`target` returns where the next bytes go, `received` counts them, `next_frame` and `consume` iterate
+over the requests, `keep` ends a turn. Reactor thread only; called by connection.py.
 
-Invariant: between two turns nothing here refers to the shared buffer; a lease holds one request.
+Invariant: between turns, nothing here refers to the shared buffer; a lease holds one request.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from plogd.net.request_memory import Lease, RequestMemory
 
 SHARED_BUFFER_BYTES = 256 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
-"""Largest unfinished request that is kept as it came; it is copied at most once a read."""
+"""Maximum size of an incomplete request kept without a lease; it is copied at most once a read."""
 LEASE_FROM_BYTES = 16 * 1024
-"""So much of a large request has to be here before it gets a lease: one step of it is larger."""
+"""Minimum received part of a large request before it gets a lease, whose first step is larger."""
 HELD_MAX_BYTES = 64 * 1024
-"""How far ahead is read while requests may not start. Not zero: a client that leaves is only
-noticed by reading, and its parked request would hold on to whatever it waits for."""
+"""Maximum read-ahead while requests may not start. It is not zero because only reading detects that
+a client has disconnected; otherwise its parked request would keep its resources."""
 SCARCE_READ_BYTES = 4 * 1024
-"""Most that is read without a lease while the copies of all connections occupy too much."""
+"""Maximum read without a lease while the copies of all connections use too much memory."""
 READ_MAX_BYTES = 1 << 20
-"""Most that one read takes into a lease, so that a fast sender does not hold up the others."""
+"""Maximum of one read into a lease, so that a fast sender does not delay the others."""
 
 _SIZE = struct.Struct(">i")
 _NO_BYTES = memoryview(bytearray())
 
 
 class BadFrameSize(PlogError):
-    """The size in front of a request is not one a request may have."""
+    """Raised if the size before a request is outside the allowed range."""
 
     def __init__(self, size: int, max_bytes: int) -> None:
         super().__init__(f"a request of {size} bytes (allowed: 1 to {max_bytes})")
@@ -48,11 +48,11 @@ class BadFrameSize(PlogError):
 
 
 class ReceiveBuffer:
-    """What has arrived and is not handled yet. `shared` is the one buffer of all connections.
+    """The unhandled bytes of one connection; `shared` is the common buffer of all connections.
 
     Args:
-        host: whose bytes they are; the memory is shared among hosts.
-        on_memory: called when a lease that had to wait for memory has grown.
+        host: the client's host; memory is distributed fairly among hosts.
+        on_memory: called when a lease has grown after waiting for memory.
     """
 
     __slots__ = (
@@ -86,65 +86,65 @@ class ReceiveBuffer:
         self._on_memory = on_memory
         self._view = shared
         self._start = self._end = self._frame_end = 0
-        self._held_bytes = 0  # What `memory` counts for a copy of ours.
+        self._held_bytes = 0  # The size of this connection's copy as counted in `memory`.
         self._is_own = False
         self._lease: Lease | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes that have arrived and are not consumed."""
+        """Return the number of bytes received and not consumed."""
         return self._end - self._start
 
     @property
     def waits_for_memory(self) -> bool:
-        """Whether nothing can be read until another connection releases its lease."""
+        """Return whether reading has to wait until another connection releases its lease."""
         return self._lease is not None and self._lease.is_waiting
 
     @property
     def leased_bytes(self) -> int:
-        """What this connection takes from the memory for large requests."""
+        """Return the size of this connection's lease as counted in the memory."""
         return 0 if self._lease is None else self._lease.charged_bytes
 
     @property
     def frame_bytes(self) -> int:
-        """Size of the first request, as announced; 0 if it is unknown or wrong."""
+        """Return the announced size of the first request; 0 if it is unknown or invalid."""
         return self._head_frame_bytes() if self.nbytes >= 4 else 0
 
     def head(self) -> bytes | None:
-        """The first bytes that are not consumed, eight if they are here; None if not even four."""
+        """Return the first four to eight unconsumed bytes; None if fewer than four are here."""
         if self.nbytes < 4:
             return None
         return bytes(self._view[self._start : min(self._start + 8, self._end)])
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is here, and nothing announced: then there is room in any case."""
+        """Return whether no bytes are buffered and no lease is held, so reading is allowed."""
         return self._view is self._shared and self._start == self._end
 
     def may_read(self, *, is_blocked: bool) -> bool:
-        """Whether there is room; `is_blocked`: requests may not start, so little is read ahead."""
+        """Return whether there is room; `is_blocked` limits it while requests may not start."""
         lease = self._lease
         if lease is not None:
             return not lease.is_waiting and self._end < len(self._view)
         return self._end - self._start < self._room(is_blocked=is_blocked)
 
     def target(self, *, is_blocked: bool) -> memoryview:
-        """Where the next bytes go; empty if none may be read now."""
+        """Return the buffer for the next bytes; empty if none may be read now."""
         shared, memory = self._shared, self._memory
         is_scarce = memory.held_bytes > memory.held_limit_bytes
         if self._view is shared and not is_blocked and not is_scarce:
-            return shared[:]  # Between two turns nothing of ours is in it.
+            return shared[:]  # It contains no bytes of this connection between turns.
         if not self.may_read(is_blocked=is_blocked):
             return _NO_BYTES
         if self._lease is not None:
             return self._view[self._end : self._end + READ_MAX_BYTES]
         held, room = self._end - self._start, self._room(is_blocked=is_blocked)
-        # What came before joins the new bytes in front of them, so that both are read as one.
+        # Bytes received earlier are placed before the new ones, so that they form one range.
         shared[:held] = self._view[self._start : self._end]
         return shared[held:room]
 
     def received(self, nbytes: int) -> None:
-        """`nbytes` have been read into `target`, which was asked for just before."""
+        """Count `nbytes` that were read into the latest `target`."""
         if self._lease is not None:
             self._end += nbytes
             return
@@ -155,9 +155,9 @@ class ReceiveBuffer:
             self._count(0)
 
     def next_frame(self) -> memoryview | None:
-        """The next request without its size, or None if it is not all here.
+        """Return the next request without its size, or None if it is incomplete.
 
-        A view into this buffer: release it before `keep`. Raises BadFrameSize.
+        The result is a view into this buffer; release it before `keep`. Raises BadFrameSize.
         """
         body = self._start + 4
         if self._end < body:
@@ -169,17 +169,17 @@ class ReceiveBuffer:
         return self._view[body:end] if end <= self._end else None
 
     def consume(self) -> None:
-        """The request `next_frame` gave last has been handled."""
+        """Remove the request that `next_frame` returned last."""
         self._start = self._frame_end
 
     def has_frame(self) -> bool:
-        """Whether a whole request is here, or a size that `next_frame` will raise for."""
+        """Return whether a complete request is here, or a size that `next_frame` rejects."""
         return self.nbytes >= 4 and self._head_frame_bytes() <= self.nbytes
 
     def keep(self, may_grow: Callable[[], bool] = lambda: True) -> None:
-        """End a turn: what is left moves out of the shared buffer; what is done with is freed.
+        """End a turn: move remaining bytes out of the shared buffer and free unused memory.
 
-        `may_grow`: whether more memory for an unfinished request may be taken now.
+        `may_grow` returns whether an incomplete request may take more memory now.
         """
         left = self._end - self._start
         if not left:
@@ -201,14 +201,14 @@ class ReceiveBuffer:
                 self._hold()
 
     def close(self) -> None:
-        """Give everything back; the connection is gone."""
+        """Release all memory, because the connection has closed."""
         self._clear()
 
     def _room(self, *, is_blocked: bool) -> int:
-        """How much may be held outside of a lease."""
+        """Return how many bytes may be held without a lease."""
         room = HELD_MAX_BYTES if is_blocked else len(self._shared)
         if self._memory.holds_too_much:
-            # An unfinished request moves to a lease when this has come, if it may.
+            # After these bytes, an incomplete request moves to a lease if it may grow.
             held = 0 if is_blocked else self._end - self._start
             room = min(room, held + SCARCE_READ_BYTES)
         return room
@@ -219,7 +219,7 @@ class ReceiveBuffer:
         return size > SCARCE_READ_BYTES and self._memory.holds_too_much
 
     def _head_frame_bytes(self) -> int:
-        """Size of the first request with its size field; 0 if that is nonsense."""
+        """Return the size of the first request including its size field; 0 if it is invalid."""
         size: int = _SIZE.unpack_from(self._view, self._start)[0]
         return size + 4 if 0 < size <= self._max_frame_bytes else 0
 
@@ -230,7 +230,7 @@ class ReceiveBuffer:
             self._hold()
 
     def _granted(self) -> None:
-        assert self._lease is not None, "a lease that is released is not granted"
+        assert self._lease is not None, "a released lease does not grow"
         self._use(self._lease)
         self._on_memory()
 
@@ -245,7 +245,7 @@ class ReceiveBuffer:
         self._start, self._end = 0, left
 
     def _hold(self) -> None:
-        # Writable, as an append writes offsets into the batches it is given.
+        # The copy is writable because an append writes offsets into the batches of the request.
         self._view = memoryview(bytearray(self._view[self._start : self._end]))
         self._is_own = True
         self._start, self._end = 0, len(self._view)

@@ -1,30 +1,30 @@
-"""Memory for requests that are kept while they arrive, bounded over all connections.
+"""Memory for incomplete requests, limited over all connections.
 
-A connection takes a `Lease` for each unfinished request that is too large to be copied at every
-read. The lease grows as bytes arrive: it occupies at most sixteen times what has come, or one step
-of 2 MiB more than that. All leases together stay within ``queued.max.request.bytes``. A lease that
-may not grow waits, and its connection stops reading, so the client's bytes stay in the network.
+A connection takes a `Lease` for each incomplete request that is too large to be copied at every
+read. The lease grows as bytes arrive: its size is at most sixteen times the bytes received, or one
+step of 2 MiB more than the bytes received. All leases together stay within
+``queued.max.request.bytes``. A lease that may not grow waits, and its connection stops reading, so
+that the client's bytes stay in the network.
 
-Requests over 1 MiB have three quarters of the memory, all others one quarter, and neither may use
-the rest. So large requests that arrive slowly cannot keep ordinary ones waiting. In each part the
-largest unfinished request has its whole size set aside, so it can always be completed; when it is
-done, the next largest is the one that can. Among the leases that wait, those of the host that
-occupies least and waits for fewest go first, and otherwise the one that has waited longest.
+Requests over 1 MiB have three quarters of the memory, and all others have one quarter; neither part
+uses the other, so large requests that arrive slowly cannot delay ordinary ones. In each part, the
+whole size of the largest incomplete request is reserved, so that it can always be completed; then
+the next largest gets the reservation. Among the waiting leases, the host with the least memory and
+the fewest waiting leases goes first, and otherwise the lease that has waited longest.
 
-Up to 1 MiB a buffer is a bytearray. Beyond that it is an anonymous mapping, whose pages appear only
-as bytes arrive. Fresh pages and zeros cost more than the copying into them, so mappings use huge
-pages, and some buffers of either kind, which come in a few sizes, are kept for the next lease.
+Up to 1 MiB, a buffer is a bytearray. A larger one is an anonymous mapping, whose pages are
+allocated only as bytes arrive. Allocating and zeroing pages costs more than copying into them, so
+mappings use huge pages, buffers have only a few sizes, and some buffers are kept for reuse.
 
-A request that is decoded in slices is copied first, as its buffer is needed for the next one
-(dispatch.py). The copy counts until the last slice, in the part that its size belongs to, so no
-more large requests are received than can be decoded. A copy waits for nothing, so it always ends.
+A request that is decoded in slices is copied first, because its buffer is needed for the next one
+(dispatch.py). The copy counts in the part for its size until the last slice is decoded, so no more
+large requests are received than can be decoded. A copy never waits, so it is always released.
 
-`RequestMemory` also counts the copies of small unfinished requests and of requests that may not
-start yet (receive_buffer.py), which have an eighth of the bound in addition. They are counted
-after the fact: when they exceed it, connections read less ahead.
+`RequestMemory` also counts the copies of small incomplete requests and of requests that may not
+start yet (receive_buffer.py), which have an additional eighth of the limit. They are counted after
+they are made: when they exceed it, connections read less ahead.
 
-Reactor thread only. Source: the banker's algorithm, with the largest request as the one that can
-finish.
+Reactor thread only. Source: the banker's algorithm; the largest request is the one that can finish.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from typing import Final
 from plogd.ports import Buffer
 
 MAPPED_ABOVE_BYTES: Final = 1 << 20
-"""Largest request of the part for ordinary requests, and largest buffer that is a bytearray."""
+"""Maximum size of a request in the ordinary part, and of a buffer that is a bytearray."""
 _HUGE_PAGE_BYTES: Final = 2 << 20
 _SMALL_UNIT_BYTES: Final = 128 << 10
 _EXACT_BYTES: Final = 64 << 10
 _GROWTH: Final = 16
-"""How much more than it has sent a client may occupy. A client that sends fast has its whole buffer
-after one or two reads; one that sends little and stops occupies little."""
+"""Maximum ratio of a lease to the bytes received. A client that sends fast gets its whole buffer
+after one or two reads; one that sends little and stops uses little."""
 _KEEP_BYTES: Final = 8 << 20
-"""Buffers each part keeps for reuse."""
+"""Size of the buffers that each part keeps for reuse."""
 _LARGE_SHARE: Final = 0.75
 _HELD_SHARE: Final = 0.125
 
@@ -53,14 +53,14 @@ _HELD_SHARE: Final = 0.125
 class Lease:
     """A buffer for one request of `frame_bytes`, which grows until it is released.
 
-    Whatever still points into it after `release` or `grow` would see another request: the holder's
-    views are released first (connection.py), and a handler keeps none.
+    Views of the buffer must be released before `release` or `grow`, because the buffer may be
+    reused for another request (connection.py); handlers keep no views.
 
     Attributes:
-        view: what may be written; None until there is some.
-        buffer: the whole buffer that `view` is a part of.
-        charged_bytes: what it counts in the bound.
-        is_waiting: it may not grow until another lease is released.
+        view: the usable part of the buffer; None before the lease has grown.
+        buffer: the whole buffer that contains `view`.
+        charged_bytes: the size of the lease as counted in the limit.
+        is_waiting: whether it may not grow until another lease is released.
     """
 
     __slots__ = (
@@ -90,27 +90,28 @@ class Lease:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is room for the whole request."""
+        """Return whether there is room for the whole request."""
         return self.view is not None and len(self.view) == self.frame_bytes
 
     def grow(self, arrived_bytes: int) -> bool:
-        """Make room for more than the `arrived_bytes` that are here; they are kept.
+        """Make room for more than the `arrived_bytes` received so far, which are kept.
 
-        False: it waits, and `on_granted` is called when it has grown, out of another's `release`.
+        If False, the lease waits, and another lease's `release` calls `on_granted` after growing
+        this one.
         """
         assert not self.is_waiting, "a lease grows once at a time"
         self.arrived_bytes = arrived_bytes
         return self._part.serve(self)
 
     def release(self) -> None:
-        """Give the buffer back, or the place in the line; harmless the second time."""
+        """Return the buffer, or stop waiting; no effect the second time."""
         view, self.view = self.view, None
         if view is not None:
             view.release()
         self._part.take_back(self)
 
     def use(self, buffer: memoryview, charged_bytes: int) -> None:
-        """Continue in `buffer`, of which `charged_bytes` may be written."""
+        """Move the contents to `buffer`, of which `charged_bytes` are usable."""
         old, self.view = self.view, buffer[: min(charged_bytes, self.frame_bytes)]
         if old is not None:
             if self.buffer is not buffer:
@@ -120,15 +121,15 @@ class Lease:
 
 
 class RequestMemory:
-    """The budget of a broker.
+    """The memory of one broker for incomplete requests.
 
     Args:
         on_wait: called when a lease has to wait.
 
     Attributes:
-        held_bytes: copies outside of leases; their owners count them.
-        held_limit_bytes: beyond this, connections read no more ahead than they have to; what
-            `copied` counts of ordinary requests is taken off.
+        held_bytes: the size of copies without a lease, which their owners count.
+        held_limit_bytes: beyond this, connections read ahead as little as possible; it is reduced
+            by the ordinary requests in `copied`.
     """
 
     def __init__(self, limit_bytes: int, on_wait: Callable[[], None] = lambda: None) -> None:
@@ -141,7 +142,7 @@ class RequestMemory:
 
     @property
     def limit_bytes(self) -> int:
-        """Bound on the leases, -1 for none; a smaller one takes nothing away."""
+        """Return the limit on the leases, -1 for none; lowering it keeps existing leases."""
         return self._limit_bytes
 
     @limit_bytes.setter
@@ -162,38 +163,38 @@ class RequestMemory:
 
     @property
     def leased_bytes(self) -> int:
-        """What all leases occupy now, and the copies of requests that are decoded in slices."""
+        """Return the size of all leases and of the copies of requests decoded in slices."""
         return self._ordinary.used_bytes + self._large.used_bytes
 
     @property
     def used_bytes(self) -> int:
-        """What is occupied now."""
+        """Return the total memory in use."""
         return self.leased_bytes + self.held_bytes
 
     @property
     def waiting(self) -> int:
-        """How many connections have stopped reading until another one is done."""
+        """Return how many connections wait for memory before they read more."""
         return self._ordinary.waiting + self._large.waiting
 
     @property
     def holds_too_much(self) -> bool:
-        """Whether the copies outside of leases occupy too much."""
+        """Return whether the copies without a lease exceed their limit."""
         return self.held_bytes > self.held_limit_bytes
 
     def lease(self, frame_bytes: int, host: str, on_granted: Callable[[], None]) -> Lease:
-        """A lease for a request of `frame_bytes` from `host`; it has no room before it has grown.
+        """Return an empty lease for a request of `frame_bytes` from `host`.
 
-        `on_granted` is called when it has grown after a wait.
+        `on_granted` is called when the lease has grown after waiting.
         """
         return Lease(self._part_of(frame_bytes), frame_bytes, host, on_granted)
 
     def copied(self, nbytes: int) -> None:
-        """Count a copy of a request of `nbytes`, until `decoded`."""
+        """Count the copy of a request of `nbytes` until `decoded`."""
         self._part_of(nbytes).count_copy(nbytes)
         self._set_held_limit()
 
     def decoded(self, nbytes: int) -> None:
-        """A copy of `nbytes` is there no longer; leases that wait may grow."""
+        """Remove a copy of `nbytes`; waiting leases may grow."""
         part = self._part_of(nbytes)
         part.count_copy(-nbytes)
         self._set_held_limit()
@@ -204,14 +205,14 @@ class RequestMemory:
 
 
 class _Part:
-    """The leases of one of the two parts; `limit_bytes` None means no bound."""
+    """The leases of one of the two parts; no limit if `limit_bytes` is None."""
 
     def __init__(self, on_wait: Callable[[], None]) -> None:
         self._on_wait = on_wait
         self.limit_bytes: int | None = None
         self.used_bytes = 0
         self.copied_bytes = 0
-        """What copies take of `used_bytes`; leases have the rest."""
+        """The part of `used_bytes` used by copies; leases use the rest."""
         self._holders: dict[Lease, None] = {}
         self._largest: Lease | None = None
         self._line: list[Lease] = []
@@ -224,29 +225,29 @@ class _Part:
         return len(self._line)
 
     def serve(self, lease: Lease) -> bool:
-        """Let `lease` grow now, or have it wait."""
+        """Grow `lease` now and return True, or make it wait."""
         if (not self._line or lease is self._largest) and self._fits(lease):
             self._grow(lease)
             return True
         lease.is_waiting = True
         self._line.append(lease)
         self._on_wait()
-        self.serve_line(lease)  # Its host may be the next.
+        self.serve_line(lease)  # Its host may be next.
         return not lease.is_waiting
 
     def count_copy(self, nbytes: int) -> None:
-        """A copy of `nbytes` is there, or no longer, if that is negative."""
+        """Add a copy of `nbytes`, or remove one if negative."""
         self.copied_bytes += nbytes
         self.used_bytes += nbytes
-        assert self.copied_bytes >= 0, "a copy came back twice"
+        assert self.copied_bytes >= 0, "a copy was removed twice"
 
     def take_back(self, lease: Lease) -> None:
-        """Forget `lease`; those that wait may grow."""
+        """Remove `lease`; waiting leases may grow."""
         if lease.is_waiting:
             lease.is_waiting = False
             self._line.remove(lease)
         elif not lease.charged_bytes:
-            return  # It has been released before.
+            return  # It was released before.
         if lease.charged_bytes:
             del self._holders[lease]
             if self._largest is lease:
@@ -254,14 +255,14 @@ class _Part:
                 if self._holders:
                     self._largest = max(self._holders, key=lambda x: x.frame_bytes)
             buffer, lease.buffer = lease.buffer, None
-            assert buffer is not None, "what is charged has a buffer"
+            assert buffer is not None, "a charged lease has a buffer"
             self._keep(buffer, lease.charged_bytes)
             self._charge(lease, 0)
         if self._line:
             self.serve_line()
 
-    def serve_line(self, asking: Lease | None = None) -> None:
-        """Let those that wait grow, as far as they fit; `asking` finds out by itself."""
+    def serve_line(self, requesting: Lease | None = None) -> None:
+        """Grow waiting leases as far as they fit, and notify all of them but `requesting`."""
         while self._line:
             lease = self._next()
             if not self._fits(lease):
@@ -269,7 +270,7 @@ class _Part:
             self._line.remove(lease)
             lease.is_waiting = False
             self._grow(lease)
-            if lease is not asking:
+            if lease is not requesting:
                 lease.on_granted()
 
     def _next(self) -> Lease:
@@ -283,7 +284,7 @@ class _Part:
         change = charged_bytes - lease.charged_bytes
         lease.charged_bytes = charged_bytes
         self.used_bytes += change
-        assert self.used_bytes >= 0, "a lease came back twice"
+        assert self.used_bytes >= 0, "a lease was released twice"
         used = self._used_by_host.get(lease.host, 0) + change
         if used:
             self._used_by_host[lease.host] = used
@@ -293,8 +294,8 @@ class _Part:
     def _fits(self, lease: Lease) -> bool:
         limit, largest = self.limit_bytes, self._largest
         if limit is None or lease is largest:
-            return True  # It can always be completed.
-        if largest is None:  # The first is let in, however large it is, unless copies are there.
+            return True  # The whole size of the largest is reserved.
+        if largest is None:  # The first fits whatever its size, unless there are copies.
             return not self.copied_bytes or self.used_bytes + _whole(lease.frame_bytes) <= limit
         charge = _charge_of(lease) - lease.charged_bytes
         if lease.frame_bytes > largest.frame_bytes:
@@ -319,7 +320,7 @@ class _Part:
             self._keep(old_buffer, old_charge)
 
     def _find_buffer(self, frame_bytes: int, charged_bytes: int) -> tuple[memoryview, int]:
-        """A buffer with room for a charge, and the charge, which counts pages touched before."""
+        """Return a buffer with room for a charge, and the charge including pages touched before."""
         is_mapping = charged_bytes > MAPPED_ABOVE_BYTES
         nbytes = _whole(frame_bytes) if is_mapping else charged_bytes
         kept = self._kept.get(nbytes)
@@ -331,26 +332,26 @@ class _Part:
         return memoryview(made), charged_bytes
 
     def _keep(self, buffer: memoryview, touched_bytes: int) -> None:
-        """Keep a buffer for the next lease, if it is one of those that are often asked for."""
+        """Keep a buffer for reuse if it has one of the common sizes."""
         is_usual = len(buffer) % _SMALL_UNIT_BYTES == 0
         if is_usual and self._kept_bytes + touched_bytes <= _KEEP_BYTES:
             self._kept.setdefault(len(buffer), []).append((buffer, touched_bytes))
             self._kept_bytes += touched_bytes
-        # Otherwise the last reference goes here, and with it the memory.
+        # Otherwise this drops the last reference and frees the memory.
 
 
 def _charge_of(lease: Lease) -> int:
-    """What `lease` counts when it has grown."""
+    """Return the size of `lease` as counted in the limit after growing."""
     frame_bytes, arrived_bytes = lease.frame_bytes, lease.arrived_bytes
     wanted = min(frame_bytes, max(_GROWTH * arrived_bytes, _SMALL_UNIT_BYTES))
     if wanted <= MAPPED_ABOVE_BYTES:
         return _whole(wanted)
-    # The next page that will be touched.
+    # Include the next huge page, which will be touched.
     return min(_whole(frame_bytes), (arrived_bytes // _HUGE_PAGE_BYTES + 1) * _HUGE_PAGE_BYTES)
 
 
 def _whole(nbytes: int) -> int:
-    """What a buffer of `nbytes` occupies: small ones are exact, others come in a few sizes."""
+    """Return the buffer size for `nbytes`: exact if small, otherwise one of a few sizes."""
     if nbytes <= _EXACT_BYTES:
         return nbytes
     unit = _SMALL_UNIT_BYTES if nbytes <= MAPPED_ABOVE_BYTES else _HUGE_PAGE_BYTES
@@ -362,5 +363,5 @@ def _map(nbytes: int) -> mmap.mmap:
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE)
     except OSError:
-        pass  # A kernel built without huge pages: only slower.
+        pass  # A kernel without huge pages is only slower.
     return mapping

@@ -1,21 +1,21 @@
-"""When a request may start, and in which order the answers leave: one connection's `RequestQueue`.
+"""`RequestQueue`: when a connection's requests may start, and the order of their responses.
 
-Kafka handles one request of a connection at a time, so clients rely on serial effects: a request
-starts when every earlier one of its connection has been answered. The one exception is ours and
-cannot be told apart: a Produce behind Produces starts at once. It appends in the order of arrival
-and is answered in that order, and all of them share one sync of the disk. A Produce that runs alone
-starts behind others, but nothing starts behind it.
+Kafka handles one request of a connection at a time, and clients rely on it: a request starts when
+all earlier requests of its connection are complete. plog makes one exception, which clients cannot
+observe: a Produce that follows only Produces starts immediately. It appends in order of arrival,
+its response is sent in that order, and all of them share one sync of the disk. A Produce that runs
+alone may start after others, but nothing starts until it is complete.
 
-A request whose client is over its quota is answered at once, and then nothing starts for the time
-its handler has set as the connection's `mute_ms` (KIP-219).
+If a client exceeds its quota, its request is answered immediately, and then nothing starts for the
+time that the handler has set as the connection's `mute_ms` (KIP-219).
 
-A request that may not start is refused by `offer`; the caller keeps its bytes and offers it again
-after `on_ready`. Pure: transport.py and protocol_connection.py drive it through connection.py, the
-simulator directly. A frame is read during `offer` only; whoever offers it takes it back then.
+`offer` refuses a request that may not start; the caller keeps its bytes and offers it again after
+`on_ready`. The code is pure: transport.py and protocol_connection.py use it through connection.py,
+the simulator directly. A frame is read only during `offer` and still belongs to the caller.
 
-Invariants: answers leave in the order of their requests; while anything but Produce is unanswered,
-or a Produce that runs alone, nothing starts; after `connection_lost` nothing is waited for and no
-file is held.
+Invariants: responses are sent in the order of their requests; while a request other than a Produce,
+or a Produce that runs alone, is incomplete, nothing starts; after `connection_lost`, nothing is
+pending and no file is open.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Answer: TypeAlias = list[Part]
 """A framed response in pieces: bytes, and regions of log files."""
 
 Dispatch: TypeAlias = "Callable[[memoryview, ConnectionContext], Dispatched]"
-"""Starts a request and says whether it is a Produce, what comes of it, and if it runs alone."""
+"""Starts a request; returns its result, whether it is a Produce, and whether it runs alone."""
 
 
 class RequestSlots:
-    """How many Produces may wait for the disk or for followers, over all connections.
+    """The limit on Produces that wait for the disk or for followers, over all connections.
 
-    Each connection may have one waiting in any case, so none can starve another:
-    ``queued.max.requests`` bounds the ones beyond that.
+    Each connection may always have one, so no connection can starve another;
+    ``queued.max.requests`` limits the others.
     """
 
     __slots__ = ("in_use", "limit")
@@ -55,12 +55,12 @@ class RequestSlots:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may start while its connection has others waiting."""
+        """Return whether another may start while its connection has others pending."""
         return self.in_use < self.limit
 
 
 class _Pending:
-    """A request that has started and whose answer has not left; `end`: close, do not answer."""
+    """A started request without a response; `end` closes the connection instead of a response."""
 
     __slots__ = ("answer", "end", "is_produce", "later", "runs_alone")
 
@@ -69,25 +69,25 @@ class _Pending:
     ) -> None:
         self.is_produce = is_produce
         self.runs_alone = runs_alone or not is_produce
-        """Whether nothing may start behind it."""
+        """Whether nothing may start before it is complete."""
         self.later = later
         self.answer: Answer | None = None
         self.end: tuple[str, Exception | None] | None = None
 
 
 class RequestQueue:
-    """The requests of one connection that have started, in order.
+    """The pending requests of one connection, in order.
 
     Args:
-        dispatch: starts a request; raises CloseConnection for one that makes no sense.
-        write: takes an answer; takes over its file regions.
-        close: the connection is to end, for this reason, once what was written has left; the second
-            argument is the bug that led to it, if one did.
-        on_ready: a refused request may start now, or a time in which none may is over. Called out
-            of somebody else's work: only take note, and offer again in a turn of your own.
+        dispatch: starts a request; raises CloseConnection for an invalid one.
+        write: sends a response and takes ownership of its file regions.
+        close: closes the connection for this reason after the responses are sent; the second
+            argument is the unexpected exception that caused it, if any.
+        on_ready: called when a refused request may start, or when a mute has ended. It runs within
+            other work, so it must only schedule a new turn, which offers the request again.
 
     Attributes:
-        is_closing: nothing starts any more.
+        is_closing: whether no further request starts.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class RequestQueue:
         self._slots = slots
         self._timers = timers
         self._mute: Timer | None = None
-        """Ends the time in which nothing starts; None while there is none."""
+        """The timer that ends the mute; None if the connection is not muted."""
         self._pending: deque[_Pending] = deque()
         self._has_refused = self._has_refused_produce = False
         self._is_lost = False
@@ -133,25 +133,26 @@ class RequestQueue:
 
     @property
     def in_progress(self) -> int:
-        """Requests that have started and are not answered."""
+        """Return the number of started requests without a response."""
         return len(self._pending)
 
     @property
     def is_parked(self) -> bool:
-        """Whether the next request will have to wait, whatever it is."""
+        """Return whether any next request would have to wait."""
         if self._mute is not None:
             return True
         return bool(self._pending) and self._pending[-1].runs_alone
 
     @property
     def is_muted(self) -> bool:
-        """Whether the next request has to wait because of a quota."""
+        """Return whether the next request has to wait because of a quota."""
         return self._mute is not None
 
     def offer(self, frame: memoryview) -> bool:
-        """Start a request if it may start now; False: keep it and offer it again after `on_ready`.
+        """Start a request if it may start; if False, offer it again after `on_ready`.
 
-        Raises whatever `dispatch` raises other than CloseConnection: a bug, and no answer follows.
+        Raises any exception of `dispatch` except CloseConnection; it is a bug, and no response
+        follows.
         """
         if self.is_closing:
             return False
@@ -177,31 +178,31 @@ class RequestQueue:
         return True
 
     def call_when_ready(self) -> None:
-        """Call `on_ready` as for a refused request: the caller waits to read one."""
+        """Call `on_ready` as for a refused request; the caller waits to read the next one."""
         self._has_refused = True
 
     def finish(self, reason: str) -> None:
-        """Start nothing more; `close` when the Produces under way are answered.
+        """Start no more requests, and call `close` when the pending Produces are complete.
 
-        Anything else that is under way may take as long as it likes, and is given up.
+        Another pending request may take arbitrarily long, so it is cancelled.
         """
         if self.is_closing:
             return
         self.is_closing = True
-        # What is no Produce is the only one that is pending, so the newest speaks for all.
+        # A request other than a Produce is the only pending one, so checking the newest suffices.
         if self._pending and not self._pending[-1].is_produce:
             self._drop_pending()
         self._end_after_answers(reason)
 
     def connection_lost(self) -> None:
-        """Give up every wait and close every file region that will not be sent."""
+        """Cancel all pending requests and close the file regions of unsent responses."""
         self.is_closing = self._is_lost = True
         self._drop_pending()
 
     def _may_pipeline(self, frame: memoryview) -> bool:
-        """Whether `frame` may start though others are pending; takes note if it may not."""
+        """Return whether `frame` may start while others are pending; record a refusal."""
         is_produce = _is_produce(frame)
-        # Nothing starts behind one that runs alone, so the newest speaks for all.
+        # Nothing starts after one that runs alone, so checking the newest suffices.
         may_follow = is_produce and not self._pending[-1].runs_alone
         if may_follow and self._slots.has_room:
             return True
@@ -226,7 +227,7 @@ class RequestQueue:
         )
 
     def _answered(self, request: _Pending, answer: Answer | None) -> None:
-        if request.later is None:  # Given up while the answer was on its way.
+        if request.later is None:  # Cancelled while the outcome was being delivered.
             if answer is not None:
                 close_regions(answer)
             return
@@ -245,13 +246,13 @@ class RequestQueue:
         if isinstance(error, CloseConnection):
             request.end = (str(error), None)
         elif isinstance(error, Cancelled):
-            request.end = ("its request was given up", None)
+            request.end = ("its request was cancelled", None)
         else:
             request.end = ("its request failed unexpectedly", error)
         self._answered(request, None)
 
     def _end_after_answers(self, reason: str) -> None:
-        """No further request starts; the connection ends when those before have been answered."""
+        """Start no more requests, and close the connection after the pending ones complete."""
         self.is_closing = True
         request = _Pending(is_produce=False, runs_alone=True)
         request.end = (reason, None)
@@ -263,7 +264,7 @@ class RequestQueue:
         while self._pending and self._pending[0].later is None:
             request = self._pending.popleft()
             if request.end is not None:
-                # Those behind it stay unanswered: an answer out of order would be worse.
+                # Later requests get no response, because it would be out of order.
                 self._drop_pending()
                 self._close(*request.end)
                 return
@@ -276,12 +277,12 @@ class RequestQueue:
             self._on_ready()
 
     def _begin_mute(self) -> None:
-        """Start nothing for as long as the last handler has said."""
+        """Start nothing for the time that the last handler has set."""
         mute_ms, self._context.mute_ms = self._context.mute_ms, 0
         if self.is_closing:
             return
         if self._mute is not None:
-            # Produces behind each other: the later one knows of the earlier one's bytes.
+            # With several Produces, the later throttle time includes the bytes of the earlier one.
             self._mute.cancel()
         self._mute = self._timers.call_later(mute_ms, self._end_mute)
 
@@ -304,18 +305,18 @@ class RequestQueue:
                 request.later = None
             elif request.answer is not None:
                 close_regions(request.answer)
-        # Only now: giving one up may complete another.
+        # After the loop, because cancelling one may complete another.
         for later in waits:
             later.cancel()
 
 
 def close_regions(answer: Iterable[Part]) -> None:
-    """Let go of the files of an answer that will not be sent."""
+    """Close the file regions of a response that will not be sent."""
     for part in answer:
         if not isinstance(part, bytes | memoryview):
             cast("FileRegion", part).close()
 
 
 def _is_produce(frame: memoryview) -> bool:
-    """Whether a request's first field, the API key, is 0."""
+    """Return whether a request's first field, the API key, is 0."""
     return len(frame) > 1 and frame[0] == 0 and frame[1] == 0

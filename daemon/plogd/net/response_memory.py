@@ -1,29 +1,32 @@
-"""Memory for responses that wait to be sent, counted over all connections.
+"""Memory for unsent responses, counted over all connections.
 
-Each wire reports how many bytes of responses it holds, without the regions of files that it sends
-directly. Beyond ``plog.queued.max.response.bytes`` no further request starts on a connection that
-has responses to send (connection.py), and clients that do not read theirs lose their connections
-(memory_shortage.py). Clients that read are served all the time.
+Each wire reports the size of its unsent responses, without the file regions that it sends directly.
+Bytes that several connections send, of a response that is encoded once for many clients, count once
+(shared_output.py). Beyond ``plog.queued.max.response.bytes``, no further request starts on a
+connection with unsent responses (connection.py), and connections whose clients do not read are
+closed (memory_shortage.py). Clients that read their responses are not affected.
 
-Reactor thread only. Invariant: `used_bytes` is the sum of what is counted.
+Reactor thread only. Invariant: `used_bytes` is the sum of what connections hold alone and of all
+shared responses that have not been sent completely.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from plogd.apis.encoded_response import EncodedResponse
 from plogd.net.open_connection import OpenConnection
 
 
 class ResponseMemory:
-    """The budget of a broker.
+    """The memory of one broker for unsent responses.
 
     Args:
-        on_full: called when the bound has just been exceeded.
+        on_full: called whenever the limit is exceeded.
 
     Attributes:
         limit_bytes: may be changed at any time.
-        used_bytes: what waits to be sent now.
+        used_bytes: the size of all unsent responses.
     """
 
     def __init__(self, limit_bytes: int, on_full: Callable[[], None]) -> None:
@@ -31,14 +34,22 @@ class ResponseMemory:
         self.used_bytes = 0
         self._on_full = on_full
         self._unsent: dict[OpenConnection, int] = {}
+        self._shared: dict[OpenConnection, tuple[Sequence[EncodedResponse], int]] = {}
+        """Of what a connection holds, the shared responses and their unsent bytes."""
+        self._holders: dict[EncodedResponse, int] = {}
+        """How many connections hold each shared response."""
+
+    def __len__(self) -> int:
+        """How many connections hold something."""
+        return len(self._unsent)
 
     @property
     def is_full(self) -> bool:
-        """Whether more waits to be sent than there should."""
+        """Return whether the limit is exceeded."""
         return self.used_bytes > self.limit_bytes
 
     def count(self, connection: OpenConnection, nbytes: int) -> None:
-        """`connection` holds `nbytes` now."""
+        """Set the size of the unsent responses of `connection` to `nbytes`."""
         self.used_bytes += nbytes - self._unsent.get(connection, 0)
         if nbytes:
             self._unsent[connection] = nbytes
@@ -47,10 +58,30 @@ class ResponseMemory:
         if self.used_bytes > self.limit_bytes:
             self._on_full()
 
+    def share(
+        self, connection: OpenConnection, responses: Sequence[EncodedResponse], nbytes: int
+    ) -> None:
+        """`nbytes` of what `connection` counts next belong to shared `responses`."""
+        before, bytes_before = self._shared.pop(connection, ((), 0))
+        self.used_bytes += bytes_before - nbytes
+        for response in responses:
+            holders = self._holders.get(response, 0)
+            if not holders:
+                self.used_bytes += response.nbytes
+            self._holders[response] = holders + 1
+        for response in before:
+            self._holders[response] -= 1
+            if not self._holders[response]:
+                del self._holders[response]
+                self.used_bytes -= response.nbytes
+        if responses:
+            self._shared[connection] = responses, nbytes
+
     def forget(self, connection: OpenConnection) -> None:
-        """`connection` sends no more."""
+        """Remove `connection`, which sends no more responses."""
+        self.share(connection, (), 0)
         self.used_bytes -= self._unsent.pop(connection, 0)
 
     def largest_first(self) -> list[tuple[OpenConnection, int]]:
-        """The connections that hold something, and how much."""
+        """Return the connections with unsent responses and their sizes, largest first."""
         return sorted(self._unsent.items(), key=lambda item: -item[1])

@@ -1,14 +1,15 @@
-"""Whose turn it is next, among the connections that have requests left in user space.
+"""The order in which connections with unhandled requests in user space get their turns.
 
-A turn ends after so many requests or so much time, and the bytes that are left then get no event
-from the kernel, which has handed them over already. Such a connection waits here; it is called
-again as soon as the reactor has looked at all other sockets.
+A turn is limited in requests and time. The kernel reports no event for the bytes left over, because
+they have been read already. Such a connection is queued here and gets another turn after the
+reactor has polled all other sockets.
 
-The reactor calls every socket that is readable before it looks again, so the turns that hundreds of
-connections take as their bytes arrive add up. `spent` counts those of one pass of the reactor;
-while they are too long, the queue `is_behind`, and connections take short turns or wait here.
+The reactor calls every readable socket before it polls again, so the turns of hundreds of
+connections in one pass add up. `spent` adds up the turns of a pass; while the total is too long,
+`is_behind` is set, and connections take short turns or are queued here.
 
-Reactor thread only. Invariant: a connection waits at most once, and while one waits a timer is set.
+Reactor thread only. Invariant: a connection is queued at most once, and a timer is set while any
+connection is queued.
 """
 
 from __future__ import annotations
@@ -18,30 +19,30 @@ from typing import Protocol
 from plogd.ports import Clock, Timers
 
 PASS_MAX_MS = 8.0
-"""How long turns are given before the reactor looks at the sockets again."""
+"""Maximum time for queued turns before the reactor polls the sockets again."""
 DIRECT_MAX_MS = 8.0
-"""How long turns may last in one pass of the reactor before further ones are short."""
+"""Maximum total time of turns in one pass of the reactor before further turns are short."""
 
 
 class TakesTurns(Protocol):
-    """What waits here."""
+    """A connection that can be queued."""
 
     def take_turn(self) -> None:
-        """Handle some requests; add yourself again if there are more."""
+        """Handle some requests; the implementation queues itself again if more are left."""
         ...
 
 
 class RunQueue:
-    """Connections waiting for a turn, first come first served.
+    """Connections waiting for a turn, in first-in, first-out order.
 
     Attributes:
-        is_behind: the turns of this pass of the reactor have lasted too long.
+        is_behind: whether the turns of this pass of the reactor have taken too long.
     """
 
     def __init__(self, timers: Timers, clock: Clock) -> None:
         self._timers = timers
         self._clock = clock
-        # A dict as an ordered set: leaving it early is as cheap as joining.
+        # A dict serves as an ordered set with cheap removal.
         self._waiting: dict[TakesTurns, None] = {}
         self._is_scheduled = False
         self._spent_ms = 0.0
@@ -51,16 +52,16 @@ class RunQueue:
         return len(self._waiting)
 
     def add(self, connection: TakesTurns) -> None:
-        """Give `connection` a turn soon, never inside this call; harmless if it waits already."""
+        """Give `connection` a turn soon, never within this call; no effect if already queued."""
         self._waiting[connection] = None
         self._schedule()
 
     def discard(self, connection: TakesTurns) -> None:
-        """Forget `connection`, whether it waits or not."""
+        """Remove `connection` if it is queued."""
         self._waiting.pop(connection, None)
 
     def spent(self, turn_ms: float) -> None:
-        """A connection has taken a turn of `turn_ms` that was not given to it here."""
+        """Add the time of a turn that a connection took without being queued."""
         if turn_ms <= 0:
             return
         if not self._spent_ms:
@@ -81,11 +82,11 @@ class RunQueue:
         self._is_scheduled = False
         until_ms = self._clock.monotonic_ms() + PASS_MAX_MS
         try:
-            # Those that join meanwhile stand behind these and get the next pass.
+            # Connections added meanwhile are queued after these and get the next pass.
             for _ in range(len(self._waiting)):
                 connection = next(iter(self._waiting), None)
                 if connection is None:
-                    break  # A turn made others leave.
+                    break  # A turn removed other connections.
                 del self._waiting[connection]
                 connection.take_turn()
                 if self._clock.monotonic_ms() >= until_ms:

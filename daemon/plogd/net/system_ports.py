@@ -1,8 +1,7 @@
-"""The machine's own clock, timers and chance, as plogd/ports.py asks for them.
+"""The operating system's clock, timers and random source, which implement plogd/ports.py.
 
-service.py makes one of each; the pure rooms see only the Protocols. The timers belong to the
-reactor that is passed in; none is imported here. `Jobs` are in thread_jobs.py, `Files` in
-os_files.py.
+service.py creates one of each; the pure packages see only the Protocols. The timers use the reactor
+that is passed in; none is imported here. thread_jobs.py implements `Jobs`, os_files.py `Files`.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 
 class SystemClock:
-    """The wall clock and the monotonic clock of this machine."""
+    """The wall clock and the monotonic clock of the operating system."""
 
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch."""
+        """Return wall-clock milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock nobody can set."""
+        """Return milliseconds of the monotonic clock."""
         return time.monotonic() * 1000.0
 
 
 class ReactorTimer:
-    """A call the reactor will make; cancelling it late or twice does no harm."""
+    """A scheduled call of the reactor; cancelling it late or twice has no effect."""
 
     __slots__ = ("_call",)
 
@@ -38,13 +37,13 @@ class ReactorTimer:
         self._call = call
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call if it has not run yet."""
         if self._call.active():
             self._call.cancel()
 
 
 class ReactorTimers:
-    """Calls in the future, made by `reactor`; an exception in one is logged by the reactor."""
+    """Timers of `reactor`, which logs an exception in a scheduled call."""
 
     __slots__ = ("_reactor",)
 
@@ -52,12 +51,12 @@ class ReactorTimers:
         self._reactor = reactor
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> ReactorTimer:
-        """Call `function` once, `delay_ms` from now; 0 means after the current turn."""
+        """Call `function` once after `delay_ms`; 0 means after the current turn."""
         return ReactorTimer(self._reactor.callLater(max(0.0, delay_ms) / 1000.0, function))
 
 
 class SystemRandom:
-    """Chance from the operating system."""
+    """Random numbers from the operating system."""
 
     __slots__ = ("_random",)
 
@@ -65,9 +64,9 @@ class SystemRandom:
         self._random = random.SystemRandom()
 
     def random_bytes(self, length: int) -> bytes:
-        """`length` unpredictable bytes."""
+        """Return `length` unpredictable bytes."""
         return os.urandom(length)
 
     def randrange(self, stop: int) -> int:
-        """An int in [0, stop)."""
+        """Return a random int in [0, stop)."""
         return self._random.randrange(stop)

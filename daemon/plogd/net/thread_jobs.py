@@ -1,17 +1,17 @@
-"""Work on threads: serial lanes over threads of its own, outcomes on the reactor's thread.
+"""Run jobs on threads, in serial lanes, and deliver their outcomes on the reactor's thread.
 
-For calls that wait outside the interpreter: sync, open, unlink, cold reads, checksums of much
-data. A lane is a queue that one thread at a time works off, so its jobs neither overlap nor
-overtake; lanes run beside each other as far as there are threads. What must not hold up each other,
-such as reads and syncs of one device, has lanes of different names.
+Jobs are calls that wait outside the interpreter: sync, open, unlink, cold reads, checksums of large
+data. A lane is a queue that one thread at a time serves, so its jobs run in order and never
+overlap; lanes run concurrently as far as there are threads. Jobs that must not delay each other,
+such as reads and syncs of one device, use different lanes.
 
-Every durable acknowledgement goes through here, so the way to a thread and back is short. A free
-thread sleeps on a lock of its own, and the one that slept last is woken, so that no other wakes
-with it (a queue they all wait at wakes two). An outcome comes back by an eventfd the reactor
-watches, and what follows from all that came at once is one `Turn`.
+Every durable acknowledgment passes through here, so handing a job over must be fast. Each free
+thread waits on its own lock, and the one that became free last is woken, so that only one wakes (a
+shared queue would wake two). Outcomes return through an eventfd that the reactor watches, and all
+outcomes delivered together share one `Turn`.
 
-`submit` may be called on the reactor's thread only. Invariant: a lane is with a thread, or in line
-for one, exactly while it holds jobs, and every job's outcome is delivered unless the reactor has
+`submit` may be called on the reactor's thread only. Invariant: a lane is served by a thread, or
+queued for one, exactly while it has jobs; every job's outcome is delivered unless the reactor has
 stopped.
 """
 
@@ -35,46 +35,46 @@ T = TypeVar("T")
 log = Logger()
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long a thread that was woken waits for the interpreter while the reactor is busy. Python's
-own 5 ms would be on top of every sync, and so of every acknowledgement."""
+"""Time that a woken thread waits for the interpreter lock while the reactor is busy. Python's
+default of 5 ms would add to every sync, and so to every acknowledgment."""
 
 _Job = tuple[Callable[[], Any], Later[Any]]
 
 
 class JobsClosed(RuntimeError):
-    """The broker has stopped: no job is taken any more."""
+    """Raised for jobs submitted after the broker has stopped."""
 
 
 class _Lane:
-    """The jobs of one lane that wait."""
+    """The queued jobs of one lane."""
 
     __slots__ = ("is_busy", "jobs")
 
     def __init__(self) -> None:
         self.jobs: deque[_Job] = deque()
         self.is_busy = False
-        """Whether a thread has it, or will."""
+        """Whether a thread serves the lane, or the lane is queued for one."""
 
 
 class _Worker:
-    """A thread, and how it is told what to do next."""
+    """A thread and the lane assigned to it."""
 
-    __slots__ = ("lane", "may_go_on", "thread")
+    __slots__ = ("lane", "thread", "wakeup")
 
     def __init__(self, lane: _Lane) -> None:
         self.lane: _Lane | None = lane
-        """What to work off; None ends the thread."""
-        self.may_go_on = threading.Lock()
-        """Held while the thread is free: it waits for it."""
-        self.may_go_on.acquire()
+        """The lane to serve; None ends the thread."""
+        self.wakeup = threading.Lock()
+        """A free thread waits to acquire this lock; releasing it wakes the thread."""
+        self.wakeup.acquire()
         self.thread: threading.Thread
 
 
 class ThreadJobs:
-    """`Jobs` over at most `max_threads` threads, which are started as they are needed.
+    """`Jobs` on at most `max_threads` threads, which are started when needed.
 
-    `reactor` is Any: what Twisted's type for it is lacks most of what it does. The switch interval
-    is that of the whole process; None leaves it as it is.
+    `reactor` is Any because Twisted's type for it lacks most of its methods. The switch interval
+    applies to the whole process; None keeps it unchanged.
     """
 
     def __init__(
@@ -92,22 +92,23 @@ class ThreadJobs:
         self._workers: list[_Worker] = []
         self._lanes: dict[str, _Lane] = {}
         self._lock = threading.Lock()
-        """Guards the lanes and the next two."""
+        """Guards the lanes, `_free` and `_queued_lanes`."""
         self._free: list[_Worker] = []
-        self._in_line: deque[_Lane] = deque()
-        """Lanes for the next free thread; empty while there is one."""
+        self._queued_lanes: deque[_Lane] = deque()
+        """Lanes that wait for a thread; empty while a thread is free."""
         self._outcomes = _Outcomes(turn)
         reactor.addReader(self._outcomes)
         self._is_closed = False
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
-        """Run `function` on a thread after the lane's earlier jobs; a Later of its outcome.
+        """Run `function` on a thread after the lane's earlier jobs; return a Later.
 
-        Fails with JobsClosed after `close`, and with RuntimeError if there is no thread at all.
+        The Later fails with JobsClosed after `close`, and with RuntimeError if no thread at all can
+        be started.
         """
         later: Later[T] = Later()
         if self._is_closed:
-            later.fail(JobsClosed(f"too late for a job on {lane}"))
+            later.fail(JobsClosed(f"cannot run a job on {lane}: the broker has stopped"))
             return later
         found = self._lanes.get(lane)
         if found is None:
@@ -119,38 +120,41 @@ class ThreadJobs:
             found.is_busy = True
             worker = self._free.pop() if self._free else None
             if worker is None and len(self._workers) == self._max_threads:
-                self._in_line.append(found)
+                self._queued_lanes.append(found)
                 return later
         if worker is None:
             try:
                 self._start_thread(found)
             except (RuntimeError, MemoryError) as error:
-                self._do_without(found, error)
+                self._use_existing_threads(found, error)
         else:
             worker.lane = found
-            worker.may_go_on.release()
+            worker.wakeup.release()
         return later
 
-    def _do_without(self, lane: _Lane, error: Exception) -> None:
-        """The system has no thread more: leave `lane` to those there are, or fail its jobs."""
+    def _use_existing_threads(self, lane: _Lane, error: Exception) -> None:
+        """Leave `lane` to the existing threads after a thread failed to start.
+
+        If there are no threads, fail its jobs.
+        """
         jobs: list[_Job] = []
         with self._lock:
             worker = self._free.pop() if self._free else None
             if worker is None and self._workers:
-                self._in_line.append(lane)
+                self._queued_lanes.append(lane)
             elif worker is None:
                 jobs, lane.is_busy = list(lane.jobs), False
                 lane.jobs.clear()
         if worker is not None:
             worker.lane = lane
-            worker.may_go_on.release()
+            worker.wakeup.release()
         for _, later in jobs:
             later.fail(error)
 
     def close(self) -> None:
-        """Take no more jobs and wait until those submitted are done; blocks the caller.
+        """Accept no more jobs and block until all submitted jobs are done.
 
-        Their outcomes are delivered when the reactor goes on.
+        Their outcomes are delivered in the reactor's next pass.
         """
         if self._is_closed:
             return
@@ -159,7 +163,7 @@ class ThreadJobs:
             free, self._free = self._free, []
         for worker in free:
             worker.lane = None
-            worker.may_go_on.release()
+            worker.wakeup.release()
         for worker in self._workers:
             worker.thread.join()
         self._reactor.removeReader(self._outcomes)
@@ -177,15 +181,16 @@ class ThreadJobs:
 
     def _work(self, worker: _Worker) -> None:
         while worker.lane is not None:
-            if self._work_off(worker, worker.lane):
-                worker.may_go_on.acquire()
+            if self._serve(worker, worker.lane):
+                worker.wakeup.acquire()
 
-    def _work_off(self, worker: _Worker, lane: _Lane) -> bool:
-        """Run one job after the other until there is none; whether the thread is free then.
+    def _serve(self, worker: _Worker, lane: _Lane) -> bool:
+        """Run the lane's jobs until none is left; return whether the thread is free then.
 
-        The last outcome is told after that: whoever hears of it may find this thread for more.
+        The last outcome is posted after the thread became free, so that a job submitted in
+        response can use this thread.
         """
-        jobs, tell = lane.jobs, self._outcomes.tell
+        jobs, post = lane.jobs, self._outcomes.post
         while True:
             function, later = jobs.popleft()
             outcome = _run(function, later)
@@ -194,14 +199,14 @@ class ThreadJobs:
                     lane.is_busy = False
                     is_free = self._find_work(worker)
                     break
-            tell(outcome)
-        tell(outcome)
+            post(outcome)
+        post(outcome)
         return is_free
 
     def _find_work(self, worker: _Worker) -> bool:
-        """The next lane in line, or the end; True if the thread is to wait for either."""
-        if self._in_line:
-            worker.lane = self._in_line.popleft()
+        """Assign the next lane, or None to end the thread; return whether the thread is free."""
+        if self._queued_lanes:
+            worker.lane = self._queued_lanes.popleft()
         elif self._is_closed:
             worker.lane = None
         else:
@@ -212,69 +217,69 @@ class ThreadJobs:
 
 @implementer(IReadDescriptor)
 class _Outcomes:
-    """What the threads have done and the reactor's thread has not heard of."""
+    """Outcomes of jobs that are not yet delivered on the reactor's thread."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._waiting: deque[Callable[[], None]] = deque()
         self._has_woken = False
-        """Whether the reactor has been woken, and has not looked yet."""
+        """Whether the eventfd has been written and not read since."""
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
-    def tell(self, outcome: Callable[[], None]) -> None:
-        """Have `outcome` called on the reactor's thread. The one method for other threads."""
+    def post(self, outcome: Callable[[], None]) -> None:
+        """Call `outcome` on the reactor's thread; the only method for other threads."""
         self._waiting.append(outcome)
         if not self._has_woken:
             self._has_woken = True
             os.eventfd_write(self._fd, 1)
 
     def deliver(self) -> None:
-        """Call all there are, and then what follows from them."""
+        """Call all posted outcomes, and then the calls that they defer."""
         try:
             with self._turn:
                 while self._waiting:
                     try:
                         self._waiting.popleft()()
                     except Exception:
-                        log.failure("what follows a job failed")
+                        log.failure("a callback of a job failed")
         except Exception:
-            log.failure("work deferred to the end of a turn failed")
+            log.failure("a call deferred to the end of a turn failed")
 
     def close(self) -> None:
-        """Let go of the descriptor; no thread is left."""
+        """Close the eventfd after all threads have ended."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
-    # What follows is IReadDescriptor, for the reactor.
+    # The following methods implement IReadDescriptor for the reactor.
 
     def fileno(self) -> int:
-        """The descriptor to watch."""
+        """Return the eventfd."""
         return self._fd
 
     def logPrefix(self) -> str:
-        """What Twisted calls us in its log."""
+        """Return the name for Twisted's log lines."""
         return "jobs"
 
     def doRead(self) -> None:
-        """A thread has told something."""
+        """Deliver the outcomes that the threads have posted."""
         os.eventfd_read(self._fd)
-        # Only now: who tells from here on wakes the reactor again.
+        # Reset after the read, so that outcomes posted from now on wake the reactor again.
         self._has_woken = False
         self.deliver()
 
     def connectionLost(self, reason: Failure) -> None:
-        """The reactor stops; `close` does the rest."""
+        """Do nothing when the reactor stops; `close` releases the descriptor."""
 
 
 def _run(function: Callable[[], T], later: Later[T]) -> Callable[[], None]:
-    """Call `function`; what to do with its outcome on the reactor's thread."""
+    """Call `function` and return a function that delivers its outcome."""
     try:
         value = function()
     except Exception as error:
         reason: Exception = error
-    except BaseException as error:  # An exit cannot leave this thread; whoever waits must hear.
-        reason = RuntimeError(f"a job ended by {error!r}")
+    except BaseException as error:  # SystemExit would end only this thread: fail the job instead.
+        reason = RuntimeError(f"a job was ended by {error!r}")
     else:
         return lambda: later.succeed(value)
     return lambda: later.fail(reason)

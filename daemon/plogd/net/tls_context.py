@@ -1,8 +1,8 @@
-"""The server's side of TLS as OpenSSL wants it, which may be replaced while connections are open.
+"""OpenSSL contexts of TLS listeners, which can be replaced while connections are open.
 
-A `TlsServer` belongs to a listener and makes the OpenSSL connection of each client from its current
-context. A context is never changed: new certificates make a new one, and connections keep the one
-they began with. Reactor thread only, except `make_context`.
+The `TlsServer` of a listener creates each client's OpenSSL connection from its current context. A
+context never changes: new certificates need a new context, and open connections keep theirs.
+Reactor thread only, except `make_context`.
 
 Source: Kafka 4.3 DefaultSslEngineFactory; OpenSSL's SSL_CTX_set_options(3), SSL_CTX_set_verify(3).
 """
@@ -33,7 +33,7 @@ _VERIFY = {
 
 
 class VerifyFailure(NamedTuple):
-    """What was wrong with a client's certificate: OpenSSL's number for it, and whose it is."""
+    """A rejected client certificate: OpenSSL's error number and the certificate's subject."""
 
     error_number: int
     owner: str
@@ -41,19 +41,19 @@ class VerifyFailure(NamedTuple):
 
 @implementer(IOpenSSLServerConnectionCreator)
 class TlsServer:
-    """Makes the TLS connections of one listener; `use` replaces what they begin with."""
+    """Creates the TLS connections of one listener from a context that `use` replaces."""
 
     def __init__(self, context: SSL.Context) -> None:
         self._context = context
 
     def use(self, context: SSL.Context) -> None:
-        """Begin new connections with this context."""
+        """Use this context for new connections."""
         self._context = context
 
     def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
-        """For Twisted: the OpenSSL connection of a new client."""
+        """Return the OpenSSL connection of a new client; called by Twisted."""
         connection = SSL.Connection(self._context, None)
-        # For `_verified`; newer versions of Twisted do the same themselves.
+        # `_verified` needs it. Newer versions of Twisted set it themselves.
         connection.set_app_data(tlsProtocol)
         return connection
 
@@ -61,25 +61,26 @@ class TlsServer:
 def make_context(
     settings: TlsSettings, material: TlsMaterial, *, name_for: Callable[[str], str] = str
 ) -> SSL.Context:
-    """A context for new connections.
+    """Create a context for new connections.
 
     Args:
-        name_for: what a setting is called where it was set.
+        name_for: returns the name under which a setting was set for the listener.
 
     Raises:
-        TlsFileError: this OpenSSL refuses what is asked for.
+        TlsFileError: OpenSSL rejects a setting or a certificate.
     """
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_options(
         SSL.OP_NO_COMPRESSION
-        # A client could make us work by renegotiating again and again.
+        # Renegotiating repeatedly would let a client cause load.
         | SSL.OP_NO_RENEGOTIATION
         | SSL.OP_CIPHER_SERVER_PREFERENCE
     )
-    # Many connections that are silent keep no buffers, and no sessions: clients have tickets.
+    # Idle connections keep no buffers. No session cache is needed because clients have tickets.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    # Without it OpenSSL refuses to resume a session of a client that has shown a certificate.
+    # Without an id, OpenSSL does not resume sessions of clients that authenticated with a
+    # certificate.
     context.set_session_id(os.urandom(16))
     try:
         limit(context, settings.ssl_enabled_protocols, settings.ssl_cipher_suites)
@@ -89,7 +90,9 @@ def make_context(
         show(context, material.key, material.chain)
         _trust(context, settings.ssl_client_auth, material.trusted)
     except SSL.Error as error:
-        raise TlsFileError(f"OpenSSL refuses the certificate: {reason_of(error)}") from error
+        raise TlsFileError(
+            f"cannot use the certificates: OpenSSL reports {reason_of(error)}"
+        ) from error
     return context
 
 
@@ -108,17 +111,17 @@ def _trust(context: SSL.Context, client_auth: str, trusted: Sequence[x509.Certif
 def _verified(
     connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
 ) -> bool:
-    """Keep OpenSSL's judgement, and have the protocol note it for the line in the log."""
+    """Accept OpenSSL's verification result, and store a failure in the protocol for the log."""
     if not ok:
         try:
             owner = owner_of(certificate)
-        except ValueError:  # Anybody may show anything here.
-            owner = "somebody whose name cannot be read"
+        except ValueError:  # The certificate comes from an untrusted client.
+            owner = "an unreadable subject"
         protocol = connection.get_app_data()
         protocol.verify_failure = VerifyFailure(error, owner)
     return bool(ok)
 
 
 def owner_of(certificate: crypto.X509) -> str:
-    """Whose certificate it is, as Kafka writes it. Raises ValueError if that cannot be read."""
+    """Return the certificate's subject as Kafka formats it. Raises ValueError if unreadable."""
     return rfc2253_name(certificate.to_cryptography().subject.public_bytes())

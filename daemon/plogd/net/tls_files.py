@@ -1,11 +1,11 @@
-"""The keys and certificates of TLS: read from PEM files or settings, and judged before their use.
+"""Read and validate the keys and certificates of TLS from PEM files or settings.
 
-What is wrong is said with the setting, the file and the remedy, because OpenSSL would say it in
-numbers, or only to the first client. Blocks on files: called at the start, and later from a job.
-Making a TLS context of what was read is tls_context.py's work.
+Errors name the setting, the file and a remedy; OpenSSL would report only numbers, or report an
+error only when the first client connects. Blocks on files: called at startup, and later in a job.
+tls_context.py creates the TLS context.
 
-Source: KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which as here takes the first
-certificate for the broker's own.
+Source: KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which also treats the first
+certificate as the broker's own.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from plogd.net.x500_name import rfc2253_name
 
 EXPIRES_SOON = timedelta(days=14)
 _FILE_MAX_BYTES = 8 << 20
-"""All certificates a system trusts take a few hundred kilobytes."""
+"""For comparison: all CAs that a system trusts take a few hundred kilobytes."""
 
 
 class TlsFileError(PlogError):
-    """A key or certificate cannot be used; the text names setting, file and remedy."""
+    """A key or certificate cannot be used; the text names the setting, the file and a remedy."""
 
 
+# The exceptions of the cryptography library for invalid or unsupported keys and certificates.
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
-"""What the library raises for keys and certificates that are none, or none it knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsMaterial:
-    """What a listener shows and whom it trusts; `chain` begins with its own certificate."""
+    """The key, certificates and CAs of a listener; `chain` starts with its own certificate."""
 
-    key: Any  # One of cryptography's private keys: all its versions have no common name for them.
+    key: Any  # A private key; cryptography's versions have no common type for it.
     chain: tuple[x509.Certificate, ...]
     trusted: tuple[x509.Certificate, ...]
     warnings: tuple[str, ...]
@@ -52,7 +52,7 @@ class TlsMaterial:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A PEM text, and how to call the place it comes from."""
+    """A PEM text, and the place it comes from for error messages."""
 
     where: str
     data: bytes
@@ -61,13 +61,13 @@ class _Source:
 def read_material(
     settings: TlsSettings, *, now: datetime, name_for: Callable[[str], str] = str
 ) -> TlsMaterial:
-    """Read what `settings` name, which `check_tls` has found to be complete.
+    """Read the keys and certificates of `settings`, which have passed `check_tls`.
 
     Args:
-        name_for: what a setting is called where it was set.
+        name_for: returns the name under which a setting was set for the listener.
 
     Raises:
-        TlsFileError: something cannot be read or does not fit together.
+        TlsFileError: a file cannot be read, or a key and a certificate do not match.
     """
     keys, certificates = _keystore(settings, name_for)
     key = _private_key(keys, settings.ssl_key_password, name_for("ssl.key.password"))
@@ -83,7 +83,7 @@ def read_material(
 
 
 def _keystore(settings: TlsSettings, name_for: Callable[[str], str]) -> tuple[_Source, _Source]:
-    """Where the key is, and where the certificates are."""
+    """Return the sources of the key and of the certificates."""
     if settings.ssl_keystore_key:
         chain = settings.ssl_keystore_certificate_chain or ""
         return (
@@ -106,15 +106,15 @@ def _truststore(settings: TlsSettings, name_for: Callable[[str], str]) -> _Sourc
 def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
     where = f"{name}={path}"
     try:
-        # Opening a pipe nobody writes to would wait for ever, and with it every later reload.
+        # Opening a pipe without a writer would block forever, and so would every later reload.
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise TlsFileError(f"{where} is not a regular file")
             data = file.read(_FILE_MAX_BYTES + 1)
     except OSError as error:
-        raise TlsFileError(f"{where} cannot be read: {error.strerror}") from error
+        raise TlsFileError(f"cannot read {where}: {error.strerror}") from error
     if len(data) > _FILE_MAX_BYTES:
-        raise TlsFileError(f"{where} has more than {_FILE_MAX_BYTES} bytes: this is not a PEM file")
+        raise TlsFileError(f"{where} is larger than {_FILE_MAX_BYTES} bytes: it is not a PEM file")
     form = other_form(data)
     if form is not None:
         raise TlsFileError(f"{where} is {form}, not PEM; {how_to_convert}")
@@ -129,18 +129,19 @@ def _private_key(source: _Source, password: str | None, password_setting: str) -
     blocks = pem_blocks(source.data, "PRIVATE KEY")
     if not blocks:
         raise TlsFileError(
-            f"{source.where} holds no private key, a block that begins with -----BEGIN PRIVATE KEY"
+            f"{source.where} contains no private key, a block that starts with"
+            " -----BEGIN PRIVATE KEY"
         )
     needs_password = is_encrypted(blocks[0])
     if needs_password and not password:
-        raise TlsFileError(f"{source.where}: its private key is encrypted; set {password_setting}")
+        raise TlsFileError(f"{source.where}: the private key is encrypted; set {password_setting}")
     try:
         return serialization.load_pem_private_key(
             blocks[0], (password or "").encode() if needs_password else None
         )
     except _UNREADABLE as error:
-        why = f"is {password_setting} the right password?" if needs_password else _first_line(error)
-        raise TlsFileError(f"{source.where}: its private key cannot be read: {why}") from error
+        why = f"check the password {password_setting}" if needs_password else _first_line(error)
+        raise TlsFileError(f"{source.where}: cannot read the private key: {why}") from error
 
 
 def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
@@ -148,15 +149,16 @@ def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
     for number, block in enumerate(pem_blocks(source.data, "CERTIFICATE"), 1):
         try:
             certificate = x509.load_pem_x509_certificate(block)
-            owner(certificate), validity(certificate)  # Only now does the library read them.
+            owner(certificate), validity(certificate)  # The library parses them only on access.
         except _UNREADABLE as error:
             raise TlsFileError(
-                f"{source.where}: certificate {number} cannot be read: {_first_line(error)}"
+                f"{source.where}: cannot read certificate {number}: {_first_line(error)}"
             ) from error
         certificates.append(certificate)
     if not certificates:
         raise TlsFileError(
-            f"{source.where} holds no certificate, a block that begins with -----BEGIN CERTIFICATE"
+            f"{source.where} contains no certificate, a block that starts with"
+            " -----BEGIN CERTIFICATE"
         )
     return tuple(certificates)
 
@@ -168,12 +170,12 @@ def _check_pair(key: Any, chain: Sequence[x509.Certificate], where: str) -> None
         return
     if fitting:
         raise TlsFileError(
-            f"{where}: the private key belongs to certificate {fitting[0]}; that one has to come"
-            " first, the ones that sign it behind it"
+            f"{where}: the private key belongs to certificate {fitting[0]}; move that certificate"
+            " to the front, followed by those that sign it"
         )
     raise TlsFileError(
         f"{where}: the private key does not belong to the certificate of"
-        f" {owner(chain[0])}; was one of them renewed without the other?"
+        f" {owner(chain[0])}; check whether only one of them was renewed"
     )
 
 
@@ -182,7 +184,7 @@ def _key_of(certificate: x509.Certificate, number: int, where: str) -> bytes:
         return _public_bytes(certificate.public_key())
     except _UNREADABLE as error:
         raise TlsFileError(
-            f"{where}: the key of certificate {number} cannot be used: {_first_line(error)}"
+            f"{where}: cannot use the key of certificate {number}: {_first_line(error)}"
         ) from error
 
 
@@ -198,23 +200,23 @@ def _validity_warnings(
     warnings = []
     for certificate in certificates:
         begin, end = validity(certificate)
-        what = f"{where}: the certificate of {owner(certificate)}"
+        subject = f"{where}: the certificate of {owner(certificate)}"
         if now >= end:
-            warnings.append(f"{what} expired on {end:%Y-%m-%d %H:%M} UTC: clients will refuse it")
+            warnings.append(f"{subject} expired on {end:%Y-%m-%d %H:%M} UTC: clients reject it")
         elif now < begin:
-            warnings.append(f"{what} is valid only from {begin:%Y-%m-%d %H:%M} UTC on")
+            warnings.append(f"{subject} is not valid before {begin:%Y-%m-%d %H:%M} UTC")
         elif end - now < EXPIRES_SOON:
-            warnings.append(f"{what} expires on {end:%Y-%m-%d %H:%M} UTC: renew it")
+            warnings.append(f"{subject} expires on {end:%Y-%m-%d %H:%M} UTC: renew it")
     return warnings
 
 
 def owner(certificate: x509.Certificate) -> str:
-    """Whose certificate it is."""
-    return rfc2253_name(certificate.subject.public_bytes()) or "nobody"
+    """Return the subject of a certificate."""
+    return rfc2253_name(certificate.subject.public_bytes()) or "an empty subject"
 
 
 def validity(certificate: x509.Certificate) -> tuple[datetime, datetime]:
-    """From when to when it is valid."""
+    """Return the start and the end of a certificate's validity."""
     if hasattr(certificate, "not_valid_after_utc"):
         return certificate.not_valid_before_utc, certificate.not_valid_after_utc
     # cryptography before 42.

@@ -1,11 +1,12 @@
-"""The ports of TLS listeners: stock Twisted does TLS, and the path that copies does the rest.
+"""The ports of TLS listeners, based on Twisted's TLS and the copying output.
 
-Below a client's `TlsConnection` lie Twisted's TLS over memory and its own TCP transport, never a
-`ServerTransport`: no byte may leave that OpenSSL has not seen. What is added here is judgement: who
-does not speak TLS at all, handshakes that never end, why one failed, and whose certificate it was.
+A client's `TlsConnection` uses Twisted's TLSMemoryBIOProtocol and its standard TCP transport, never
+a `ServerTransport`, because OpenSSL must encrypt every byte. This module adds the detection of
+clients that do not use TLS, a timeout for handshakes, explanations of failed handshakes, and the
+principal from the client's certificate.
 
-Imported only where a listener asks for TLS; reactor thread only. Invariants: a connection is
-counted from its first packet on, handshake or not; a request sees the principal of its connection.
+Imported only if a listener uses TLS; reactor thread only. Invariants: a connection is counted from
+its first packet, even before the handshake; a request sees the principal of its connection.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from plogd.ports import Timer
 
 
 class TlsTransport(tcp.Server):
-    """Twisted's own transport, below TLS, which leaves handshakes to a later pass of the reactor.
+    """Twisted's TCP transport, extended to postpone handshakes while the broker is busy.
 
-    A handshake takes a millisecond or more, so those of hundreds of new clients would keep the
-    others waiting; the bytes stay in the socket, and epoll reports them again.
+    A handshake takes a millisecond or more, so hundreds of new clients would delay the others. The
+    bytes of a postponed handshake stay in the socket, and epoll reports them again.
     """
 
     def doRead(self) -> Any:
-        """The socket is readable."""
+        """Read from the socket, unless a handshake has to wait."""
         tls = self.protocol
         assert isinstance(tls, _TlsProtocol), "TlsFactory makes the protocols of a TlsPort"
         connection = tls.wrappedProtocol
-        assert isinstance(connection, TlsConnection), "TlsListenerFactory makes what is above TLS"
+        assert isinstance(connection, TlsConnection), "TlsListenerFactory makes the connections"
         if not connection.is_handshaking:
             return super().doRead()
         shared = connection.shared
@@ -58,14 +59,14 @@ class TlsTransport(tcp.Server):
 
 
 class TlsPort(PlainPort):
-    """A listening socket as for plain connections, but with transports for TLS."""
+    """A listening socket whose connections use TLS."""
 
     transport = TlsTransport  # type: ignore[assignment]
 
 
 @implementer(IHandshakeListener)
 class TlsConnection(ProtocolConnection):
-    """A client's connection above TLS."""
+    """The protocol of a client connection that uses TLS."""
 
     def __init__(
         self,
@@ -79,19 +80,19 @@ class TlsConnection(ProtocolConnection):
         self._deadline: Timer | None = None
 
     def connectionMade(self) -> None:
-        """TCP is there; the handshake begins, and has to end."""
+        """Start the timeout of the handshake."""
         super().connectionMade()
-        # The bound on a request that comes in bit by bit is one on this, too.
+        # The timeout of incomplete requests also applies to handshakes.
         limit_ms = self._shared.settings.plog_partial_request_timeout_ms
         self._deadline = self._shared.timers.call_later(limit_ms, self._handshake_is_overdue)
 
     @property
     def is_handshaking(self) -> bool:
-        """Whether the handshake has begun and not ended."""
+        """Return whether the handshake is in progress."""
         return self._deadline is not None
 
     def handshakeCompleted(self) -> None:
-        """The client is who it says, if it says so."""
+        """Take the principal from the client's certificate, if it sent one."""
         self._cancel_deadline()
         transport: Any = self.transport
         certificate = transport.getPeerCertificate()
@@ -100,10 +101,10 @@ class TlsConnection(ProtocolConnection):
         try:
             self.context.principal = f"User:{owner_of(certificate)}"
         except ValueError as error:
-            self._refuse("name", f"has shown a certificate whose name cannot be read: {error}")
+            self._refuse("name", f"presented a certificate with an unreadable subject: {error}")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is gone; say why, if it is because of TLS."""
+        """Clean up, and log the reason if the handshake failed."""
         was_handshaking = self.is_handshaking
         self._cancel_deadline()
         super().connectionLost(reason)
@@ -111,17 +112,17 @@ class TlsConnection(ProtocolConnection):
             self._report_handshake(reason.value)
 
     def not_tls(self, first_bytes: bytes) -> None:
-        """What the client has sent first is no TLS: say what it seems to be, and end it."""
-        kind, what = explain_not_tls(first_bytes, self._listener_name)
-        self._refuse(kind, what)
+        """Close the connection of a client that does not use TLS, and log what it sent."""
+        kind, explanation = explain_not_tls(first_bytes, self._listener_name)
+        self._refuse(kind, explanation)
 
     def _handshake_is_overdue(self) -> None:
         limit_s = self._shared.settings.plog_partial_request_timeout_ms / 1000
-        self._refuse("handshake", f"has not ended its TLS handshake after {limit_s:.0f} s")
+        self._refuse("handshake", f"did not complete its TLS handshake within {limit_s:.0f} s")
 
-    def _refuse(self, kind: str, what: str) -> None:
+    def _refuse(self, kind: str, why: str) -> None:
         self._cancel_deadline()
-        line = f"closed a connection to the TLS listener {self._listener_name} that {what}"
+        line = f"closed a connection to the TLS listener {self._listener_name} that {why}"
         self._shared.report(self.context.client_address[0], kind, line)
         transport: Any = self.transport
         transport.abortConnection()
@@ -134,7 +135,7 @@ class TlsConnection(ProtocolConnection):
             verify_error=failure.error_number if failure is not None else 0,
             owner=failure.owner if failure is not None else "",
         )
-        line = f"no TLS connection to the listener {self._listener_name}: {text}"
+        line = f"TLS handshake with listener {self._listener_name} failed: {text}"
         self._shared.report(self.context.client_address[0], f"tls {kind}", line)
 
     def _cancel_deadline(self) -> None:
@@ -144,7 +145,7 @@ class TlsConnection(ProtocolConnection):
 
 
 class TlsListenerFactory(ListenerFactory):
-    """Makes the protocol above TLS of each accepted connection, or refuses it."""
+    """Creates the `TlsConnection` of each accepted connection, or refuses it."""
 
     def make_protocol(self) -> ProtocolConnection:
         """The protocol of a connection that may stay."""
@@ -152,13 +153,16 @@ class TlsListenerFactory(ListenerFactory):
 
 
 class _TlsProtocol(TLSMemoryBIOProtocol):
-    """Twisted's TLS, after a look at the first bytes: OpenSSL cannot say what else they are."""
+    """Twisted's TLS protocol, which first checks that the client uses TLS.
+
+    OpenSSL would not report which other protocol the client uses.
+    """
 
     verify_failure: VerifyFailure | None = None
     _is_greeted = False
 
     def dataReceived(self, bytes: bytes) -> None:
-        """Bytes as they came from the socket."""
+        """Handle encrypted bytes from the socket."""
         if not self._is_greeted:
             self._is_greeted = True
             if bytes[0] != _HANDSHAKE_RECORD:
@@ -169,9 +173,9 @@ class _TlsProtocol(TLSMemoryBIOProtocol):
         super().dataReceived(bytes)  # type: ignore[no-untyped-call]
 
     def loseConnection(self) -> None:
-        """Say goodbye and close when all has left, whether or not the client says it too.
+        """Send close_notify, and close the connection without waiting for the client's.
 
-        Twisted would wait for that, and a stop of the broker for every client that does not read.
+        Twisted would wait for it, so a client that does not read would delay a shutdown.
         """
         super().loseConnection()  # type: ignore[no-untyped-call]
         if self.transport is not None:
@@ -182,19 +186,19 @@ _HANDSHAKE_RECORD = 0x16
 
 
 class TlsFactory(TLSMemoryBIOFactory):
-    """Puts TLS below what a `TlsListenerFactory` makes."""
+    """Wraps the protocols of a `TlsListenerFactory` in TLS."""
 
     protocol = _TlsProtocol
     noisy = False
 
     def __init__(self, server: TlsServer, factory: TlsListenerFactory, clock: Any) -> None:
-        # Newer versions of Twisted take a clock here, and would look for the global one.
+        # Newer versions of Twisted accept a clock, and use the global reactor without one.
         parameters = inspect.signature(TLSMemoryBIOFactory.__init__).parameters
         more = {"clock": clock} if "clock" in parameters else {}
         super().__init__(server, False, factory, **more)
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """The protocol; None closes the connection at once."""
+        """Return the protocol, or None to close the connection immediately."""
         protocol: IProtocol | None = self.wrappedFactory.buildProtocol(addr)
         if protocol is None:
             return None

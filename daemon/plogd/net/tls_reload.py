@@ -1,8 +1,8 @@
-"""The TLS of all listeners that want it: prepared from the settings, used, replaced on a reload.
+"""TLS contexts of all TLS listeners: created from the settings and replaced on a reload.
 
-Preparing reads files and may be slow, so after the start it is a job; using what was prepared is
-for the reactor's thread. A listener that cannot be prepared spoils the whole, so that a reload
-either takes all certificates or none. service.py is the one who calls.
+`prepare_tls` reads files and may be slow, so a reload runs it in a job; `TlsServers` belongs to the
+reactor's thread. `prepare_tls` fails if the files of any listener are invalid, so a reload replaces
+either all certificates or none. Called by service.py.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from plogd.net.tls_files import TlsFileError, read_material
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTls:
-    """A context for each TLS listener, by name, and what to warn about."""
+    """A context for each TLS listener, by name, and the warnings about its files."""
 
     contexts: Mapping[str, SSL.Context]
     warnings: tuple[str, ...]
 
 
 class TlsServers:
-    """What makes the TLS connections of each listener, by name in `by_listener`."""
+    """The `TlsServer` of each TLS listener; `by_listener` maps names to them."""
 
     def __init__(self, prepared: PreparedTls) -> None:
         self.by_listener = {name: TlsServer(context) for name, context in prepared.contexts.items()}
 
     def use(self, prepared: PreparedTls) -> None:
-        """Begin new connections as `prepared`; those that are open go on as they began."""
+        """Use `prepared` for new connections; open connections keep their context."""
         for name, server in self.by_listener.items():
             server.use(prepared.contexts[name])
 
 
 def prepare_tls(config: BrokerConfig, now_ms: int) -> PreparedTls:
-    """Read and judge everything the TLS listeners need; any thread, blocks on files.
+    """Read and validate the files of all TLS listeners; any thread, blocks on files.
 
     Raises:
-        ConfigError: something cannot be used; with every problem there is, one a line.
+        ConfigError: a file is invalid; the error lists every problem, one per line.
     """
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     contexts: dict[str, SSL.Context] = {}

@@ -1,14 +1,14 @@
-"""The transport of plain ports: from the socket into the shared buffer, from files to the socket.
+"""The transport of plain ports: it reads into the shared buffer and sends files to the socket.
 
-Twisted's own ``tcp.Server`` makes a bytes object of whatever it reads, and a protocol above it
-joins and cuts those again; here `doRead` reads where the requests are handled (receive_buffer.py),
-and answers leave by one ordered queue at the end of the turn (output_queue.py). The reactor is told
-to wait for a writable socket only when the socket has refused to take more.
+Twisted's ``tcp.Server`` creates a bytes object for each read, which a protocol would have to join
+and split again. Here `doRead` reads into the buffer in which requests are handled
+(receive_buffer.py), and responses are sent from one ordered queue at the end of the turn
+(output_queue.py). The reactor watches for a writable socket only after the socket was full.
 
-For plain sockets only: under TLS the bytes must pass through OpenSSL, so `can_send_files` decides
-by what the transport says it provides; a TLS transport has a file descriptor too. Made by
-listener_port.py; reactor thread only. Invariant: nothing else writes to the socket, and everything
-is released before it is closed.
+For plain sockets only: with TLS the bytes must pass through OpenSSL. A TLS transport also has a
+file descriptor, so `can_send_files` checks the interfaces that the transport provides. Created by
+listener_port.py; reactor thread only. Invariant: nothing else writes to the socket, and all
+resources are released before it is closed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from twisted.internet.interfaces import ISSLTransport
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from plogd.apis.encoded_response import SharedAnswer
 from plogd.connection_context import ConnectionContext
 from plogd.log.segment.file_records import RegionTruncated
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.output_queue import Flushed, OutputQueue
 from plogd.net.request_queue import Answer
+from plogd.net.shared_output import SharedOutput
 
 log = Logger()
 
@@ -39,32 +41,33 @@ _PEER_IS_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN)
 
 
 class ServerTransport(tcp.Server):
-    """An accepted socket that reads, writes and sends files for its `Connection` by itself.
+    """An accepted socket that reads, writes and sends files for its `Connection`.
 
-    The Twisted protocol above it only hears that the connection was made and lost.
+    Its Twisted protocol receives only connectionMade and connectionLost.
     """
 
     _connection: Connection | None = None
 
     def serve(self, shared: Connections, context: ConnectionContext) -> None:
-        """Begin; called once, when the connection has been made."""
+        """Create the `Connection`; called once, by connectionMade."""
         self._shared = shared
         self._output = OutputQueue(shared.jobs, self._flush_soon)
-        self._is_reading = True  # tcp.Server has begun that.
+        self._is_reading = True  # tcp.Server has started reading.
         self._is_writing = False
         self._flush_is_due = False
         self._unsent_bytes = 0
+        self._shared_output = SharedOutput(shared.responses)
         self._receive = self.socket.recv_into
         self._connection = Connection(shared, context, self)
 
-    # Twisted annotates the stub its mixin puts in the way of an aborted connection.
+    # Twisted's annotation is that of the stub for aborted connections in its mixin.
     def doRead(self) -> ConnectionLost | None:  # type: ignore[override]
-        """The socket is readable: take what came and let its requests start."""
+        """Read from the socket and start the requests that have arrived."""
         connection = self._connection
-        assert connection is not None, "no connection is read from before it is made"
+        assert connection is not None, "reading starts after serve()"
         target = connection.target()
         if not target:
-            return None  # Reading was switched off after the kernel had reported this socket.
+            return None  # Reading was paused after the kernel had reported this socket.
         try:
             nbytes = self._receive(target)
         except (BlockingIOError, InterruptedError):
@@ -78,60 +81,62 @@ class ServerTransport(tcp.Server):
         return None
 
     def doWrite(self) -> ConnectionDone | None:  # type: ignore[override]
-        """The socket takes more; or the connection is to end when all has been sent."""
+        """Send more; end the connection when it is closing and everything is sent."""
         if self._flush() is Flushed.EMPTY and self.disconnecting:
             return main.CONNECTION_DONE
         return None
 
     def connectionLost(self, reason: Failure) -> None:
-        """Let go of everything, before the socket is closed."""
+        """Release all resources before the socket is closed."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.lost()
             self._output.close()
-            del self._receive, self._output  # So that nothing is left to the collector.
+            del self._receive, self._output  # Avoid reference cycles.
         super().connectionLost(reason)
 
     def write(self, data: bytes) -> None:
-        """Queue bytes like an answer: sent past the queue they might land inside of a file."""
+        """Queue bytes like a response: sent directly, they could end up inside a file region."""
         self.write_answer([data])
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:
-        """Queue bytes like an answer."""
+        """Queue bytes like a response."""
         self.write_answer(list(iovec))
 
     def startTLS(self, *args: Any, **kwargs: Any) -> None:
-        """Refused: TLS would have to see every byte, and this transport shows it none."""
-        raise RuntimeError("a plain port's transport cannot begin TLS")
+        """Raise RuntimeError: this transport bypasses the protocols that TLS would need."""
+        raise RuntimeError("cannot start TLS on the transport of a plain port")
 
-    # What follows is `Wire`, for the Connection.
+    # The following methods implement `Wire` for the Connection.
 
     @property
     def buffered_bytes(self) -> int:
-        """Answers that wait to be sent."""
+        """Return the size of the unsent responses."""
         return self._output.buffered_bytes
 
     @property
     def sent_bytes(self) -> int:
-        """What has left so far."""
+        """Return the total number of bytes sent."""
         return self._output.sent_bytes
 
     def write_answer(self, answer: Answer) -> None:
-        """Queue an answer; it leaves at the end of the turn."""
+        """Queue a response; it is sent at the end of the turn."""
         self._output.append(answer)
+        if type(answer) is SharedAnswer:
+            self._shared_output.add(answer, self._output.end_position)
         if not self._flush_is_due:
             self._flush_soon()
 
     def cork(self) -> None:
-        """A turn begins: `uncork` will send what it writes."""
+        """Start a turn: `uncork` sends the responses that it writes."""
         self._flush_is_due = True
 
     def uncork(self) -> None:
-        """Send what the turn wrote."""
+        """Send the responses that the turn wrote."""
         self._flush()
 
     def set_reading(self, is_reading: bool) -> None:
-        """Watch the socket for bytes, or not."""
+        """Start or stop reading from the socket."""
         if is_reading is not self._is_reading and not self.disconnecting:
             self._is_reading = is_reading
             if is_reading:
@@ -140,28 +145,28 @@ class ServerTransport(tcp.Server):
                 self.stopReading()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """End the connection once what was written has left."""
+        """Close the connection after all responses are sent."""
         self._is_writing = True
         self.loseConnection()  # type: ignore[no-untyped-call]
 
     def abort(self) -> None:
-        """End the connection, never inside this call."""
+        """Close the connection without sending more, but never within this call."""
         self.abortConnection()  # type: ignore[no-untyped-call]
 
     def peer_has_left(self) -> bool:
-        """Whether the client has closed its end while nothing is read, so that nobody noticed."""
+        """Return whether the client has disconnected unnoticed because reading is paused."""
         if self._is_reading or self.disconnected:
             return False
         info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
         return bool(struct.unpack("B", info)[0] != _TCP_ESTABLISHED)
 
     def _flush_soon(self) -> None:
-        """Flush when the current turn ends, so that all it completes leaves in one go."""
+        """Flush when the current turn ends, so that all its responses are sent together."""
         self._flush_is_due = True
         self._shared.turn.defer(self.uncork)
 
     def _flush(self) -> Flushed | None:
-        """Send what the socket takes now; None if the connection is going already."""
+        """Send as much as the socket accepts; return None if the connection is closing."""
         self._flush_is_due = False
         connection = self._connection
         if connection is None or self._aborting:
@@ -173,11 +178,13 @@ class ServerTransport(tcp.Server):
         except (OSError, RegionTruncated) as error:
             if not (isinstance(error, OSError) and error.errno in _PEER_IS_GONE):
                 log.error("cannot send to {peer}: {error}", peer=self.hostname, error=error)
-            connection.abort("it cannot be written to")
+            connection.abort("its socket cannot be written to")
             return None
         has_sent = output.sent_bytes != sent_before
         if has_sent:
             self._shared.bytes_out += output.sent_bytes - sent_before
+        if self._shared_output.unsent:
+            self._shared_output.report(connection, output.sent_bytes)
         if output.buffered_bytes or self._unsent_bytes:
             self._unsent_bytes = output.memory_bytes
             connection.unsent(self._unsent_bytes)
@@ -187,8 +194,8 @@ class ServerTransport(tcp.Server):
         return outcome
 
     def _watch(self, outcome: Flushed) -> None:
-        """Have `doWrite` called when there is something for it to do."""
-        # An empty queue that ends the connection needs it too: only doWrite can do that.
+        """Have the reactor call `doWrite` if the outcome of a flush requires it."""
+        # Only doWrite can end the connection, so it is also needed for an empty queue then.
         wanted = outcome is Flushed.FULL or (outcome is Flushed.EMPTY and bool(self.disconnecting))
         if wanted is not self._is_writing:
             self._is_writing = wanted
@@ -199,5 +206,5 @@ class ServerTransport(tcp.Server):
 
 
 def can_send_files(transport: object) -> bool:
-    """Whether bytes may go past `transport`, straight from a file to its socket."""
+    """Return whether `transport` sends files directly to its socket."""
     return isinstance(transport, ServerTransport) and not ISSLTransport.providedBy(transport)

@@ -1,26 +1,26 @@
-"""What a client speaks that does not speak Kafka, or not TLS where it should, told from its start.
+"""Recognize clients that use another protocol than Kafka's, or no TLS, by their first bytes.
 
-Kafka's first four bytes are a size below ``socket.request.max.bytes``. Those of the protocols that
-end up on a broker's port by mistake are text, or a TLS record, and as a size they would be some
-hundred megabytes. Pure; called once a connection, by connection.py for plain listeners and by
-tls_port.py for the others, for their log line.
+A Kafka connection starts with a size of four bytes, below ``socket.request.max.bytes``. Other
+protocols that reach a broker's port by mistake start with text or a TLS record, which as a size
+would be hundreds of megabytes. connection.py calls this once per connection of a plain listener and
+tls_port.py for TLS listeners, to explain in the log why the connection is closed.
 """
 
 from __future__ import annotations
 
 _HTTP = (
-    "an HTTP request: this port speaks Kafka's protocol, so give its address to Kafka clients only;"
-    " a browser or a metrics scraper wants plog.http.port"
+    "an HTTP request: this port serves Kafka's protocol; for browsers and metrics scrapers, use"
+    " plog.http.port"
 )
 _FOUR_LETTERS = (
-    "a ZooKeeper command: this port speaks Kafka's protocol; ZooKeeper itself listens elsewhere,"
-    " by default on port 2181"
+    "a ZooKeeper command: this port serves Kafka's protocol; ZooKeeper listens on another port,"
+    " by default 2181"
 )
 _MISTAKES = {
-    b"SSH-": "an SSH client: this port speaks Kafka's protocol, not SSH; check the port number",
-    b"PROX": "a PROXY protocol header: switch it off for this port in the load balancer",
-    b"\r\n\r\n": "a PROXY protocol header: switch it off for this port in the load balancer",
-    b"AMQP": "an AMQP client: this port speaks Kafka's protocol, not RabbitMQ's; check the port",
+    b"SSH-": "an SSH greeting: this port serves Kafka's protocol; check the port number",
+    b"PROX": "a PROXY protocol header: disable it for this port in the load balancer",
+    b"\r\n\r\n": "a PROXY protocol header: disable it for this port in the load balancer",
+    b"AMQP": "an AMQP header: this port serves Kafka's protocol; check the port number",
     **dict.fromkeys(
         (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "),
         _HTTP,
@@ -28,23 +28,23 @@ _MISTAKES = {
     **dict.fromkeys((b"ruok", b"srvr", b"stat", b"mntr", b"conf", b"envi"), _FOUR_LETTERS),
 }
 _POSTGRES = (
-    "a PostgreSQL client: this port speaks Kafka's protocol; PostgreSQL listens elsewhere, by"
-    " default on port 5432"
+    "a PostgreSQL request: this port serves Kafka's protocol; PostgreSQL listens on another port,"
+    " by default 5432"
 )
-# For TLS and for GSSAPI, which clients ask for before they begin. As sizes of a request they are
-# too small, so without a look at them the client would be taken for a slow one.
+# PostgreSQL's requests for TLS and for GSSAPI, which clients send first. They would be valid sizes,
+# so the client would otherwise be reported as a slow one.
 _POSTGRES_REQUESTS = (bytes.fromhex("0000000804d2162f"), bytes.fromhex("0000000804d21630"))
 _TLS_HANDSHAKE = b"\x16\x03"
 _TEXT = frozenset((*range(0x20, 0x7F), *b"\r\n\t"))
 
 
 def explain_first_bytes(first_bytes: bytes, listener_name: str) -> str | None:
-    """What the client seems to be, a colon, and what to do; None if it may well speak Kafka.
+    """Return what the client sent, a colon, and a remedy; None if it may be a Kafka request.
 
-    Of `first_bytes` there are at least four; with eight, PostgreSQL is known too.
+    `first_bytes` has at least four bytes; recognizing PostgreSQL takes eight.
 
     >>> explain_first_bytes(b"SSH-", "PLAINTEXT")
-    "an SSH client: this port speaks Kafka's protocol, not SSH; check the port number"
+    "an SSH greeting: this port serves Kafka's protocol; check the port number"
     >>> explain_first_bytes(bytes([0, 0, 0, 35]), "PLAINTEXT") is None
     True
     """
@@ -53,20 +53,20 @@ def explain_first_bytes(first_bytes: bytes, listener_name: str) -> str | None:
     first_four_bytes = first_bytes[:4]
     if first_four_bytes[:2] == _TLS_HANDSHAKE:
         return (
-            f"a TLS client: the listener {listener_name} is not encrypted; set"
-            " security.protocol=PLAINTEXT in the client, or give it the address of a TLS listener"
+            f"a TLS handshake: listener {listener_name} does not use TLS; set"
+            " security.protocol=PLAINTEXT in the client, or connect it to a TLS listener"
         )
     mistake = _MISTAKES.get(first_four_bytes)
     if mistake is None and _TEXT.issuperset(first_four_bytes):
         return (
-            f"text: it begins with {first_four_bytes.decode('ascii')!r}, and this port speaks"
+            f"text: it starts with {first_four_bytes.decode('ascii')!r}, but this port serves"
             " Kafka's protocol; check the port number"
         )
     return mistake
 
 
 def explain_not_tls(first_bytes: bytes, listener_name: str) -> tuple[str, str]:
-    """For the first bytes of a TLS listener's client that are no TLS: a kind, and what was sent.
+    """Return a kind and an explanation for first bytes on a TLS listener that are not TLS.
 
     >>> explain_not_tls(b"ruok", "SSL")[0]
     'a ZooKeeper command'
@@ -78,10 +78,10 @@ def explain_not_tls(first_bytes: bytes, listener_name: str) -> tuple[str, str]:
     if first_four[:1] == b"\0":
         return (
             "plain on tls",
-            "sent a Kafka request in the clear: set security.protocol=SSL in the client, or give"
-            f" it the address of another listener; {listener_name} is encrypted",
+            f"sent an unencrypted Kafka request: listener {listener_name} uses TLS; set"
+            " security.protocol=SSL in the client, or connect it to another listener",
         )
     return (
         "no tls",
-        f"does not speak TLS: its first bytes are {first_four.hex(' ')}; check the port number",
+        f"does not use TLS: its first bytes are {first_four.hex(' ')}; check the port number",
     )

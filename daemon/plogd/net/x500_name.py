@@ -1,9 +1,9 @@
-"""The name of a certificate's owner as Kafka writes it: ``CN=…,OU=…,O=…,C=…``.
+"""Format the subject of a certificate as Kafka does: ``CN=…,OU=…,O=…,C=…``.
 
-Pure: the DER form of an X.501 name in, text out. The text is a principal's name, and access rules
-compare it letter by letter, so it is what Java makes of a name: RFC 2253, the last part first, only
-that RFC's own keywords, every other attribute as its number and the hex of its value. Source:
-RFC 2253; OpenJDK X500Principal.getName, AVA.toRFC2253String.
+The text is the name of a principal, which ACLs compare character by character. It is therefore
+identical to Java's: RFC 2253, last part first, with only the keywords of that RFC; other attributes
+are written as their object identifier and the hex of their value.
+Source: RFC 2253; OpenJDK X500Principal.getName, AVA.toRFC2253String.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _SEQUENCE, _SET, _OBJECT_ID = 0x30, 0x31, 0x06
-# UTF8String, PrintableString, TeletexString, IA5String, BMPString: what Java takes for text.
+# UTF8String, PrintableString, TeletexString, IA5String, BMPString: Java decodes these as text.
 _TEXT_CODECS = {12: "utf-8", 19: "ascii", 20: "latin-1", 22: "ascii", 30: "utf-16-be"}
 _ESCAPED = ',=+<>#;"\\'
 
 
 def rfc2253_name(der: bytes) -> str:
-    """The text of an X.501 name, empty for an empty one. Raises ValueError for what is no name.
+    """Return the text of an X.501 name in DER. Raises ValueError if it is not a name.
 
     >>> print(rfc2253_name(bytes.fromhex("300f310d300b06035504030c04612c2062")))
     CN=a\\, b
@@ -45,7 +45,7 @@ def rfc2253_name(der: bytes) -> str:
 def _attribute(der: bytes) -> str:
     (tag, object_id), (value_tag, value) = _elements(der)
     if tag != _OBJECT_ID:
-        raise ValueError("an attribute without its type")
+        raise ValueError("an attribute has no type")
     number = _object_id_text(object_id)
     keyword = _KEYWORDS.get(number)
     codec = _TEXT_CODECS.get(value_tag)
@@ -55,7 +55,7 @@ def _attribute(der: bytes) -> str:
 
 
 def _escape(text: str) -> str:
-    """RFC 2253's escapes: special characters anywhere, spaces at either end."""
+    """Escape special characters anywhere and spaces at either end, as in RFC 2253."""
     if not text.strip(" \r"):
         return "".join(f"\\{c}" for c in text)
     lead = sum(1 for _ in takewhile(lambda c: c in " \r", text))
@@ -81,22 +81,22 @@ def _object_id_text(der: bytes) -> str:
 
 
 def _elements(der: bytes, expected_tag: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """(tag, contents) of the DER elements that follow one another in `der`."""
+    """Yield (tag, contents) of each consecutive DER element in `der`."""
     position = 0
     while position < len(der):
         tag, nbytes, start = _head(der, position)
         position = start + nbytes
         if position > len(der) or expected_tag not in (None, tag):
-            raise ValueError("no X.501 name")
+            raise ValueError("not an X.501 name")
         yield tag, der[start:position]
 
 
 def _head(der: bytes, position: int) -> tuple[int, int, int]:
-    """Tag and length of an element, and where its contents begin."""
+    """Return the tag and length of an element, and the position of its contents."""
     try:
         tag, nbytes = der[position], der[position + 1]
     except IndexError:
-        raise ValueError("no X.501 name") from None
+        raise ValueError("not an X.501 name") from None
     position += 2
     if nbytes >= 0x80:
         width = nbytes & 0x7F

@@ -1,21 +1,21 @@
-"""Appends that cannot be made at once: each partition's, in the order they came.
+"""Queues of appends that cannot run immediately: one per partition, in order of arrival.
 
-An append waits here for one of three things: until its file system has room for more unsynced bytes
-(rule R10), until a job has validated its batch, or until other requests have had their turn, if its
-request names very many partitions. The next appends to that partition wait after it, whatever they
-need themselves; other partitions are not affected. An append that has not been made when its
-request's time is over is never made: its client gets REQUEST_TIMED_OUT and may send it again.
+An append is queued for one of three reasons: the file system has no room for more unsynced bytes
+(rule R10), a job has to validate the batch, or the request names so many partitions that other
+requests get a turn in between. Later appends to the same partition queue behind it, whatever they
+need themselves; other partitions are not affected. An append still queued when its request times
+out is never made: its client receives REQUEST_TIMED_OUT and may send it again.
 
-Waiting appends hold copies of their records, because the memory of a request is reused. These are
-bounded by ``plog.produce.parked.max.bytes``; beyond it an append is refused, so that a client that
-waits for a hung disk cannot use up what other clients need.
+Queued appends hold copies of their records, because the memory of a request is reused. The copies
+are bounded by ``plog.produce.parked.max.bytes``. Beyond that bound an append is refused, so that a
+client writing to a hung disk cannot exhaust the memory that other clients need.
 
-A batch is validated under the topic's settings of the moment its validation begins. Settings that
-change before the append apply to later batches, as they do when the append comes first.
+A batch is validated with the topic settings in force when its validation starts. Settings that
+change before the append apply to later batches only, as if the append had preceded the change.
 
-Called on the reactor's thread by `ReplicaManager`. Coordinators append without waiting here.
-Invariants: the appends of a partition are made, or fail, in the order they came; a given up append
-is not made later; `parked_bytes` counts every copy that is held.
+Called on the reactor thread by `ReplicaManager`. Coordinators bypass these queues.
+Invariants: the appends of a partition succeed or fail in order of arrival; an abandoned append is
+never made later; `parked_bytes` counts every copy that is held.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from plogd.replica.purgatory import Purgatory
 from plogd.replica.validation_lanes import ValidationLanes
 
 PARKED_MIN_MS: Final = 100
-"""How long an append may wait at least: clients send a timeout of 0, too."""
+"""Minimum time an append may wait: some clients send a timeout of 0."""
 PARKED_MAX_MS: Final = 120_000
-"""How long it may wait at most; Kafka's producer gives up after this time (delivery.timeout.ms)."""
+"""Maximum time an append may wait: the default delivery.timeout.ms of Kafka's producer."""
 STEPS_PER_TURN: Final = 64
 TURN_MAX_MS: Final = 2.0
-"""How many appends are made, and how long they may take, before other work has the thread."""
+"""Maximum number of appends, and their time, before the thread is released to other work."""
 _OVERHEAD_BYTES: Final = 4096
-"""What a waiting append counts besides its records: so that few fit that end at the same time."""
+"""Bytes a queued append counts in addition to its records: it bounds how many expire together."""
 _TOPIC_SHARE: Final = 2
-"""The part of the bound that one topic may take: a half."""
+"""Divisor of the bound for a single topic: one topic may use half of it."""
 
 MakeAppend = Callable[[PartitionAppend, "memoryview | ValidatedBatch", int], None]
 
 
-class _GivenUp(Exception):
-    """Stops the validation of a batch that is no longer wanted."""
+class _Abandoned(Exception):
+    """Stops the validation of a batch whose append was abandoned."""
 
 
 class QueuedAppend:
-    """One waiting append. `is_settled` once its `append` says what became of it."""
+    """One queued append; `is_settled` is set once its `append` holds a result or an error."""
 
     __slots__ = ("append", "is_settled", "parked_bytes", "producer_id", "records", "request")
 
@@ -77,33 +77,33 @@ class QueuedAppend:
 
 
 class AppendRequest:
-    """The waiting appends of one request; `later` is done once all of them are settled."""
+    """The queued appends of one request; `later` completes once all of them are settled."""
 
-    __slots__ = ("_give_up", "inline_bytes", "later", "queued", "required_acks", "unsettled")
+    __slots__ = ("_abandon", "inline_bytes", "later", "queued", "required_acks", "unsettled")
 
-    def __init__(self, required_acks: int, give_up: Callable[[QueuedAppend], None]) -> None:
+    def __init__(self, required_acks: int, abandon: Callable[[QueuedAppend], None]) -> None:
         self.required_acks = required_acks
-        self._give_up = give_up
+        self._abandon = abandon
         self.inline_bytes = 0
-        """Bytes of records that were read on the reactor, or had to be."""
+        """Bytes of records to read for validation so far, on the reactor thread or in a job."""
         self.queued: list[QueuedAppend] = []
         self.unsettled = 0
-        # Not canceled with its client: a retry on another connection must come after it.
+        # Not cancelled when the client disconnects: its retry on a new connection must follow it.
         self.later: Later[None] = Later()
 
     def try_complete(self, key: Hashable) -> bool:
-        """Whether every append is settled; nothing that is checked could change that."""
+        """Return False: no key that the purgatory checks can settle an append."""
         return False
 
     def expire(self) -> None:
-        """Give up every append that has not been made."""
+        """Abandon every append that is still queued."""
         for queued in self.queued:
             if not queued.is_settled:
-                self._give_up(queued)
+                self._abandon(queued)
 
 
 class _PartitionQueue:
-    """The waiting appends of one partition, oldest first."""
+    """The queued appends of one partition, oldest first."""
 
     __slots__ = ("by_producer", "partition", "queued", "running")
 
@@ -111,15 +111,15 @@ class _PartitionQueue:
         self.partition = partition
         self.queued: OrderedDict[QueuedAppend, None] = OrderedDict()
         self.running: QueuedAppend | None = None
-        """The one whose batch a job validates."""
+        """The append whose batch a job is validating."""
         self.by_producer: dict[int, OrderedDict[QueuedAppend, None]] = {}
-        """The unsettled ones of each idempotent producer, in order."""
+        """The unsettled appends of each idempotent producer, in order."""
 
 
 class AppendQueues:
-    """All waiting appends of a broker.
+    """All queued appends of a broker.
 
-    `make_append` makes one with these records and required acks, and sets its info or its error.
+    `make_append` makes one append with the given records and acks, and sets its info or error.
     """
 
     def __init__(
@@ -147,26 +147,26 @@ class AppendQueues:
         self._bytes_by_topic: Counter[str] = Counter()
         self.parked_bytes = 0
         self.refused = 0
-        """Appends refused because too many bytes were waiting."""
+        """Appends refused because too many bytes were queued."""
 
-    # -- in and out ---------------------------------------------------------------------------
+    # -- enqueue and dequeue ------------------------------------------------------------------
 
     def new_request(self, required_acks: int) -> AppendRequest:
-        """Return a request without appends; `watch` it when they are added."""
-        return AppendRequest(required_acks, self._give_up)
+        """Return a request without appends; call `watch` after adding them."""
+        return AppendRequest(required_acks, self._abandon)
 
-    def takes(
+    def enqueue(
         self,
         append: PartitionAppend,
         records: memoryview,
         request: AppendRequest,
         is_one_of_many: bool,
     ) -> bool:
-        """Queue an append that has to wait, or refuse it; False for one that can be made now."""
+        """Queue or refuse an append that has to wait; return False if it can be made now."""
         partition = append.partition
         assert partition is not None
         if partition.problem() is not None or len(records) > partition.log.rules.max_bytes:
-            return False  # It will be refused.
+            return False  # The append itself raises the error.
         nbytes = self._bytes_to_read(partition, records)
         request.inline_bytes += nbytes
         must_wait = (
@@ -197,9 +197,9 @@ class AppendQueues:
             append.error = refusal
             self.refused += 1
             producer_id = _producer_id(records)
-            # A batch that is too large does not come again, so no other has to wait for it.
-            may_come_again = not isinstance(refusal, MessageTooLarge)
-            if may_come_again and (queue is None or producer_id not in queue.by_producer):
+            # A producer does not retry a batch that is too large, so later ones need not wait.
+            may_be_retried = not isinstance(refusal, MessageTooLarge)
+            if may_be_retried and (queue is None or producer_id not in queue.by_producer):
                 self._note_refused(partition, records, producer_id)
             return
         if queue is None:
@@ -216,7 +216,7 @@ class AppendQueues:
             queue.by_producer.setdefault(queued.producer_id, OrderedDict())[queued] = None
 
     def watch(self, request: AppendRequest, timeout_ms: int) -> Later[None]:
-        """Wait until every append of `request` is made, refused or given up."""
+        """Wait until every append of `request` is made, refused or abandoned."""
         if request.unsettled:
             self._deadlines.watch(request, (), waiting_ms(timeout_ms))
         else:
@@ -225,53 +225,59 @@ class AppendQueues:
 
     def _refusal(self, partition: Partition, nbytes: int) -> KafkaError | None:
         limit = self._config().plog_produce_parked_max_bytes
-        text = f"{partition.topic_partition}: not appended: the records have to wait, "
+        failure = f"cannot append to {partition.topic_partition}"
         if nbytes > limit:
-            return MessageTooLarge(f"{text}and exceed plog.produce.parked.max.bytes={limit}")
+            return MessageTooLarge(
+                f"{failure}: the records have to wait but exceed"
+                f" plog.produce.parked.max.bytes={limit}; send smaller batches"
+            )
         of_topic = self._bytes_by_topic[partition.topic_partition.topic]
         exceeds_share = of_topic and of_topic + nbytes > limit // _TOPIC_SHARE
         if exceeds_share or self.parked_bytes + nbytes > limit:
             return RequestTimedOut(
-                f"{text}and {self.parked_bytes} bytes of others are waiting"
-                f" (plog.produce.parked.max.bytes={limit}); send them again later"
+                f"{failure}: the records have to wait and {self.parked_bytes} other bytes are"
+                f" waiting (plog.produce.parked.max.bytes={limit}); retry later"
             )
         return None
 
     def reserve(self, nbytes: int) -> KafkaError | None:
-        """Count copies that a handler keeps until `unreserve`, or return why it must not."""
+        """Reserve bytes for copies kept until `unreserve`, or return the error that prevents it."""
         limit = self._config().plog_produce_parked_max_bytes
         if self.parked_bytes + nbytes <= limit:
             self.parked_bytes += nbytes
             return None
         self.refused += 1
-        text = f"not appended: {nbytes} bytes of records have to wait, "
+        failure = f"cannot append {nbytes} bytes of records"
         if nbytes > limit:
-            return MessageTooLarge(f"{text}and exceed plog.produce.parked.max.bytes={limit}")
+            return MessageTooLarge(
+                f"{failure}: they have to wait but exceed plog.produce.parked.max.bytes={limit};"
+                " send fewer at a time"
+            )
         return RequestTimedOut(
-            f"{text}and {self.parked_bytes} bytes of others are waiting"
-            f" (plog.produce.parked.max.bytes={limit}); send fewer, or later"
+            f"{failure}: they have to wait and {self.parked_bytes} other bytes are waiting"
+            f" (plog.produce.parked.max.bytes={limit}); retry later"
         )
 
     def unreserve(self, nbytes: int) -> None:
-        """Stop counting reserved bytes."""
+        """Release reserved bytes."""
         self.parked_bytes -= nbytes
 
     def close(self) -> None:
-        """Give up every append and end the jobs, because the broker stops."""
+        """Abandon every queued append and stop its job: the broker is stopping."""
         for queue in list(self._queues.values()):
             for queued in list(queue.queued):
                 if not queued.is_settled:
-                    self._give_up(queued, "before the broker stopped")
+                    self._abandon(queued, "the broker is stopping")
 
-    def _give_up(self, queued: QueuedAppend, when: str = "in the request's time") -> None:
-        """Answer that an append was not made; from now on it will not be."""
+    def _abandon(self, queued: QueuedAppend, why: str = "the request timed out") -> None:
+        """Fail an append that was not made; it will never be made."""
         append = queued.append
         partition = append.partition
         assert partition is not None
         queue = self._queues[partition]
-        append.error = RequestTimedOut(f"{append.topic_partition}: not appended {when}")
+        append.error = RequestTimedOut(f"cannot append to {append.topic_partition}: {why}")
         if queued.producer_id >= 0 and next(iter(queue.by_producer[queued.producer_id])) is queued:
-            # Otherwise an earlier batch may still be appended, and its sequence number decides.
+            # Otherwise an earlier batch may still be appended; its sequence then reveals the gap.
             assert queued.records is not None
             self._note_refused(partition, queued.records, queued.producer_id)
         self._settle(queue, queued)
@@ -279,18 +285,18 @@ class AppendQueues:
             self._drop(queue, queued)
 
     def _note_refused(self, partition: Partition, records: memoryview, producer_id: int) -> None:
-        """Take no later batch of this producer before this one (rule R15)."""
+        """Accept no later batch of this producer before this one (rule R15)."""
         if producer_id < 0:
             return
         log = partition.log
         try:
             header = check_header(records, log.rules, AppendOrigin.CLIENT)
         except KafkaError:
-            return  # It would have been refused anyway.
+            return  # The append would have refused it anyway.
         log.producer_state.note_refused(header)
 
     def _settle(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
-        """Note that it is known what became of an append."""
+        """Mark an append as settled; complete its request if it was the last one."""
         queued.is_settled = True
         if queued.producer_id >= 0:
             of_producer = queue.by_producer[queued.producer_id]
@@ -304,7 +310,7 @@ class AppendQueues:
             self._turn.defer(partial(request.later.succeed, None))
 
     def _drop(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
-        """Take a settled append out of its queue, and free its copy of the records."""
+        """Remove a settled append from its queue and free its copy of the records."""
         del queue.queued[queued]
         queued.records = None
         topic = queued.append.topic_partition.topic
@@ -313,20 +319,20 @@ class AppendQueues:
         if not self._bytes_by_topic[topic]:
             del self._bytes_by_topic[topic]
 
-    # -- one step after the other -------------------------------------------------------------
+    # -- processing ---------------------------------------------------------------------------
 
     def _make_ready(self, queue: _PartitionQueue) -> None:
-        """Look at the first append of `queue` soon; nothing else of it is under way."""
+        """Schedule the first append of `queue`, which must have no append in progress."""
         self._ready.append(queue)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._turn.defer(self._run)
 
     def _run(self) -> None:
-        """Make the appends that can be made, and let others have the thread in between."""
+        """Process ready queues until none is left or other work is due the thread."""
         try:
             until_ms = self._clock.monotonic_ms() + TURN_MAX_MS
-            with self._turn:  # They share a sync round.
+            with self._turn:  # The appends share a sync round.
                 for _ in range(STEPS_PER_TURN):
                     if not self._ready or self._clock.monotonic_ms() > until_ms:
                         break
@@ -339,11 +345,11 @@ class AppendQueues:
     def _step_or_fail(self, queue: _PartitionQueue) -> None:
         try:
             self._step(queue)
-        except Exception as error:  # Or the next appends to the partition would wait forever.
-            self._invalid(queue, next(iter(queue.queued)), error)
+        except Exception as error:  # Otherwise later appends to the partition would never run.
+            self._on_validation_error(queue, next(iter(queue.queued)), error)
 
     def _step(self, queue: _PartitionQueue) -> None:
-        """Make the first append of `queue`, or find out what it waits for."""
+        """Append or validate the first entry of `queue`, or wait until there is room."""
         partition = queue.partition
         if not queue.queued:
             del self._queues[partition]
@@ -354,8 +360,8 @@ class AppendQueues:
             return
         queued = next(iter(queue.queued))
         assert queued.records is not None
-        is_much = self._bytes_to_read(partition, queued.records) > INLINE_BYTES
-        if is_much and partition.problem() is None:
+        needs_job = self._bytes_to_read(partition, queued.records) > INLINE_BYTES
+        if needs_job and partition.problem() is None:
             self._validate(queue, queued)
         else:
             self._append(queue, queued, queued.records)
@@ -363,7 +369,7 @@ class AppendQueues:
     def _validate(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
         def on_step() -> None:
             if queued.is_settled:
-                raise _GivenUp
+                raise _Abandoned
 
         partition, records = queue.partition, queued.records
         assert records is not None
@@ -380,17 +386,19 @@ class AppendQueues:
             now_ms=self._clock.now_ms(),
             reading=reading,
         ).then(
-            lambda batch: self._validated(queue, queued, batch),
-            lambda error: self._invalid(queue, queued, error),
+            lambda batch: self._on_validated(queue, queued, batch),
+            lambda error: self._on_validation_error(queue, queued, error),
         )
 
-    def _validated(
+    def _on_validated(
         self, queue: _PartitionQueue, queued: QueuedAppend, batch: ValidatedBatch
     ) -> None:
         queue.running = None
         self._append(queue, queued, batch)
 
-    def _invalid(self, queue: _PartitionQueue, queued: QueuedAppend, error: Exception) -> None:
+    def _on_validation_error(
+        self, queue: _PartitionQueue, queued: QueuedAppend, error: Exception
+    ) -> None:
         queue.running = None
         if not queued.is_settled:
             if isinstance(error, KafkaError):
@@ -408,13 +416,13 @@ class AppendQueues:
         queued: QueuedAppend,
         records: memoryview | ValidatedBatch | None,
     ) -> None:
-        """Make an append, unless it was given up; continue with the next."""
+        """Make an append unless it was abandoned, then continue with the next one."""
         if not queued.is_settled and records is not None:
             self._make_append(queued.append, records, queued.request.required_acks)
         try:
             if not queued.is_settled:
                 self._settle(queue, queued)
-        finally:  # If no timer can be set for the answer, the next ones do not wait for it.
+        finally:  # A failure to schedule the response must not block the next appends.
             self._drop(queue, queued)
             self._make_ready(queue)
 
@@ -425,11 +433,11 @@ def waiting_ms(timeout_ms: int) -> int:
 
 
 def _producer_id(records: memoryview) -> int:
-    """The producer's id in the header, which need not be sound; -1 if there is none."""
+    """Return the producer id in the unchecked header, or -1 if the header is incomplete."""
     if len(records) < HEADER_SIZE:
         return -1
     return BatchHeader._make(HEADER.unpack_from(records)).producer_id
 
 
 def _ignore(error: Exception) -> None:
-    """Waiting for room does not fail."""
+    """Ignore the error: waiting for room does not fail."""

@@ -1,9 +1,9 @@
-"""A fetch that found too little and waits in purgatory for data, or for its time to run out.
+"""Delayed fetches: a fetch that found fewer than min_bytes waits in purgatory for data or timeout.
 
-Source: Kafka 3.9 DelayedFetch. As there, what has arrived is added up by partition, so an append
-costs a waiting fetch a look at one partition, however many it names. Where that look needs data
-that is not in the page cache, a job reads it first and the fetch keeps waiting; further appends to
-the partition start no second look.
+Source: Kafka 3.9 DelayedFetch. As in Kafka, available bytes are counted per partition, so that an
+append costs a delayed fetch one check of one partition, however many partitions it names. If the
+check needs data that is not in the page cache, a job reads it first while the fetch keeps waiting;
+further appends to that partition start no second check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchParams:
-    """What a fetch asks of all its partitions together."""
+    """Limits of a fetch that apply to all its partitions together."""
 
     max_wait_ms: int
     min_bytes: int
@@ -31,10 +31,10 @@ class FetchParams:
 
 
 class FetchReads(Protocol):
-    """What a waiting fetch needs of the reader."""
+    """The methods of FetchReader that a delayed fetch calls."""
 
     def partition_of(self, item: FetchItem) -> Partition | None:
-        """The partition, if it is hosted here."""
+        """Return the partition, or None if this broker does not host it."""
         ...
 
     def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
@@ -48,23 +48,23 @@ class FetchReads(Protocol):
         ...
 
     def forget(self, delayed: DelayedFetch) -> None:
-        """The fetch waits no longer."""
+        """Remove the fetch from purgatory."""
         ...
 
 
 class DelayedFetch:
-    """One waiting fetch; completes `later` with a read of all its partitions.
+    """A fetch in purgatory; it completes `later` with a read of all its partitions.
 
-    `items` are the partitions that were readable when the wait began, `found` the bytes that were
-    there; `requested` are all partitions, which are read again when the wait ends.
+    `items` are the partitions that were readable when the wait started, and `found` the bytes
+    available in each. `requested` are all partitions; they are read again when the wait ends.
     """
 
     __slots__ = (
         "_found",
         "_found_bytes",
         "_items",
-        "_looks",
         "_params",
+        "_pending_checks",
         "_reading",
         "_reads",
         "_requested",
@@ -86,25 +86,25 @@ class DelayedFetch:
         self._reads = reads
         self._requested = requested
         self._params = params
-        self._looks: dict[Hashable, Later[PartitionRead]] = {}
+        self._pending_checks: dict[Hashable, Later[PartitionRead]] = {}
         """Reads of single partitions that wait for a job."""
         self._reading: Later[list[PartitionRead]] | None = None
         self.later: Later[list[PartitionRead]] = Later(self._cancel)
 
     def _cancel(self) -> None:
         self._reads.forget(self)
-        self._cancel_looks()
+        self._cancel_checks()
         if self._reading is not None:
             self._reading.cancel()
 
     @property
     def keys(self) -> list[Key]:
-        """The partitions it waits for."""
+        """The partitions this fetch waits for."""
         return list(self._items)
 
     def try_complete(self, key: Hashable) -> bool:
-        """The partition `key` has changed: complete if there is enough, or if it is missing."""
-        item = self._items.get(key)  # type: ignore[call-overload]  # any other key is not in it
+        """Complete if partition `key` now has enough data, an error, or is no longer hosted."""
+        item = self._items.get(key)  # type: ignore[call-overload]  # other keys are simply absent
         if item is None:
             return False
         partition = self._reads.partition_of(item)
@@ -118,18 +118,18 @@ class DelayedFetch:
         return True
 
     def _has_enough(self, key: Hashable, item: FetchItem) -> bool:
-        """Whether there is enough in all partitions; of the others, their bytes are known."""
-        if key in self._looks:
-            return False  # It reads once more after its job.
+        """Read partition `key`; return whether all partitions together have enough bytes."""
+        if key in self._pending_checks:
+            return False  # The pending check reads again after its job.
         read = self._reads.read_one(item)
         if isinstance(read, Later):
-            self._looks[key] = read
-            read.then(lambda found: self._looked(key, found), lambda _: self._looked(key, None))
+            self._pending_checks[key] = read
+            read.then(lambda found: self._checked(key, found), lambda _: self._checked(key, None))
             return False
         return self._count(key, read)
 
     def _count(self, key: Hashable, read: PartitionRead) -> bool:
-        """Add up what was found in the partition `key`; whether there is enough now."""
+        """Count the bytes available in partition `key`; return whether there are enough now."""
         read.close()
         if read.error is not None or read.diverging_epoch is not None:
             return True
@@ -137,26 +137,26 @@ class DelayedFetch:
         self._found[key] = read.nbytes  # type: ignore[index]  # a key of `_items`
         return self._found_bytes >= self._params.min_bytes
 
-    def _looked(self, key: Hashable, read: PartitionRead | None) -> None:
-        """A job has read what the look at `key` needed, or has failed: then `read` is None."""
-        if self._looks.pop(key, None) is None:
+    def _checked(self, key: Hashable, read: PartitionRead | None) -> None:
+        """Finish a check of `key` that needed a job; `read` is None if the job failed."""
+        if self._pending_checks.pop(key, None) is None:
             return  # The wait has ended.
-        # If the look has failed, reading all of them finds out why.
+        # If the check failed, reading all partitions reports the error.
         if read is None or self._count(key, read):
             self._reads.forget(self)
             self._complete()
 
-    def _cancel_looks(self) -> None:
-        looks, self._looks = self._looks, {}
-        for look in looks.values():
-            look.cancel()
+    def _cancel_checks(self) -> None:
+        checks, self._pending_checks = self._pending_checks, {}
+        for check in checks.values():
+            check.cancel()
 
     def expire(self) -> None:
-        """Answer with what there is."""
+        """Complete with the data available."""
         self._complete()
 
     def _complete(self) -> None:
-        self._cancel_looks()
+        self._cancel_checks()
         reads = self._reads.read_all(self._requested, self._params)
         if isinstance(reads, Later):
             self._reading = reads
@@ -166,7 +166,7 @@ class DelayedFetch:
 
 
 class FetchOutcome:
-    """Whether a fetch has to wait, from what was read of its partitions."""
+    """The reads of a fetch, summed up to decide whether it has to wait."""
 
     __slots__ = ("_is_urgent", "_nbytes", "_readable")
 
@@ -175,7 +175,7 @@ class FetchOutcome:
         self._readable = self._is_urgent = False
 
     def add(self, reads: Sequence[PartitionRead]) -> None:
-        """Take these reads into account."""
+        """Include `reads` in the sum."""
         for read in reads:
             if read.error is None:
                 self._readable = True
@@ -186,16 +186,16 @@ class FetchOutcome:
                 self._is_urgent = True
 
     def is_enough(self, min_bytes: int) -> bool:
-        """Whether there are enough bytes, or something that the client must learn now.
+        """Return whether there are enough bytes, or a result that the client must see now.
 
-        An unknown partition does not end the wait of the others: its client would ask again at
-        once, forever.
+        An unknown partition does not end the wait: its client would repeat the fetch immediately,
+        in an endless loop.
         """
         return self._is_urgent or self._nbytes >= min_bytes or not self._readable
 
 
 def is_enough(reads: Sequence[PartitionRead], min_bytes: int) -> bool:
-    """Whether a fetch with these reads need not wait; see `FetchOutcome.is_enough`."""
+    """Return whether a fetch with these reads need not wait; see `FetchOutcome.is_enough`."""
     outcome = FetchOutcome()
     outcome.add(reads)
     return outcome.is_enough(min_bytes)

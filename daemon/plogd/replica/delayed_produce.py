@@ -1,7 +1,7 @@
-"""A produce that waits in purgatory until its records are safe.
+"""Delayed produces: a produce request waits in purgatory until its acks condition holds.
 
-It completes a `Later` with the results of all its partitions. When its client leaves, the Later is
-cancelled and the operation removed; nothing it appended is undone.
+It completes a `Later` with the results of all its partitions. When its client disconnects, the
+Later is cancelled and the operation is removed; its appends are not undone.
 Source: Kafka 3.9 DelayedProduce.
 """
 
@@ -21,9 +21,9 @@ from plogd.replica.partition import ACKS_ALL, Partition
 
 
 class PartitionAppend:
-    """What became of the append to one partition; `error` is set instead of `info` if nothing did.
+    """The result of an append to one partition: `info`, or `error` if nothing was appended.
 
-    An error can also come later: the records are in the log then, but not as safe as was asked.
+    If both are set, the records are in the log but do not satisfy the required acks.
     """
 
     __slots__ = ("error", "info", "log_start_offset", "partition", "topic_partition")
@@ -36,12 +36,12 @@ class PartitionAppend:
         self.log_start_offset = -1
 
     def is_waiting(self, required_acks: int) -> bool:
-        """Whether the records are not yet as safe as asked for; may set `error`."""
+        """Return whether the records do not satisfy the acks yet; may set `error`."""
         info = self.info
         if info is None or self.error is not None:
             return False
         partition, writing = self.partition, info.writing
-        assert partition is not None, "it was appended to"
+        assert partition is not None, "an append with info has a partition"
         if writing is not None and not writing.is_written:
             self.error = partition.problem() or writing.error
             return self.error is None
@@ -56,17 +56,18 @@ class PartitionAppend:
             return self.error is None
         if required_acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
             self.error = NotEnoughReplicasAfterAppend(
-                f"{self.topic_partition}: {len(partition.isr)} in-sync replicas are left"
+                f"{self.topic_partition}: only {len(partition.isr)} in-sync replicas are left;"
+                f" min.insync.replicas requires {partition.min_isr}"
             )
         return False
 
 
 class DelayedProduce:
-    """A produce request whose records are appended, but not yet as safe as it wants (rule R3).
+    """A produce request whose records are appended but do not satisfy its acks yet (rule R3).
 
-    acks=1 waits for the leader's log, acks=all for the high watermark, and both, as acks=0, for a
-    slow disk to take the records at all. A duplicate waits for the
-    original (rule R7): its offsets are the original's, so this is the same condition.
+    acks=1 waits for the leader's log to be durable, acks=all for the high watermark. With any acks,
+    it waits until a slow disk has written the records. A duplicate waits for the original (rule
+    R7): it has the original's offsets, so the condition is the same.
     """
 
     __slots__ = ("_appends", "_required_acks", "_waiting", "later")
@@ -84,8 +85,8 @@ class DelayedProduce:
         self.later: Later[list[PartitionAppend]] = Later(lambda: on_cancel(self))
 
     def try_complete(self, key: Hashable) -> bool:
-        """Answer if all partitions are done."""
-        # Not all of them: where thousands wait, thousands of checks follow a sync round.
+        """Complete if no partition is waiting any more."""
+        # Stops at the first waiting one: a sync round may be followed by thousands of checks.
         while self._waiting:
             if self._waiting[-1].is_waiting(self._required_acks):
                 return False
@@ -94,12 +95,12 @@ class DelayedProduce:
         return True
 
     def expire(self) -> None:
-        """Answer that what is still waited for took too long; the records may yet become safe."""
+        """Fail the partitions that still wait; their records may become durable later."""
         for append in self._waiting:
             if not append.is_waiting(self._required_acks):
                 continue
             append.error = RequestTimedOut(
-                f"{append.topic_partition}: the records were appended, but did not become safe in "
-                "the time the request gave"
+                f"{append.topic_partition}: the records were appended, but the request timed out"
+                " before they were acknowledged"
             )
         self.later.succeed(self._appends)

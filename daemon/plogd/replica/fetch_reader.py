@@ -1,12 +1,12 @@
-"""Reading for Fetch: several partitions up to the request's bytes, warming and waiting included.
+"""Reads for Fetch: several partitions within the request's byte limits, with cold reads and waits.
 
-A fetch of few partitions is read in one turn and is a plain call if it is ready. One of more than
-`SLICE` partitions is read in slices (fair_queue.py), now and when its wait ends. Jobs read what is
-not in the page cache: before the first read, when a wait ends, and when an append makes a waiting
-fetch look at one partition. ReplicaManager finds the partitions; delayed_fetch.py holds a fetch
-that waits.
+A fetch of few partitions is read in one turn, and returns directly if it need not wait. A fetch of
+more than `SLICE` partitions is read in slices (fair_queue.py), initially and when its wait ends.
+Jobs read data that is not in the page cache: before the first read, when a wait ends, and when an
+append makes a delayed fetch check one partition. ReplicaManager finds the partitions;
+delayed_fetch.py holds delayed fetches.
 
-Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager.fetchMessages, readFromLog.
+Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.fetchMessages, readFromLog.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
 
-_WARMINGS = 8
-"""How often a fetch may find something cold: an index, its entries, batches, twice over."""
+_MAX_COLD_READS = 8
+"""Rounds of cold reads per fetch: index, index entries and batches, with room for a second pass."""
 
 _COLD = PartitionRead(None)
-"""In place of a read that has to wait for the disk."""
+"""Placeholder for a read that has to wait for the disk."""
 
 Key = tuple[str, int]
-"""Topic and number of a partition; equal to its TopicPartition."""
+"""Topic and number of a partition; compares equal to its TopicPartition."""
 
 Cold = list[tuple[Log, Later[None]]]
-"""Logs in which a look-up has to wait, and the jobs in progress that read what it needs."""
+"""Logs whose look-up needs data from the disk, with the jobs in progress that read it."""
 
 
 class FetchReader:
-    """Reads for all fetches.
+    """Performs the reads of all fetches.
 
-    `partitions` are those hosted now; `look_up` raises the KafkaError for one that is not.
-    `begin_read` starts a job that reads what a look-up in a log needs.
+    `partitions` are the hosted partitions; `look_up` raises the KafkaError for any other.
+    `begin_read` starts a job that reads the data a look-up in a log needs.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class FetchReader:
     def fetch(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read each partition as far as consumers may see it; wait for `min_bytes` if necessary.
+        """Read each partition up to its high watermark; wait for `min_bytes` if necessary.
 
-        The results have the order of `items`; the caller closes their regions.
+        The results are in the order of `items`; the caller closes their regions.
         """
         if len(items) > SLICE:
             return spawn(self._fetch_wide(items, params))
@@ -94,7 +94,7 @@ class FetchReader:
         reads: list[PartitionRead],
         cold: Cold,
     ) -> list[PartitionRead]:
-        """As `fetch`, after jobs have read what the look-ups need and `reads` lack."""
+        """Continue `fetch` once jobs have read the data that `reads` lack."""
         warm = await self._warmed(items, params, reads, cold)
         return await settle(self._answer_or_wait(items, params, warm))
 
@@ -105,20 +105,20 @@ class FetchReader:
         reads: list[PartitionRead],
         cold: Cold,
     ) -> list[PartitionRead]:
-        """Let jobs read what is cold, then read again, until nothing is."""
-        for left in reversed(range(_WARMINGS)):
+        """Wait for the jobs that read cold data, then read again, until no read is cold."""
+        for left in reversed(range(_MAX_COLD_READS)):
             _close_all(reads)
             jobs, cold = cold, []
             for log, job in jobs:
                 try:
                     await job
                 except OSError as error:
-                    if not log.closed:  # The next read finds the log offline, or tries again.
+                    if not log.closed:  # The next read finds the log offline or retries.
                         log.disk_failed("read", error)
-                except Exception:  # Cancelled, too; not the end of a process in the simulator.
+                except Exception:  # Includes Cancelled, but not a simulated process kill.
                     _cancel_all(jobs)
                     raise
-            # A page cache under pressure might forget forever: the last one waits for the disk.
+            # Under memory pressure pages may be evicted each time: the last round may block.
             reads = await settle(self._read(items, params, cold if left else None))
             if not cold:
                 break
@@ -149,10 +149,10 @@ class FetchReader:
     ) -> DelayedFetch:
         return DelayedFetch(readable, found, reads=self, requested=items, params=params)
 
-    # -- for a fetch that waits ---------------------------------------------------------------
+    # -- delayed fetches ----------------------------------------------------------------------
 
     def partition_of(self, item: FetchItem) -> Partition | None:
-        """The partition, if it is hosted here."""
+        """Return the partition, or None if this broker does not host it."""
         return self._partitions.get((item.topic or "", item.request.partition))
 
     def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
@@ -176,7 +176,7 @@ class FetchReader:
         return spawn(self._warmed(items, params, reads, cold)) if cold else reads
 
     def forget(self, delayed: DelayedFetch) -> None:
-        """The fetch waits no longer."""
+        """Remove the fetch from purgatory."""
         self._delayed_fetches.remove(delayed)
 
     # -- many partitions ----------------------------------------------------------------------
@@ -205,7 +205,7 @@ class FetchReader:
     async def _read_wide(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> list[PartitionRead]:
-        """Read in slices; jobs read what is cold."""
+        """Read in slices; jobs read cold data."""
         cold: Cold = []
         reads = await self._read_in_slices(items, params, cold)
         return await self._warmed(items, params, reads, cold) if cold else reads
@@ -218,9 +218,9 @@ class FetchReader:
             raise
 
     async def _wait_wide(self, delayed: DelayedFetch, params: FetchParams) -> list[PartitionRead]:
-        # One entry in purgatory instead of thousands: the fetch knows which keys are its own.
+        # One entry in purgatory instead of thousands: the fetch ignores keys of other partitions.
         self._delayed_fetches.watch_all(delayed, params.max_wait_ms)
-        # Appends since the first read have been noticed by nothing yet.
+        # Appends made since the first read have not been checked yet.
         try:
             keys = delayed.keys
             for start in range(0, len(keys), SLICE):
@@ -243,7 +243,7 @@ class FetchReader:
     async def _read_in_slices(
         self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None
     ) -> list[PartitionRead]:
-        """As `_read_all`, with a turn for others after each slice."""
+        """Read like `_read_all`, but yield to other requests before each slice."""
         reads: list[PartitionRead] = []
         left, at_least_one = params.max_bytes, True
         try:
@@ -262,9 +262,9 @@ class FetchReader:
     def _read_all(
         self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None
     ) -> list[PartitionRead]:
-        """Read in order until `max_bytes` are together; the first batch found comes whole.
+        """Read in order until `max_bytes` is reached; the first batch found is returned whole.
 
-        With a list `cold`, a look-up that would wait for the disk becomes a job in that list.
+        If `cold` is a list, a look-up that would block on the disk becomes a job in that list.
         """
         reads: list[PartitionRead] = []
         self._read_some(items, reads, params.max_bytes, True, cold)
@@ -278,11 +278,11 @@ class FetchReader:
         at_least_one: bool,
         cold: Cold | None,
     ) -> tuple[int, bool]:
-        """Append the reads of `items` to `reads`; the bytes left, and whether one batch is due."""
+        """Append the reads of `items` to `reads`; return the remaining `left`, `at_least_one`."""
         for item in items:
             read = self._read_one(item, left, at_least_one, cold)
             reads.append(read)
-            if read is _COLD:  # As if it had found all it may.
+            if read is _COLD:  # Counts as if it had found its maximum.
                 at_least_one = False
                 left = max(0, left - item.request.partition_max_bytes)
             if read.region is not None:
@@ -299,7 +299,9 @@ class FetchReader:
             return PartitionRead(self._why_unknown(item).bare())
         if item.topic_id not in (ZERO_UUID, partition.topic_id):
             return PartitionRead(
-                InconsistentTopicId(f"{partition.topic_partition} belongs to another topic now")
+                InconsistentTopicId(
+                    f"{partition.topic_partition} belongs to a topic with another id"
+                )
             )
         try:
             read = partition.read(
@@ -316,7 +318,7 @@ class FetchReader:
             return _COLD
         except OSError as error:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
-        except Exception as error:  # As for appends: the other partitions are not to blame.
+        except Exception as error:  # As for appends, a bug fails only its own partition.
             self._on_bug(f"read of {partition.topic_partition}", error)
             return PartitionRead(KafkaError("unexpected error, see the broker's log"))
         if read.error is not None:

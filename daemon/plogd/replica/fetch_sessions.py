@@ -1,20 +1,23 @@
-"""Fetch sessions: the broker remembers what a consumer reads, requests name only what changed.
+"""Fetch sessions: the broker remembers a consumer's partitions, so requests carry only changes.
 
-A full fetch (epoch 0) may open a session; the following ones (epoch 1, 2, …) carry changes, and
-their responses omit partitions where nothing happened. A session is lost when it is evicted or the
-client's epoch is not the next; the client then starts over with a full fetch.
+A full fetch (epoch 0) may open a session. Later fetches (epochs 1, 2, …) name only changed
+partitions, and their responses omit partitions with nothing new. A session is lost when it is
+evicted or when the client's epoch is not the next one; the client then starts over with a full
+fetch.
 
-Sessions are bounded in number and in partitions, each and in total. A full fetch beyond a bound
-gets no session (id 0), and its client continues with full fetches. A session that would grow beyond
-a bound ends with FETCH_SESSION_ID_NOT_FOUND, and its client starts over.
+The number of sessions, the partitions of each and the total number of partitions are bounded. A
+full fetch beyond a bound gets no session (id 0), and its client continues with full fetches. A
+session that would grow beyond a bound ends with FETCH_SESSION_ID_NOT_FOUND, and its client starts
+over.
 
-A session keeps no unknown partition. If a fetch reads one, the response has its error and session
-id 0, which closes the session: a client that believed the partition to be in its session would
-never name it again, and never learn that it exists by now. Clients send full fetches until they
-have removed the topic, which they do as soon as they have refreshed their metadata.
+A session never contains an unknown partition. If a fetch names one, the response carries its error
+and session id 0, which closes the session. A client that believed the partition to be in its
+session would not name it again, and would never learn when the partition exists. Clients send full
+fetches until they have removed the topic, which happens at their next metadata refresh.
 
-`FetchSessionCache.begin` turns a request into a `FetchContext`: the partitions to read now, each
-once, and, once they were read, which of them the response has. Pure; called by apis/fetch.py.
+`FetchSessionCache.begin` turns a request into a `FetchContext`. The context lists the partitions to
+read, each once; after the read it decides which of them the response contains. This module does no
+I/O; apis/fetch.py calls it.
 
 Source: KIP-227; Kafka 3.9 FetchSession.scala (eviction rules, topic ids of KIP-516).
 """
@@ -40,7 +43,11 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS: Final = 120_000
-"""A session younger or used more recently than this is only evicted for a reason."""
+"""Sessions younger or used more recently than this are protected from eviction.
+
+A session idle for longer is evicted for any new session; one created before that, only for a larger
+session. This is Kafka's value (two minutes).
+"""
 _FIRST_TOPIC_ID_VERSION = 13
 _MAX_EPOCH = 0x7FFFFFFF
 _UNKNOWN: Final = frozenset(
@@ -52,13 +59,13 @@ _UNKNOWN: Final = frozenset(
 )
 _Key = tuple[str | Uuid | None, int]
 _Items = dict[_Key, "FetchItem"]
-"""Partitions by key. Where a request names one repeatedly, its last element counts, as in Kafka."""
+"""Partitions by key. If a request repeats a partition, the last element counts, as in Kafka."""
 
 
 class FetchItem:
-    """One partition of a fetch: what is asked, and what a session's client was last told.
+    """One partition of a fetch: the request, and the offsets last sent to the session's client.
 
-    `topic` is None while no topic has the id. Mutable and slotted: sessions hold many.
+    `topic` is None while no topic has the id. Mutable and slotted, because sessions hold many.
     """
 
     __slots__ = (
@@ -75,13 +82,13 @@ class FetchItem:
         self.topic_id = topic_id
         self.request = request
         self.key: _Key = (topic if topic_id == ZERO_UUID else topic_id, request.partition)
-        """What makes it the same partition: the id where ids are used, else the name."""
+        """Identity of the partition: the topic id if the request uses ids, otherwise the name."""
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
 
-class Answerable(Protocol):
-    """What was read of one partition, as far as a session looks at it."""
+class ReadResult(Protocol):
+    """The properties of a partition read that a session compares."""
 
     @property
     def error_code(self) -> int: ...
@@ -96,7 +103,7 @@ class Answerable(Protocol):
 
 
 class FetchSession:
-    """The partitions one consumer reads, in the order they are to be read."""
+    """The partitions that one consumer reads, in reading order."""
 
     __slots__ = ("created_ms", "epoch", "items", "last_used_ms", "session_id", "uses_topic_ids")
 
@@ -111,7 +118,7 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def update(self, items: _Items, forgotten: Iterable[_Key]) -> None:
-        """Apply what a request changes: new partitions go last."""
+        """Apply the changes of a request; new partitions are added at the end."""
         for key, item in items.items():
             known = self.items.get(key)
             if known is None:
@@ -123,36 +130,37 @@ class FetchSession:
 
 
 class FetchContext:
-    """A fetch without a session: everything asked is read, everything read is answered.
+    """A fetch without a session: the response contains every partition of the request.
 
-    After the read, either `finish`, or `check`, `is_answered` for each partition in order, `end`.
+    After the read, call `finish`; or, to process a wide fetch in slices, call `check`, then
+    `is_answered` for each partition in order, then `end`.
     """
 
     error: KafkaError | None = None
-    """Set when the request does not fit its session: then it is the whole response."""
+    """The error of a request that does not match its session; it is the whole response."""
     session_id: int = NO_SESSION
 
     def __init__(self, items: Sequence[FetchItem]) -> None:
         self.items = items
 
-    def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
-        """The session id to answer, and the indexes of the results the response has."""
+    def finish(self, results: Sequence[ReadResult]) -> tuple[int, list[int]]:
+        """Return the response's session id and the indexes of the results it contains."""
         return NO_SESSION, list(range(len(results)))
 
     def check(self) -> None:
-        """Set `error` if the request no longer fits its session."""
+        """Set `error` if the request no longer matches its session."""
 
-    def is_answered(self, item: FetchItem, result: Answerable) -> bool:
-        """Whether the response has this partition; the session remembers that it has."""
+    def is_answered(self, item: FetchItem, result: ReadResult) -> bool:
+        """Return whether the response contains this partition, and record that it does."""
         return True
 
     def end(self) -> int:
-        """The session id to answer."""
+        """Return the response's session id."""
         return NO_SESSION
 
 
 class _FullFetch(FetchContext):
-    """A full fetch: everything is answered, and a session opened if there is room."""
+    """A full fetch: it returns every partition and opens a session if there is room."""
 
     def __init__(
         self, items: Sequence[FetchItem], cache: FetchSessionCache, *, uses_topic_ids: bool
@@ -162,12 +170,12 @@ class _FullFetch(FetchContext):
         self._uses_topic_ids = uses_topic_ids
         self._has_unknown = False
 
-    def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
+    def finish(self, results: Sequence[ReadResult]) -> tuple[int, list[int]]:
         for item, result in zip(self.items, results, strict=True):
             self.is_answered(item, result)
         return self.end(), list(range(len(results)))
 
-    def is_answered(self, item: FetchItem, result: Answerable) -> bool:
+    def is_answered(self, item: FetchItem, result: ReadResult) -> bool:
         item.sent_high_watermark = result.high_watermark
         item.sent_log_start_offset = result.log_start_offset
         if result.error_code in _UNKNOWN:
@@ -181,7 +189,7 @@ class _FullFetch(FetchContext):
 
 
 class _IncrementalFetch(FetchContext):
-    """A later fetch of a session: only partitions with something new are answered."""
+    """An incremental fetch of a session: it returns only partitions with something new."""
 
     def __init__(self, session: FetchSession, cache: FetchSessionCache) -> None:
         super().__init__(list(session.items.values()))
@@ -191,7 +199,7 @@ class _IncrementalFetch(FetchContext):
         self._has_unknown = False
         self.session_id = session.session_id
 
-    def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
+    def finish(self, results: Sequence[ReadResult]) -> tuple[int, list[int]]:
         self.check()
         if self.error is not None:
             return self.session_id, []
@@ -201,17 +209,17 @@ class _IncrementalFetch(FetchContext):
 
     def check(self) -> None:
         if self._session.epoch != self._expected_epoch:
-            # The client has sent the next request without waiting for this response.
+            # The client sent the next request without waiting for this response.
             self.error = InvalidFetchSessionEpoch()
 
-    def is_answered(self, item: FetchItem, result: Answerable) -> bool:
-        if not _is_news(item, result):
+    def is_answered(self, item: FetchItem, result: ReadResult) -> bool:
+        if not _has_news(item, result):
             return False
         if result.error_code in _UNKNOWN:
             self._has_unknown = True
         items = self._session.items
         if result.nbytes and items.get(item.key) is item:
-            # A partition with data goes last, so that a full response does not starve the others.
+            # A partition with data moves to the end, so that full responses starve no partition.
             del items[item.key]
             items[item.key] = item
         return True
@@ -224,15 +232,15 @@ class _IncrementalFetch(FetchContext):
 
 
 class _RefusedFetch(FetchContext):
-    """A request that does not fit its session: nothing is read."""
+    """A request that does not match its session: nothing is read."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(())
         self.error = error
 
 
-def _is_news(item: FetchItem, result: Answerable) -> bool:
-    """Whether the client has to be told, and remember what it is told."""
+def _has_news(item: FetchItem, result: ReadResult) -> bool:
+    """Return whether `result` has news for the client, and record the offsets sent."""
     news = bool(result.nbytes or result.error_code or result.is_diverging)
     if item.sent_high_watermark != result.high_watermark:
         item.sent_high_watermark = result.high_watermark
@@ -241,7 +249,7 @@ def _is_news(item: FetchItem, result: Answerable) -> bool:
         item.sent_log_start_offset = result.log_start_offset
         news = True
     if result.error_code:
-        item.sent_high_watermark = -1  # When the error is gone, that is news.
+        item.sent_high_watermark = -1  # So that the end of the error counts as news.
     return news
 
 
@@ -250,10 +258,11 @@ def _next_epoch(epoch: int) -> int:
 
 
 class FetchSessionCache:
-    """All open sessions: at most `max_sessions`, with `max_partitions` each, `max_total` in all.
+    """All open sessions: at most `max_sessions` with `max_partitions` each and `max_total` in all.
 
-    A new session replaces one not used for `MIN_EVICTION_MS`, else the smallest one that is older
-    than that and smaller than itself. If there is no such session, it is not opened.
+    A new session replaces one not used for `MIN_EVICTION_MS`. Otherwise it replaces the smallest
+    session that is older than that and smaller than the new one. If there is none, it is not
+    opened.
     """
 
     def __init__(
@@ -273,16 +282,16 @@ class FetchSessionCache:
         self._random = random
         self._queue = fair_queue
         self._sessions: dict[int, FetchSession] = {}
-        """The least recently used one first."""
+        """By id; least recently used first."""
         self.partition_count = 0
-        """Partitions remembered in all sessions together."""
+        """Partitions in all sessions together."""
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def topics_in(self, session_id: int) -> set[str]:
-        """The topics that this session reads; none if there is no such session."""
+        """Return the topics that a session reads; an unknown session reads none."""
         session = self._sessions.get(session_id)
         items = () if session is None else session.items.values()
         return {item.topic for item in items if item.topic is not None}
@@ -290,7 +299,7 @@ class FetchSessionCache:
     def begin(
         self, request: FetchRequest, version: int, topic_name: Callable[[Uuid], str | None]
     ) -> MaybeLater[FetchContext]:
-        """What this request means, given its session if it has one."""
+        """Return the context of a request, given its session if it has one."""
         uses_topic_ids = version >= _FIRST_TOPIC_ID_VERSION
         resolve = topic_name if uses_topic_ids else None
         if _is_wide(request):
@@ -307,7 +316,7 @@ class FetchSessionCache:
     async def _begin_wide(
         self, request: FetchRequest, resolve: Callable[[Uuid], str | None] | None
     ) -> FetchContext:
-        """As `begin`, with turns for others."""
+        """Process a wide request in slices, with turns for other requests."""
         slices = Slices(self._queue)
         items: _Items = {}
         async for topic in slices.over(request.topics):
@@ -316,10 +325,10 @@ class FetchSessionCache:
                 item = FetchItem(name, topic.topic_id, partition)
                 items[item.key] = item
         forgotten: list[_Key] = []
-        async for gone in slices.over(request.forgotten_topics_data):
-            name_or_id = gone.topic if gone.topic_id == ZERO_UUID else gone.topic_id
-            slices.spend(len(gone.partitions) // 4)
-            forgotten += [(name_or_id, number) for number in gone.partitions]
+        async for removed in slices.over(request.forgotten_topics_data):
+            name_or_id = removed.topic if removed.topic_id == ZERO_UUID else removed.topic_id
+            slices.spend(len(removed.partitions) // 4)
+            forgotten += [(name_or_id, number) for number in removed.partitions]
         return self._begin(request, items, forgotten, resolve is not None)
 
     def _begin(
@@ -363,7 +372,7 @@ class FetchSessionCache:
     # -- the bounds ---------------------------------------------------------------------------
 
     def open(self, items: Sequence[FetchItem], *, uses_topic_ids: bool) -> int:
-        """Open a session for `items`; its id, or `NO_SESSION` if there is no room for it."""
+        """Open a session for `items`; return its id, or `NO_SESSION` if there is no room."""
         now_ms = self._clock.monotonic_ms()
         if not items or not self._make_room(len(items), now_ms):
             return NO_SESSION
@@ -374,7 +383,7 @@ class FetchSessionCache:
         return session_id
 
     def close(self, session: FetchSession) -> None:
-        """Forget `session`; harmless if it is forgotten already."""
+        """Close `session`; does nothing if it is closed already."""
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
             self.partition_count -= len(session.items)
@@ -419,7 +428,7 @@ class FetchSessionCache:
 
 
 def _is_wide(request: FetchRequest) -> bool:
-    """Whether the request names more partitions than are handled in one turn."""
+    """Return whether the request names more partitions than one turn processes."""
     topics, forgotten = request.topics, request.forgotten_topics_data
     if len(topics) == 1 and not forgotten:
         return len(topics[0].partitions) > SLICE

@@ -1,9 +1,11 @@
-"""The topics this broker hosts: create, start, reconfigure and stop replicas of their partitions.
+"""The topics this broker hosts: create, start, reconfigure and stop the replicas of partitions.
 
-The controller calls it (`Brokers` in controller/controller.py), and so does the starting broker.
+The controller calls it (`Brokers` in controller/controller.py), as does the broker when it starts.
 Requests find partitions through `ReplicaManager`, which shares `partitions` with this object.
 
-Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager.becomeLeaderOrFollower,
+The partitions of a topic, of which there may be thousands, are handled in slices (fair_queue.py).
+
+Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.becomeLeaderOrFollower,
 ReplicaManager.stopReplicas.
 Invariant: `MetadataCache` lists a topic only while all its partitions that have a log are led here.
 """
@@ -16,10 +18,11 @@ from dataclasses import replace
 from plog.errors import InvalidRecord
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig
+from plogd.fair_queue import FairQueue, Slices
 from plogd.log.batch_validator import RecordCheck
 from plogd.log.creation import NewLog
 from plogd.log.log_manager import LogManager
-from plogd.metadata.cache import MetadataCache, TopicState
+from plogd.metadata.cache import MetadataCache, PartitionState, TopicState
 from plogd.ports import Later, spawn
 from plogd.replica.partition import Partition
 from plogd.replica.topic_stats import TopicStats
@@ -27,7 +30,7 @@ from plogd.topic_config import TopicConfig
 
 
 class HostedTopics:
-    """The replicas of every topic on this broker, and the partitions that are without a log."""
+    """The replicas of every topic on this broker, and the partitions that have no log."""
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class HostedTopics:
         log_manager: LogManager,
         cache: MetadataCache,
         stats: TopicStats,
+        fair_queue: FairQueue,
         on_progress: Callable[[Partition], None],
     ) -> None:
         self.config = config
@@ -43,17 +47,18 @@ class HostedTopics:
         self._log_manager = log_manager
         self._cache = cache
         self._stats = stats
+        self._queue = fair_queue
         self._on_progress = on_progress
         self.partitions: dict[tuple[str, int], Partition] = {}
         """Every partition that has a log here, by topic and number."""
         self.without_log: set[tuple[str, int]] = set()
-        """Partitions that are offline because they have no log: its directory could not be read, or
-        had no room for it."""
+        """Partitions that are offline because they have no log: its directory was unreadable or
+        full."""
         self._refuses_writes = False
         self.record_checks: dict[str, RecordCheck] = {}
-        """What records from clients must pass, by internal topic; one without is refused."""
+        """Check of records from clients, by internal topic; without a check, all are refused."""
         self.on_topic_started: Callable[[TopicState], None] = _ignore
-        """Called with a topic whose partitions this broker leads from now on."""
+        """Called with a topic when this broker becomes the leader of its partitions."""
         self.on_topic_stopped: Callable[[TopicState], None] = _ignore
         """Called with a topic that is no longer served."""
 
@@ -63,31 +68,32 @@ class HostedTopics:
 
     async def start_topics(self, topics: Sequence[TopicState]) -> None:
         """As `start_topic`, for several topics. Raises KafkaStorageError."""
-        missing = [new for topic in topics for new in self._missing_logs(topic)]
+        slices = Slices(self._queue)
+        missing = await self._missing_logs(topics, slices)
         if missing:
             await self._log_manager.create(missing)
         for topic in topics:
-            self._lead(topic)
+            await self._lead(topic, slices)
 
-    def _missing_logs(self, topic: TopicState) -> list[NewLog]:
-        config = self._topic_config(topic)
-        return [
-            NewLog(
-                topic_partition=TopicPartition(topic.name, state.partition),
-                topic_id=topic.topic_id,
-                config=config,
-            )
-            for state in topic.partitions
-            if self._log_manager.get(TopicPartition(topic.name, state.partition)) is None
-            and (topic.name, state.partition) not in self.without_log
-        ]
+    async def _missing_logs(self, topics: Sequence[TopicState], slices: Slices) -> list[NewLog]:
+        """The logs that `topics` should have and have not."""
+        missing: list[NewLog] = []
+        for topic in topics:
+            config = self._topic_config(topic)
+            async for state in slices.over(topic.partitions):
+                key = TopicPartition(topic.name, state.partition)
+                if self._log_manager.get(key) is None and key not in self.without_log:
+                    missing.append(
+                        NewLog(topic_partition=key, topic_id=topic.topic_id, config=config)
+                    )
+        return missing
 
-    def make_logs(self, topic: TopicState) -> Later[None]:
-        """Create the logs `topic` lacks; they are not served before `start_topic`."""
-        return spawn(self._make_logs(topic))
+    def create_logs(self, topic: TopicState) -> Later[None]:
+        """Create the missing logs of `topic`; `start_topic` makes them available to clients."""
+        return spawn(self._create_logs(topic))
 
-    async def _make_logs(self, topic: TopicState) -> None:
-        await self._log_manager.create(self._missing_logs(topic))
+    async def _create_logs(self, topic: TopicState) -> None:
+        await self._log_manager.create(await self._missing_logs([topic], Slices(self._queue)))
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
         """Remove the logs of `topic` that no partition serves, after its creation was abandoned."""
@@ -104,12 +110,19 @@ class HostedTopics:
     def _topic_config(self, topic: TopicState) -> TopicConfig:
         return TopicConfig.resolve(self.config, topic.config)
 
-    def _lead(self, topic: TopicState) -> None:
+    async def _lead(self, topic: TopicState, slices: Slices) -> None:
         topic_config = self._topic_config(topic)  # It may have changed since its logs were made.
-        for state in topic.partitions:
+        async for state in slices.over(topic.partitions):
+            self._lead_some(topic, (state,), topic_config)
+        self._list(topic, topic_config)
+
+    def _lead_some(
+        self, topic: TopicState, states: Iterable[PartitionState], topic_config: TopicConfig
+    ) -> None:
+        for state in states:
             key = TopicPartition(topic.name, state.partition)
             log = self._log_manager.get(key)
-            if log is None or key in self.partitions:  # Served already: others were added to it.
+            if log is None or key in self.partitions:  # Led already: the topic was expanded.
                 continue
             partition = Partition(
                 log=log,
@@ -122,78 +135,109 @@ class HostedTopics:
             partition.make_leader(state)
             log.refuses_writes = self._refuses_writes
             self.partitions[key] = partition
+
+    def _list(self, topic: TopicState, topic_config: TopicConfig) -> None:
+        """Tell clients about `topic`, whose partitions have `topic_config`."""
+        listed = self._cache.topic(topic.name)
+        if listed is not None:  # It has got more partitions, and other settings meanwhile.
+            topic = replace(topic, config=listed.config)
         self._cache.update(topic)
+        if self._topic_config(topic) != topic_config:
+            self._update_logs([topic])
         self.on_topic_started(topic)
 
     def update_config(self, config: BrokerConfig) -> None:
-        """Use `config` from now on, also for settings that topics fall back to."""
+        """Apply a new broker configuration, including the defaults of topic settings."""
         self.config = config
-        for topic in self._cache.topics():
-            self._update_logs(topic)
+        self._update_logs(self._cache.topics())
 
     def update_topic_config(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Use other topic settings from now on; does nothing for a topic that is not served."""
+        """Apply new topic settings; does nothing for a topic that is not served."""
         topic = self._cache.topic(name)
         if topic is not None:
             topic = replace(topic, config=overrides)
             self._cache.update(topic)
-            self._update_logs(topic)
+            self._update_logs([topic])
 
-    def _update_logs(self, topic: TopicState) -> None:
-        topic_config = self._topic_config(topic)
-        for state in topic.partitions:
-            partition = self.partitions.get((topic.name, state.partition))
-            if partition is not None:
-                partition.update_config(topic_config)
+    def _update_logs(self, topics: Iterable[TopicState]) -> None:
+        """Have all partitions use the settings as they are now; the first ones use them at once."""
+        spawn(self._update_in_slices([topic.name for topic in topics])).then(_done, _raise)
+
+    async def _update_in_slices(self, names: Sequence[str]) -> None:
+        slices = Slices(self._queue)
+        for name in names:
+            known: tuple[TopicState, BrokerConfig] | None = None
+            topic = self._cache.topic(name)
+            async for state in slices.over(() if topic is None else topic.partitions):
+                topic = self._cache.topic(name)  # Both may have changed since the last turn.
+                if topic is None:
+                    break
+                if known is None or topic is not known[0] or self.config is not known[1]:
+                    known = topic, self.config
+                    topic_config = self._topic_config(topic)
+                partition = self.partitions.get((name, state.partition))
+                if partition is not None:
+                    partition.update_config(topic_config)
 
     def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
         """Mark partitions as offline because their log directory cannot be read."""
         self.without_log.update(keys)
 
-    def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
+    async def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
         """Return the partitions of `topics` that should have a log and have none."""
-        return [new.topic_partition for topic in topics for new in self._missing_logs(topic)]
+        missing = await self._missing_logs(topics, Slices(self._queue))
+        return [new.topic_partition for new in missing]
 
-    def make_logs_of(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Create the logs of partitions that are offline because they have none, and lead them.
+    def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
+        """Create the logs of partitions that are offline for lack of one, and lead them.
 
         Fails with KafkaStorageError.
         """
-        return spawn(self._make_logs_of(keys))
+        return spawn(self._create_missing_logs(keys))
 
-    async def _make_logs_of(self, keys: Collection[TopicPartition]) -> None:
-        wanted = self.without_log & set(keys)  # The others were deleted meanwhile.
+    async def _create_missing_logs(self, keys: Collection[TopicPartition]) -> None:
+        wanted = self.without_log & set(keys)  # The others have been deleted.
         topics = [
             topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)
         ]
-        self.without_log -= wanted
-        missing = [new for topic in topics for new in self._missing_logs(topic)]
-        self.without_log |= wanted
+        missing = [
+            NewLog(
+                topic_partition=TopicPartition(topic.name, state.partition),
+                topic_id=topic.topic_id,
+                config=self._topic_config(topic),
+            )
+            for topic in topics
+            for state in topic.partitions
+            if (topic.name, state.partition) in wanted
+        ]
         await self._log_manager.create(missing)
         self.without_log -= wanted
+        # Not in slices: nothing keeps a client from deleting the topics meanwhile.
         for topic in topics:
-            self._lead(topic)
+            topic_config = self._topic_config(topic)
+            self._lead_some(topic, topic.partitions, topic_config)
+            self._list(topic, topic_config)
 
     def refuse_writes(self, refuses: bool) -> None:
-        """Refuse, or accept again, every append to every partition, including later ones."""
+        """Refuse or allow appends to all partitions, including those started later."""
         self._refuses_writes = refuses
         for partition in self.partitions.values():
             partition.log.refuses_writes = refuses
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
-        """Stop serving `topic`; done when the directories of its logs are renamed."""
+        """Stop serving `topic`; completes when its log directories have been renamed."""
         return spawn(self._stop_topic(topic))
 
     async def _stop_topic(self, topic: TopicState) -> None:
         if self._cache.topic(topic.name) is not None:
             self._cache.remove(topic.name)
         hosted: list[TopicPartition] = []
-        for state in topic.partitions:
+        async for state in Slices(self._queue).over(topic.partitions):
             key = TopicPartition(topic.name, state.partition)
             self.without_log.discard(key)
             partition = self.partitions.pop(key, None)
             if partition is not None:
-                partition.gone = True
+                partition.is_deleted = True
                 self._on_progress(partition)
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
@@ -204,9 +248,18 @@ class HostedTopics:
 
 
 def _refuse(key: bytes | None, value: bytes | None) -> None:
-    """Refuse a record of a topic whose coordinator this broker does not have."""
-    raise InvalidRecord("this broker has no coordinator that could replay the record")
+    """Refuse a record of an internal topic for which this broker has no coordinator."""
+    raise InvalidRecord("cannot append the record: this broker has no coordinator to replay it")
 
 
 def _ignore(topic: TopicState) -> None:
     """Do nothing until the coordinator has set its own callback."""
+
+
+def _done(_: None) -> None:
+    """Nobody waits until all partitions of a topic use its new settings."""
+
+
+def _raise(error: Exception) -> None:
+    """A bug, for the caller or the reactor to report."""
+    raise error

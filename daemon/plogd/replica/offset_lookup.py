@@ -1,11 +1,11 @@
-"""From a time, or a word for one, to an offset: the work behind ListOffsets.
+"""Look-ups of offsets by timestamp, or by a special timestamp such as LATEST, for ListOffsets.
 
-The words are negative timestamps. A look-up by time reads the disk, perhaps far from what is
-cached, so it goes to time_lookup_queue.py unless the segments' largest timestamps say that there
-is nothing to find. What consumers cannot see is not found either: the end is the high watermark.
+Special timestamps are negative. A look-up by time reads the disk, possibly data that is not cached,
+so it runs in time_lookup_queue.py, unless the largest timestamps of the segments show that no
+record matches. Only records that consumers can see are found: the end is the high watermark.
 
 Source: Kafka 4.3 ListOffsetsRequest, UnifiedLog.fetchOffsetByTimestamp; KIP-734, KIP-405, KIP-1005,
-KIP-1023. Nothing is tiered here: the words for tiered storage mean what they mean without it.
+KIP-1023. There is no tiered storage: its special timestamps behave as in Kafka without it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class FoundOffset(NamedTuple):
-    """Where to read; all -1 if there is no such place."""
+    """The result of a look-up; all fields are -1 if no record matches."""
 
     timestamp: int = -1
     offset: int = -1
@@ -39,7 +39,7 @@ NOT_FOUND: Final = FoundOffset()
 def look_up_offset(
     partition: Partition, timestamp: int, *, leader_epoch: int, queue: TimeLookupQueue
 ) -> MaybeLater[FoundOffset]:
-    """The offset for `timestamp`, or for the word it is. Raises the KafkaError a client sees."""
+    """Return the offset for a timestamp, special or not. Raises the KafkaError a client sees."""
     partition.check_leader(leader_epoch)
     log = partition.log
     if timestamp == LATEST:
@@ -47,7 +47,7 @@ def look_up_offset(
         return FoundOffset(-1, partition.high_watermark, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        if start == log.log_end_offset:  # What comes there will be of this epoch.
+        if start == log.log_end_offset:  # The next record will have this epoch.
             return FoundOffset(-1, start, partition.leader_epoch)
         return FoundOffset(-1, start, log.leader_epochs.epoch_for_offset(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -66,7 +66,7 @@ async def _look_up_by_time(
         found = await queue.submit(log, lambda: max_timestamp_offset(log))
     else:
         found = await queue.submit(log, lambda: offset_for_timestamp(log, timestamp))
-    # The job took its time: the partition may have gone, and the high watermark may have moved.
+    # During the job the partition may have been deleted, or the high watermark may have moved.
     partition.check_leader()
     if found is None:
         return NOT_FOUND

@@ -1,12 +1,13 @@
-"""One partition as this broker hosts it: who may append and read, and what is committed.
+"""A partition hosted by this broker: leadership, leader epoch, ISR and high watermark.
 
-Sits between the requests and the `Log`. It knows its leader epoch, its in-sync replicas and its
-high watermark; offsets and bytes are the log's. So far a partition has one replica, so its high
-watermark is whatever the log may acknowledge (rules R1 and R2 in docs/architecture.md).
+`Partition` sits between requests and the `Log`: it decides whether an append or a read is allowed
+and which records are committed; the log manages offsets and bytes. A partition has a single
+replica so far, so its high watermark is the end offset that its log may acknowledge (rules R1 and
+R2 in docs/architecture.md).
 
-Called on the reactor's thread. Source: Kafka 3.9 Partition; KIP-101, KIP-320, KIP-392 for epochs.
-Invariant: the high watermark never falls while this broker leads, and never passes what the log may
-acknowledge.
+Called on the reactor thread. Source: Kafka 3.9 Partition; KIP-101, KIP-320, KIP-392 for epochs.
+Invariant: while this broker leads, the high watermark never decreases, and it never exceeds the
+offset that the log may acknowledge.
 """
 
 from __future__ import annotations
@@ -43,45 +44,48 @@ _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 
 
 class PartitionRead(NamedTuple):
-    """What a read of one partition gave; offsets are -1 where an error says all."""
+    """The result of reading one partition; the offsets are -1 if `error` is set."""
 
     error: KafkaError | None
     high_watermark: int = -1
     log_start_offset: int = -1
     region: FileRegion | None = None
     diverging_epoch: tuple[int, int] | None = None
-    """Where the reader's log parts from this one: an epoch and where it ended."""
+    """Where the reader's log diverges from this one: an epoch and its end offset."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of records."""
+        """Size of the records in bytes."""
         return 0 if self.region is None else self.region.nbytes
 
     @property
     def error_code(self) -> int:
-        """The code of the error, 0 for none."""
+        """The error code; 0 without an error."""
         return 0 if self.error is None else self.error.code
 
     @property
     def is_diverging(self) -> bool:
-        """Whether the reader has to cut its log."""
+        """Whether the reader has to truncate its log."""
         return self.diverging_epoch is not None
 
     def close(self) -> None:
-        """Let go of the file, when the bytes will not be sent."""
+        """Release the file of a region that will not be sent."""
         if self.region is not None:
             self.region.close()
 
 
 class Partition:
-    """See the module's text. `on_progress(partition)` hears that waiting requests may go on."""
+    """A partition of which this broker has a replica.
+
+    It calls `on_progress(partition)` when delayed requests for it may be able to complete.
+    """
 
     __slots__ = (
         "_on_progress",
         "broker_id",
         "epoch_start_offset",
-        "gone",
         "has_queue",
+        "is_deleted",
         "isr",
         "leader",
         "leader_epoch",
@@ -104,29 +108,29 @@ class Partition:
     ) -> None:
         self.log = log
         self.sync_rounds = sync_rounds
-        """Those of the file system its log is on."""
+        """The sync rounds of the log's file system."""
         self.record_check = record_check
-        """What records from clients must pass; None but for internal topics."""
+        """Check of records from clients; set for internal topics only."""
         self.has_queue = False
-        """Whether appends wait in its queue (append_queue.py): the next ones wait after them."""
+        """Whether appends are queued (append_queue.py), so that the next ones must queue too."""
         self.broker_id = broker_id
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
         self.leader = -1
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = 0
-        """Where the records of this leader epoch begin."""
+        """Start offset of this leader epoch."""
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
-        self.gone = False
-        """The topic was deleted; whoever still holds this object must not use it."""
+        self.is_deleted = False
+        """Whether the topic was deleted; holders of this object must not use it then."""
         self._on_progress = on_progress
         log.on_durable = self._log_advanced
 
     def make_leader(self, state: PartitionState) -> None:
-        """Lead from now on, in the epoch of `state`."""
+        """Become the leader in the epoch of `state`."""
         assert state.leader_epoch >= self.leader_epoch
-        assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "a deposed leader"
+        assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "deposed leader"
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.isr, self.replicas = state.isr, state.replicas
@@ -135,17 +139,17 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The first offset consumers do not see yet."""
+        """The first offset that consumers cannot read yet."""
         return self.log.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset that is not decided yet; without transactions, the high watermark."""
+        """The first offset of an open transaction; without transactions, the high watermark."""
         return self.log.high_watermark
 
     def problem(self) -> KafkaError | None:
-        """Why nothing can be done with the partition here; None if it can."""
-        if self.gone:
+        """Return the error that prevents all use of this partition here, or None."""
+        if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if self.log.offline:
             return KafkaStorageError(f"{self.topic_partition}: {self.log.log_dir} is offline")
@@ -154,22 +158,22 @@ class Partition:
         return None
 
     def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
-        """Raise unless this broker leads, in the epoch the client knows if it says one."""
+        """Raise unless this broker is the leader, in the client's epoch if it sent one."""
         problem = self.problem()
         if problem is not None:
             raise problem
         if leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
-        what = (
+        text = (
             f"{self.topic_partition}: the leader epoch is {self.leader_epoch}, not {leader_epoch}"
         )
-        raise (FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch)(what)
+        raise (FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch)(text)
 
     # -- append -------------------------------------------------------------------------------
 
     @property
-    def appends_at_once(self) -> bool:
-        """Whether an append from a client can be made immediately, whatever its records are."""
+    def can_append_now(self) -> bool:
+        """Whether a client's append never has to be queued, whatever its records contain."""
         return (
             not self.has_queue
             and self.log.rules.is_plain
@@ -179,7 +183,7 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """In-sync replicas acks=all needs: never more than there are replicas (KIP-966)."""
+        """In-sync replicas required by acks=all: at most the number of replicas (KIP-966)."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def append_records_to_leader(
@@ -190,34 +194,34 @@ class Partition:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Append one batch. Raises the KafkaError for the client; then nothing was appended.
+        """Append one batch. Raises the KafkaError for the client if nothing was appended.
 
-        On a slow disk that may come later: see `AppendInfo.writing`.
+        On a slow disk the write may fail after this returns: see `AppendInfo.writing`.
         """
         view = records.view if isinstance(records, ValidatedBatch) else records
         log = self.log
-        if self.gone or log.offline or self.leader != self.broker_id:
+        if self.is_deleted or log.offline or self.leader != self.broker_id:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise NotEnoughReplicas(
-                f"{self.topic_partition}: {len(self.isr)} in-sync replicas, min.insync.replicas "
-                f"is {self.min_isr}"
+                f"cannot append to {self.topic_partition}: it has {len(self.isr)} in-sync replicas"
+                f" but min.insync.replicas requires {self.min_isr}"
             )
         if len(view) > _ATTRIBUTES_LOW_BYTE and view[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
             raise InvalidTxnState(
-                f"{self.topic_partition}: a transactional batch outside of any transaction: "
-                "this broker does not serve transactions yet"
+                f"cannot append a transactional batch to {self.topic_partition}: this broker does"
+                " not support transactions yet"
             )
         info = log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
-        # With a relaxed flush.messages, what was appended may be acknowledged at once.
+        # With a larger flush.messages, an append may be acknowledged before it is synced.
         if self._raise_high_watermark():
             self._on_progress(self)
         return info
 
     def update_config(self, config: TopicConfig) -> None:
-        """Use other settings from now on, those for what was appended before included."""
+        """Apply new topic settings, also to records that were appended before."""
         old, self.log.config = self.log.config, config
         if config.flush_messages < old.flush_messages and self.log.has_unflushed:
             self.log.request_sync()
@@ -229,7 +233,7 @@ class Partition:
         self._on_progress(self)
 
     def _raise_high_watermark(self) -> bool:
-        """Move the high watermark to what the log may acknowledge; whether that is more."""
+        """Advance the high watermark to the log's acknowledged end; return whether it moved."""
         log = self.log
         acknowledged = log.acknowledged_end_offset
         if acknowledged <= log.high_watermark:
@@ -249,12 +253,13 @@ class Partition:
         at_least_one: bool,
         nowait: bool = False,
     ) -> PartitionRead:
-        """What a consumer may see from `offset` on; an error is a value, for a fetch reads many.
+        """Read the committed records from `offset` on, up to `max_bytes`.
 
-        Raises ColdRead, with `nowait`.
+        Errors are returned, not raised, because a fetch reads several partitions. With `nowait`,
+        raises ColdRead if the data is not in the page cache.
         """
         log = self.log
-        if self.leader_epoch != leader_epoch or self.gone or log.offline:
+        if self.leader_epoch != leader_epoch or self.is_deleted or log.offline:
             try:
                 self.check_leader(leader_epoch)
             except KafkaError as error:
@@ -284,10 +289,10 @@ class Partition:
         return PartitionRead(None, high_watermark, log_start_offset, data.region)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch up to `epoch`, and where it ended; (-1, -1) if that is unknown.
+        """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown.
 
-        The log knows epochs by their records. One that has none yet began where this leader did,
-        and a client may know it already: ListOffsets tells of it.
+        The log knows only epochs that have records. An epoch without records starts at this
+        leader's start offset; a client may know such an epoch from ListOffsets.
         """
         log = self.log
         if epoch == self.leader_epoch:
@@ -298,21 +303,22 @@ class Partition:
         return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
 
     def _diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Where a reader parts from us that has read up to `offset` in `last_fetched_epoch`."""
+        """Return where a reader at `offset` in `last_fetched_epoch` diverges from this log."""
         log = self.log
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
             raise OffsetOutOfRange(
-                f"{self.topic_partition}: nothing is known of leader epoch {last_fetched_epoch}"
+                f"cannot read {self.topic_partition}: leader epoch {last_fetched_epoch} is unknown"
             )
         if offset < log.log_start_offset:
             raise OffsetOutOfRange(
-                f"{self.topic_partition}: offset {offset} is below {log.log_start_offset}"
+                f"cannot read {self.topic_partition}: offset {offset} is below the log start offset"
+                f" {log.log_start_offset}"
             )
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     def check_offset_is_known(self) -> None:
-        """Raise OffsetNotAvailable while a new leader knows not what is committed (KIP-207)."""
+        """Raise OffsetNotAvailable while the high watermark of a new leader is stale (KIP-207)."""
         if self.epoch_start_offset > self.log.high_watermark:
             raise OffsetNotAvailable(
                 f"{self.topic_partition}: the high watermark {self.log.high_watermark} has not "

@@ -1,13 +1,14 @@
-"""Where requests wait for something to happen to a partition, or for their time to run out.
+"""Purgatory: delayed operations wait for a partition to change or for their timeout.
 
-An operation watches keys, or all of them. When a partition has changed, `check` is called with its
-key, always from a `Turn` and never from inside an append or a move of the high watermark; the
-operation then finds out whether it can be completed. Each operation ends exactly once: completed,
-expired, or removed because its client has left. One that raises is a bug, reported and removed; the
-others go on.
+An operation watches certain keys, or all keys. When a partition has changed, `check` is called with
+its key, always from a `Turn` and never from inside an append or an advance of the high watermark.
+The operation then determines whether it can complete. Each operation ends exactly once: it
+completes, expires, or is removed because its client disconnected. An operation that raises has a
+bug; it is reported and removed, and the others continue.
 
-Deadlines sit on one wheel: a bucket for each tick, and a single timer for the first bucket, so that
-a request costs a dictionary entry instead of a timer. An operation expires at most one tick late.
+All deadlines share one timer wheel: one bucket per tick, and a single timer for the first bucket. A
+request therefore costs a dictionary entry instead of a timer. Operations expire at most one tick
+late.
 
 Source: Kafka 3.9 DelayedOperationPurgatory, TimingWheel.
 """
@@ -25,19 +26,19 @@ TICK_MS = 10
 
 
 class Operation(Protocol):
-    """Something that waits. Hashable by identity."""
+    """A delayed operation. Hashable by identity."""
 
     def try_complete(self, key: Hashable) -> bool:
-        """Complete if that is possible now that `key` has changed; whether it was."""
+        """Complete if the change of `key` makes that possible; return whether it did."""
         ...
 
     def expire(self) -> None:
-        """Its time has run out: end it with what there is."""
+        """Complete with the results available at the timeout."""
         ...
 
 
 class Purgatory:
-    """Operations by what they watch and by when they expire."""
+    """Delayed operations, by the keys they watch and by deadline."""
 
     def __init__(
         self, clock: Clock, timers: Timers, *, on_bug: Callable[[str, Exception], None]
@@ -47,7 +48,7 @@ class Purgatory:
         self._on_bug = on_bug
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
         self._watch_all: dict[Operation, None] = {}
-        """Those that are asked about every key."""
+        """Operations that are checked for every key."""
         self._places: dict[Operation, tuple[tuple[Hashable, ...], int]] = {}
         """The keys and the bucket of each operation."""
         self._buckets: dict[int, dict[Operation, None]] = {}
@@ -55,20 +56,20 @@ class Purgatory:
         self._timer: Timer | None = None
         self._timer_bucket = 0
         self.expired = 0
-        """How many operations have run out of time."""
+        """Number of operations that timed out."""
 
     def __len__(self) -> int:
         return len(self._places)
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: float) -> None:
-        """Let `operation` wait for a check of one of `keys`, at most `timeout_ms`."""
-        own_keys = tuple(dict.fromkeys(keys))  # A produce may name a partition twice.
+        """Add `operation` until a check of one of `keys` completes it, or for `timeout_ms`."""
+        own_keys = tuple(dict.fromkeys(keys))  # A produce request may repeat a partition.
         self._wait(operation, own_keys, timeout_ms)
         for key in own_keys:
             self._watchers.setdefault(key, {})[operation] = None
 
     def watch_all(self, operation: Operation, timeout_ms: float) -> None:
-        """As `watch`, for an operation with too many keys: it is asked about every key checked."""
+        """Add an operation with too many keys for `watch`: it is checked for every key."""
         self._wait(operation, (), timeout_ms)
         self._watch_all[operation] = None
 
@@ -85,17 +86,17 @@ class Purgatory:
         self._places[operation] = (keys, bucket)
 
     def check(self, key: Hashable) -> None:
-        """The partition `key` has changed: ask the operations that watch it."""
+        """Try to complete the operations that watch `key`, because that partition changed."""
         watchers = self._watchers.get(key)
         if watchers is None and not self._watch_all:
             return
         for operation in [*(watchers or ()), *self._watch_all]:
-            # Completing one may have ended another.
+            # Completing one operation may remove another.
             if operation in self._places and self._try_complete(operation, key):
                 self.remove(operation)
 
     def check_one(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
-        """Ask one operation about `keys`; whether it still waits."""
+        """Check one operation for `keys`; return whether it is still waiting."""
         for key in keys:
             if operation not in self._places:
                 return False
@@ -108,11 +109,11 @@ class Purgatory:
         try:
             return operation.try_complete(key)
         except Exception as error:
-            self._on_bug("completing a request that waited", error)
+            self._on_bug("completion of a delayed request", error)
             return True
 
     def remove(self, operation: Operation) -> None:
-        """Let `operation` wait no longer; harmless if it does not."""
+        """Remove `operation`; does nothing if it is not waiting."""
         place = self._places.pop(operation, None)
         if place is None:
             return
@@ -123,13 +124,13 @@ class Purgatory:
             watchers.pop(operation, None)
             if not watchers:
                 del self._watchers[key]
-        # The bucket itself stays until its time comes: dropping it would mean a search in the heap.
+        # The bucket stays until it is due: removing it would require a search in the heap.
         waiting = self._buckets.get(bucket)
         if waiting is not None:
             waiting.pop(operation, None)
 
     def _set_timer(self, first: int) -> None:
-        """Look after the bucket `first`, and after those before it, when its time comes."""
+        """Set the timer to expire the bucket `first`, and those before it, when it is due."""
         delay_ms = first * TICK_MS - self._clock.monotonic_ms()
         timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
         if self._timer is not None:
@@ -152,4 +153,4 @@ class Purgatory:
         try:
             operation.expire()
         except Exception as error:
-            self._on_bug("ending a request that waited too long", error)
+            self._on_bug("expiration of a delayed request", error)

@@ -1,8 +1,9 @@
-"""Deleting records from the front of a partition: the work behind DeleteRecords.
+"""Deletion of records from the start of a partition, for DeleteRecords.
 
-The log's start moves at once, so that reads below it are refused from then on; whoever asked hears
-of it when the new start is on the disk and no crash can bring the records back. Kafka answers
-before that. Whole segments below the start go; what else lies there goes with its segment.
+The log start offset advances immediately, and reads below it are refused from then on. The client
+gets its response once the new start offset is on disk and no crash can bring the records back;
+Kafka responds before that. Segments entirely below the start offset are deleted; other records
+below it are deleted with their segment later.
 
 Source: Kafka 4.3 Partition.deleteRecordsOnLeader, ReplicaManager.deleteRecordsOnLocalLog; KIP-107.
 """
@@ -22,26 +23,29 @@ from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.replica.partition import Partition
 
 HIGH_WATERMARK: Final = -1
-"""Stands for the offset that consumers will read next: everything they can see is to go."""
+"""Special offset for the high watermark: delete every record that consumers can read."""
 
 
 async def delete_records(partition: Partition, offset: int, log_manager: LogManager) -> int:
-    """Delete what lies below `offset`, durably; where the partition begins now.
+    """Delete the records below `offset` durably; return the new log start offset.
 
-    Raises the KafkaError a client is to see. After a KafkaStorageError the records are gone for
-    readers, but may be back after a crash.
+    Raises the KafkaError a client sees. After a KafkaStorageError the records are no longer
+    readable, but they may reappear after a crash.
     """
     _check(partition)
     log = partition.log
     if offset != HIGH_WATERMARK and offset < 0:
-        raise OffsetOutOfRange(f"{partition.topic_partition}: there is no offset {offset}")
+        raise OffsetOutOfRange(
+            f"cannot delete records of {partition.topic_partition}: offset {offset} is negative"
+        )
     log.delete_records_before(partition.high_watermark if offset == HIGH_WATERMARK else offset)
     is_durable = await log_manager.write_log_start_of(log)
-    partition.check_leader()  # The disk took its time: the topic may have been deleted.
+    partition.check_leader()  # The topic may have been deleted during the write.
     if not is_durable:
         raise KafkaStorageError(
-            f"{partition.topic_partition}: that it starts at {log.log_start_offset} now could not "
-            f"be written in {log.log_dir}"
+            f"cannot store the log start offset {log.log_start_offset} of"
+            f" {partition.topic_partition} in {log.log_dir}: the write failed; send the"
+            " request again, because a crash may bring the records back"
         )
     return log.log_start_offset
 
@@ -54,6 +58,6 @@ def _check(partition: Partition) -> None:
     config = partition.log.config
     if config.is_compacted and not config.deletes_old_segments:
         raise PolicyViolation(
-            f"{partition.topic_partition}: cleanup.policy is compact, which keeps every key's last "
-            "record; add delete to it"
+            f"cannot delete records of {partition.topic_partition}: cleanup.policy=compact keeps"
+            " the last record of every key; add delete to cleanup.policy"
         )

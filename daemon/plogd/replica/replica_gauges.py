@@ -1,7 +1,7 @@
-"""Numbers about partitions, logs and waiting requests that are asked for at each scrape.
+"""Gauges of partitions, logs, fetch sessions and delayed requests, evaluated at each scrape.
 
-Names as the usual JMX exporter rules make them of Kafka's MBeans; what Kafka lacks starts with
-``plog_``. Nothing here costs anything between scrapes.
+Names are those that the usual JMX exporter rules derive from Kafka's MBeans; metrics that Kafka
+lacks start with ``plog_``. They cost nothing between scrapes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def register_gauges(
     cache: MetadataCache,
     sessions: FetchSessionCache,
 ) -> None:
-    """Register all of them; once for a broker."""
+    """Register the gauges; called once per broker."""
     _register_topics(metrics, cache)
     _register_replicas(metrics, replica_manager)
     _register_sessions(metrics, sessions)
@@ -35,7 +35,7 @@ def register_gauges(
 
 def _register_topics(metrics: Registry, cache: MetadataCache) -> None:
     prefix = "kafka_controller_kafkacontroller_"
-    metrics.gauge(f"{prefix}activecontrollercount", "1: this broker decides.", lambda: 1)
+    metrics.gauge(f"{prefix}activecontrollercount", "1: this broker is the controller.", lambda: 1)
     metrics.gauge(f"{prefix}globaltopiccount", "Topics.", lambda: cache.topic_count)
     metrics.gauge(
         f"{prefix}globalpartitioncount",
@@ -61,24 +61,24 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
     )
     metrics.gauge(
         f"{prefix}underreplicatedpartitions",
-        "Partitions with fewer replicas in sync than they have.",
+        "Partitions with replicas that are not in sync.",
         lambda: sum(len(one.isr) < len(one.replicas) for one in manager.partitions),
     )
     metrics.gauge(
         "plog_produce_parked_bytes",
-        "Bytes of produced records that wait to be appended.",
+        "Bytes of produced records waiting to be appended.",
         lambda: manager.append_queues.parked_bytes,
     )
     metrics.ask(
         "plog_produce_parked_refused_total",
-        "Appends refused because plog.produce.parked.max.bytes was used up.",
+        "Appends refused because plog.produce.parked.max.bytes was reached.",
         (),
         lambda: [((), manager.append_queues.refused)],
         kind="counter",
     )
     metrics.ask(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
-        "Requests that wait.",
+        "Delayed requests in purgatory.",
         ("delayedoperation",),
         lambda: [
             (("Produce",), len(manager.delayed_produces)),
@@ -94,12 +94,12 @@ def _register_sessions(metrics: Registry, sessions: FetchSessionCache) -> None:
     )
     metrics.gauge(
         f"{prefix}numincrementalfetchpartitionscached",
-        "Partitions remembered in fetch sessions.",
+        "Partitions in open fetch sessions.",
         lambda: sessions.partition_count,
     )
     metrics.ask(
         f"{prefix}incrementalfetchsessionevictions_total",
-        "Fetch sessions that had to make room for others.",
+        "Fetch sessions evicted to make room for others.",
         (),
         lambda: [((), sessions.evictions)],
         kind="counter",
@@ -110,8 +110,8 @@ def _register_logs(metrics: Registry, manager: ReplicaManager, log_manager: LogM
     for name, help, of in (
         ("size", "Bytes of records.", lambda log: log.size_bytes),
         ("numlogsegments", "Segments.", lambda log: len(log.segments)),
-        ("logstartoffset", "The first offset.", lambda log: log.log_start_offset),
-        ("logendoffset", "The offset of the next record.", lambda log: log.log_end_offset),
+        ("logstartoffset", "Offset of the first record.", lambda log: log.log_start_offset),
+        ("logendoffset", "Offset of the next record.", lambda log: log.log_end_offset),
     ):
         metrics.ask(f"kafka_log_log_{name}", help, _PARTITION_LABELS, _of_each_log(manager, of))
     metrics.gauge(
@@ -121,7 +121,7 @@ def _register_logs(metrics: Registry, manager: ReplicaManager, log_manager: LogM
     )
     metrics.ask(
         "plog_log_task_errors_total",
-        "Errors of background work in one log or log directory; each is tried again.",
+        "Errors of background tasks in a log or log directory; tasks are retried.",
         ("task",),
         lambda: [((task,), n) for task, n in log_manager.housekeeping.errors_by_task.items()],
         kind="counter",
@@ -132,7 +132,7 @@ def _of_each_log(
     manager: ReplicaManager, of: Callable[[Log], float]
 ) -> Callable[[], Iterator[tuple[tuple[str, ...], float]]]:
     def samples() -> Iterator[tuple[tuple[str, ...], float]]:
-        for partition in list(manager.partitions):  # Topics come and go between two of them.
+        for partition in list(manager.partitions):  # Topics may be created or deleted meanwhile.
             topic, number = partition.topic_partition
             yield (topic, str(number)), of(partition.log)
 
@@ -149,14 +149,14 @@ def _register_syncs(metrics: Registry, log_manager: LogManager) -> None:
     )
     metrics.ask(
         "plog_log_sync_logs_total",
-        "Logs made durable by group commits, each counted once a round.",
+        "Logs made durable by group commits, each counted once per round.",
         (),
         lambda: [((), sum(rounds.synced_logs for rounds in log_manager.sync_rounds))],
         kind="counter",
     )
     metrics.ask(
         "plog_log_sync_file_system_rounds_total",
-        "Group commits that were one syncfs.",
+        "Group commits made with a single syncfs.",
         (),
         lambda: [((), sum(rounds.file_system_rounds for rounds in log_manager.sync_rounds))],
         kind="counter",

@@ -1,11 +1,12 @@
-"""All partitions this broker hosts: appends and reads over several of them, and who waits.
+"""The broker's partitions as a whole: appends and reads across several partitions, and purgatory.
 
-Handlers of Produce, Fetch and ListOffsets come here. What is ready is returned as a plain value;
-what has to wait goes into purgatory and comes back as a `Later`. Topics are created and deleted in
-hosted_topics.py.
+The handlers of Produce, Fetch and ListOffsets call `ReplicaManager`. It returns a finished result
+as a plain value, and a `Later` for a request that waits in purgatory. hosted_topics.py creates and
+deletes topics.
 
-Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager; docs/architecture.md for R1-R8.
-Invariant: a completion never runs inside an append or a sync's end, but from the turn after it.
+Called on the reactor thread. Source: Kafka 3.9 ReplicaManager; docs/architecture.md for R1-R8.
+Invariant: a delayed request never completes inside an append or at the end of a sync, only from the
+turn after it.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
 
 _OWN_DISK_TIMEOUT_MS = 30_000
-"""How long acks=1 waits at least: the timeout is about followers, and in Kafka acks=1 waits for
-nothing. Told too early, it would send again what is about to be durable."""
+"""Minimum timeout of acks=0 and acks=1. The request's timeout concerns followers, and in Kafka
+acks=1 does not wait at all; a producer that timed out would resend records about to be durable."""
 
-_AT_ONCE = 128
-"""How many partitions of a request are appended to before other requests have their turn."""
+_MAX_IMMEDIATE_APPENDS = 128
+"""Partitions of one request that are appended to before other requests get their turn."""
 
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
 
 
 class ReplicaManager:
-    """See the module's text."""
+    """All partitions of a broker, its append queues and its purgatories."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class ReplicaManager:
             log_manager=log_manager,
             cache=cache,
             stats=stats,
+            fair_queue=fair_queue,
             on_progress=self._progress,
         )
         self._partitions = self.topics.partitions
@@ -90,7 +92,7 @@ class ReplicaManager:
         self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
         self.begin_read = log_manager.begin_read
-        """Starts a job that reads what a look-up in a log needs; see `LogManager.begin_read`."""
+        """Starts a job that reads the data a look-up needs; see `LogManager.begin_read`."""
         self._fetch_reader = FetchReader(
             partitions=self._partitions,
             look_up=self.partition,
@@ -114,16 +116,19 @@ class ReplicaManager:
         return offline + len(self.topics.without_log)
 
     def partition(self, topic: str, number: int) -> Partition:
-        """The partition. Raises UnknownTopicOrPartition, or KafkaStorageError if it has no log."""
+        """Return a partition.
+
+        Raises UnknownTopicOrPartition, or KafkaStorageError if it has no log.
+        """
         partition = self._partitions.get((topic, number))
         if partition is not None:
             return partition
         if (topic, number) in self.topics.without_log:
-            raise KafkaStorageError(f"the log directory of {topic}-{number} is offline")
-        raise UnknownTopicOrPartition(f"this broker hosts no partition {topic}-{number}")
+            raise KafkaStorageError(f"cannot use {topic}-{number}: its log directory is offline")
+        raise UnknownTopicOrPartition(f"this broker does not host {topic}-{number}")
 
     def is_offline(self, topic: str, number: int) -> bool:
-        """Whether the partition's log directory has failed."""
+        """Return whether the partition's log directory has failed."""
         partition = self._partitions.get((topic, number))
         return partition.log.offline if partition else (topic, number) in self.topics.without_log
 
@@ -132,10 +137,10 @@ class ReplicaManager:
     def append_records(
         self, entries: Sequence[Entry], *, required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
-        """Append to each partition; done when all records are as safe as `required_acks` requires.
+        """Append to each partition; completes when all records satisfy `required_acks`.
 
-        The records are taken before this returns: its caller may reuse their memory. Where an
-        append has to wait (append_queue.py) and its time ends, it is not made.
+        The records are written or copied before this returns: its caller may reuse their memory. A
+        queued append (append_queue.py) that times out is not made.
         """
         appends: list[PartitionAppend] = []
         request: AppendRequest | None = None
@@ -143,15 +148,15 @@ class ReplicaManager:
             append = PartitionAppend(key)
             appends.append(append)
             partition = append.partition = self._partitions.get(key)
-            is_one_of_many = len(appends) > _AT_ONCE
-            if partition is not None and (is_one_of_many or not partition.appends_at_once):
+            is_one_of_many = len(appends) > _MAX_IMMEDIATE_APPENDS
+            if partition is not None and (is_one_of_many or not partition.can_append_now):
                 request = request or self.append_queues.new_request(required_acks)
-                if self.append_queues.takes(append, records, request, is_one_of_many):
+                if self.append_queues.enqueue(append, records, request, is_one_of_many):
                     continue
             self._append(append, records, required_acks)
         if request is not None and request.unsettled:
             return spawn(self._append_later(appends, request, timeout_ms))
-        return self._answer_when_safe(appends, required_acks, timeout_ms)
+        return self._wait_for_acks(appends, required_acks, timeout_ms)
 
     async def _append_later(
         self, appends: list[PartitionAppend], request: AppendRequest, timeout_ms: int
@@ -159,9 +164,9 @@ class ReplicaManager:
         began_ms = self._clock.monotonic_ms()
         await self.append_queues.watch(request, timeout_ms)
         left_ms = max(0, timeout_ms - int(self._clock.monotonic_ms() - began_ms))
-        return await settle(self._answer_when_safe(appends, request.required_acks, left_ms))
+        return await settle(self._wait_for_acks(appends, request.required_acks, left_ms))
 
-    def _answer_when_safe(
+    def _wait_for_acks(
         self, appends: list[PartitionAppend], required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
         waiting = [append for append in appends if append.is_waiting(required_acks)]
@@ -177,7 +182,7 @@ class ReplicaManager:
     def _append(
         self, append: PartitionAppend, records: memoryview | ValidatedBatch, required_acks: int
     ) -> None:
-        """Make one append, and set its info or its error."""
+        """Make one append and set its info or error."""
         key = append.topic_partition
         try:
             partition = append.partition or self.partition(*key)
@@ -186,7 +191,7 @@ class ReplicaManager:
             )
         except KafkaError as error:
             append.error = error.bare()
-        except Exception as error:  # One partition's bug must not cost the others their answer.
+        except Exception as error:  # A bug in one partition must not fail the others.
             self._on_bug(f"append to {key}", error)
             append.error = KafkaError("unexpected error, see the broker's log")
         if append.partition is not None:
@@ -197,47 +202,47 @@ class ReplicaManager:
     def fetch_records(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read each partition as far as consumers may see it; see `FetchReader.fetch`."""
+        """Read each partition up to its high watermark; see `FetchReader.fetch`."""
         return self._fetch_reader.fetch(items, params)
 
-    # -- what wakes the waiting ---------------------------------------------------------------
+    # -- completion of delayed requests -------------------------------------------------------
 
     def _progress(self, partition: Partition) -> None:
-        """Look after the waiting requests of `partition` when the current turn ends."""
+        """Check the delayed requests of `partition` when the current turn ends."""
         is_first = not self._to_check
         self._to_check[partition.topic_partition] = None
         if is_first:
-            self._turn.defer(self._check_waiting)
+            self._turn.defer(self._check_delayed)
 
-    def _check_waiting(self) -> None:
+    def _check_delayed(self) -> None:
         to_check, self._to_check = self._to_check, {}
         for key in to_check:
             self.delayed_fetches.check(key)
             self.delayed_produces.check(key)
             listener = self._listeners.get(key)
             if listener is not None:
-                self._tell(key, listener)
+                self._notify(key, listener)
 
-    def _tell(self, key: TopicPartition, listener: Callable[[], None]) -> None:
+    def _notify(self, key: TopicPartition, listener: Callable[[], None]) -> None:
         try:
             listener()
         except Exception as error:
-            self._on_bug(f"what follows progress of {key}", error)
+            self._on_bug(f"progress listener of {key}", error)
 
     def listen(self, key: TopicPartition, listener: Callable[[], None]) -> None:
-        """Call `listener`, in a turn of its own, whenever waiting requests of `key` may go on.
+        """Call `listener`, in a turn of its own, whenever partition `key` has made progress.
 
-        That is when its high watermark has moved, it is gone, or its log directory has failed. A
-        partition has one listener, its coordinator.
+        That is when its high watermark has advanced, it was deleted, or its log directory has
+        failed. A partition has at most one listener, its coordinator.
         """
         self._listeners[key] = listener
 
     def stop_listening(self, key: TopicPartition) -> None:
-        """Call the listener of `key` no more; harmless if there is none."""
+        """Remove the listener of `key`, if it has one."""
         self._listeners.pop(key, None)
 
     def log_dir_failed(self, logs: Sequence[Log]) -> None:
-        """The directory of these logs has failed: whoever waits for one of them is told."""
+        """Check the delayed requests of `logs`, because their directory has failed."""
         for log in logs:
             partition = self._partitions.get(log.topic_partition)
             if partition is not None:

@@ -1,12 +1,13 @@
-"""Look-ups by time that wait for a thread: a lane of their own for each log directory.
+"""Queues of look-ups by time: they run in jobs, on a lane of their own for each log directory.
 
-A look-up may read cold data and walk through a million records, so it runs in slices of a few
-milliseconds. Each gets one slice soon after it came, which is enough for most. Of those that need
-more, a few take turns; the rest begin again when it is their turn, because each may hold a
-decompressed batch meanwhile. Seals, deletions and the appends of a slow disk run on other lanes.
+A look-up may read cold data and scan a million records, so it runs in slices of a few milliseconds.
+Each look-up gets one slice soon after it arrives, which is enough for most. Of those that need
+more, only a few run alternately, because each may hold a decompressed batch between slices; the
+rest are queued and start over when their turn comes. Seals, deletions and the appends of a slow
+disk run on other lanes.
 
-A look-up whose client has left is dropped from the queue, or ends at its next step. Called on the
-reactor's thread; the look-ups themselves are log/time_lookup.py.
+A look-up whose client disconnects is removed from the queue, or stops at its next step. Called on
+the reactor thread; log/time_lookup.py implements the look-ups.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from plogd.ports import Jobs, Later
 
 Found = TimestampAndOffset | None
 
-STARTED_AT_ONCE = 2
-"""Long look-ups in one log directory that take turns."""
+MAX_STARTED = 2
+"""Maximum number of long look-ups per log directory that run alternately."""
 _STEPS_PER_SLICE = 8
 
 
 class TimeLookupQueue:
-    """The look-ups of all log directories. `ended(log)` is called after each."""
+    """The look-ups in all log directories. It calls `ended(log)` after each one."""
 
     def __init__(self, jobs: Jobs, ended: Callable[[Log], None]) -> None:
         self._jobs = jobs
@@ -36,7 +37,7 @@ class TimeLookupQueue:
         self._directories: dict[str, _Directory] = {}
 
     def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
-        """Run `look_up`; cancelling the result ends it. Fails with the KafkaError a client sees."""
+        """Run `look_up`; cancel the result to stop it. Fails with the KafkaError a client sees."""
         directory = self._directories.get(log.log_dir)
         if directory is None:
             directory = self._directories[log.log_dir] = _Directory(
@@ -57,17 +58,17 @@ class _Lookup:
         self.steps = begin()
         self.is_cancelled = False
         self.is_started = False
-        """Whether it may keep what it has read from one slice to the next."""
+        """Whether it is one of the `MAX_STARTED` that keep their state between slices."""
         self.found: Found = None
         self.error: Exception | None = None
 
-    def begin_again(self) -> None:
-        """Drop what it has read so far."""
+    def restart(self) -> None:
+        """Discard the progress made so far."""
         self.steps.close()
         self.steps = self.begin()
 
     def run_slice(self) -> bool:
-        """A job: make a few steps; whether the look-up has ended."""
+        """Run a few steps, in a job; return whether the look-up has ended."""
         try:
             for _ in range(_STEPS_PER_SLICE):
                 if self.is_cancelled:
@@ -90,28 +91,28 @@ class _Directory:
         self._jobs = jobs
         self._ended = ended
         self._new: dict[_Lookup, None] = {}
-        """Those that have not had a slice, oldest first."""
+        """Look-ups that have not had a slice, oldest first."""
         self._queued: dict[_Lookup, None] = {}
-        """Long ones that may not start yet, oldest first."""
+        """Long look-ups that may not start yet, oldest first."""
         self._started: deque[_Lookup] = deque()
-        """Those that wait for their next slice."""
+        """Started look-ups waiting for their next slice."""
         self._running: _Lookup | None = None
         self._ran_new = False
-        """Whether the last slice was the first of its look-up."""
+        """Whether the last slice was the first one of its look-up."""
 
     def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
         later: Later[Found] = Later(lambda: self._cancel(lookup))
         lookup = _Lookup(log, look_up, later)
         self._new[lookup] = None
-        self._go_on()
+        self._run_next()
         return later
 
-    def _go_on(self) -> None:
+    def _run_next(self) -> None:
         if self._running is not None:
             return
-        while self._queued and len(self._started) < STARTED_AT_ONCE:
+        while self._queued and len(self._started) < MAX_STARTED:
             self._start(_pop_first(self._queued))
-        # New ones and started ones in turn: neither may hold up the other.
+        # Alternate between new and started look-ups: neither may starve the other.
         self._ran_new = bool(self._new) and not (self._ran_new and self._started)
         if self._ran_new:
             lookup = _pop_first(self._new)
@@ -120,30 +121,30 @@ class _Directory:
         else:
             return
         self._running = lookup
-        self._jobs.submit(self._lane, lookup.run_slice).then(self._sliced, self._broken)
+        self._jobs.submit(self._lane, lookup.run_slice).then(self._slice_done, self._slice_failed)
 
     def _start(self, lookup: _Lookup) -> None:
         lookup.is_started = True
         self._started.append(lookup)
 
-    def _sliced(self, has_ended: bool) -> None:
+    def _slice_done(self, has_ended: bool) -> None:
         lookup, self._running = self._running, None
         assert lookup is not None
         if has_ended or lookup.is_cancelled:
             self._end(lookup)
-        elif lookup.is_started or (not self._queued and len(self._started) < STARTED_AT_ONCE):
+        elif lookup.is_started or (not self._queued and len(self._started) < MAX_STARTED):
             self._start(lookup)
         else:
-            lookup.begin_again()
+            lookup.restart()
             self._queued[lookup] = None
-        self._go_on()
+        self._run_next()
 
-    def _broken(self, error: Exception) -> None:
+    def _slice_failed(self, error: Exception) -> None:
         lookup, self._running = self._running, None
         assert lookup is not None
         lookup.error = error
         self._end(lookup)
-        self._go_on()
+        self._run_next()
 
     def _end(self, lookup: _Lookup) -> None:
         lookup.steps.close()
@@ -156,7 +157,7 @@ class _Directory:
     def _cancel(self, lookup: _Lookup) -> None:
         lookup.is_cancelled = True
         if lookup is self._running:
-            return  # Its job ends at the next step.
+            return  # Its job stops at the next step.
         self._new.pop(lookup, None)
         self._queued.pop(lookup, None)
         if lookup in self._started:

@@ -1,7 +1,7 @@
-"""Start all topics when the broker starts, also if a disk has no room for some of their logs.
+"""Start of all topics when the broker starts, even if a full disk prevents some logs.
 
-Partitions whose logs cannot be created are offline; the broker tries to create their logs again
-every second until there is room. Called by broker.py, once.
+Partitions whose logs cannot be created are offline; the broker retries every second until there is
+room. Called once, by broker.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHOWN_PARTITIONS = 10
 
 
 class TopicStart:
-    """Makes this broker the leader of all partitions; `may_retry` is false once that is over."""
+    """Makes this broker the leader of all partitions; retries until `may_retry` returns False."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class TopicStart:
         self._may_retry = may_retry
 
     async def start(self, topics: Sequence[TopicState]) -> None:
-        """Lead all partitions, except those whose logs cannot be created for lack of room."""
+        """Become the leader of all partitions, except those whose logs cannot be created."""
         try:
             await self._topics.start_topics(topics)
         except (KafkaStorageError, PolicyViolation) as error:
-            missing = self._topics.without_logs(topics)
+            missing = await self._topics.without_logs(topics)
             self._report(
-                "cannot create the logs of {count} partitions ({partitions}): {error}; they are "
+                "cannot create the logs of {count} partitions ({partitions}): {error}; they stay "
                 "offline until there is room",
                 count=len(missing),
                 partitions=shown_partitions(missing),
@@ -55,7 +55,7 @@ class TopicStart:
     def _retry_later(self, missing: Sequence[TopicPartition]) -> None:
         def retry() -> None:
             if self._may_retry():
-                self._topics.make_logs_of(missing).then(
+                self._topics.create_missing_logs(missing).then(
                     lambda _: self._report("created the missing logs of all partitions"),
                     lambda _: self._retry_later(missing),
                 )
@@ -64,7 +64,7 @@ class TopicStart:
 
 
 def shown_partitions(partitions: Sequence[TopicPartition]) -> str:
-    """Return the first few names, for a log line."""
+    """Return the first few partitions as text for a log line."""
     shown = ", ".join(map(str, partitions[:_SHOWN_PARTITIONS]))
     more = len(partitions) - _SHOWN_PARTITIONS
     return f"{shown} and {more} more" if more > 0 else shown

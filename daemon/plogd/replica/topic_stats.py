@@ -1,6 +1,6 @@
-"""Counts of what goes in and out, by topic: Kafka's BrokerTopicMetrics.
+"""Counters of produced and fetched data per topic: Kafka's BrokerTopicMetrics.
 
-A topic's counters are made at its first use and dropped when it is deleted.
+A topic's counters are created on first use and removed when the topic is deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Topic:
 
 
 class TopicStats:
-    """See the module's text."""
+    """The counters of all topics. Called on the reactor thread."""
 
     def __init__(self, metrics: Registry) -> None:
         labels = ("topic",)
@@ -47,13 +47,19 @@ class TopicStats:
             f"{_PREFIX}messagesin_total", "Records appended.", labels
         )
         self.produces = metrics.counters(
-            f"{_PREFIX}totalproducerequests_total", "Appends asked for, by partition.", labels
+            f"{_PREFIX}totalproducerequests_total",
+            "Appends requested, counted per partition.",
+            labels,
         )
         self.failed_produces = metrics.counters(
-            f"{_PREFIX}failedproducerequests_total", "Appends refused, by partition.", labels
+            f"{_PREFIX}failedproducerequests_total",
+            "Appends refused, counted per partition.",
+            labels,
         )
         self.fetches = metrics.counters(
-            f"{_PREFIX}totalfetchrequests_total", "Reads that gave data, by partition.", labels
+            f"{_PREFIX}totalfetchrequests_total",
+            "Reads that returned data, counted per partition.",
+            labels,
         )
         self._topics: dict[str, _Topic] = {}
 
@@ -64,7 +70,7 @@ class TopicStats:
         return topic
 
     def appended(self, append: PartitionAppend, nbytes: int) -> None:
-        """Count one partition's append; of a topic that does not exist nothing is counted."""
+        """Count an append to one partition, unless the partition does not exist."""
         if append.partition is None:
             return
         name = append.topic_partition.topic
@@ -78,13 +84,13 @@ class TopicStats:
             topic.messages_in.value += info.last_offset - info.first_offset + 1
 
     def fetched(self, name: str, nbytes: int) -> None:
-        """Count one partition's data in an answer."""
+        """Count the data of one partition in a fetch response."""
         topic = self._topic(name)
         topic.fetches.value += 1
         topic.bytes_out.value += nbytes
 
     def forget(self, name: str) -> None:
-        """The topic is gone."""
+        """Remove the counters of a deleted topic."""
         if self._topics.pop(name, None) is None:
             return
         for family in (

@@ -1,11 +1,11 @@
-"""Threads that validate batches: one for small batches, one for large ones, fair between topics.
+"""Lanes for validation jobs: one for small batches and one for large ones, fair between topics.
 
-A lane runs one job at a time and takes the next one from another topic, so a topic that floods it
-costs the others one job each time. Batches that turn out to be large leave the small lane, so
-ordinary batches do not wait for decompression bombs. Both limits also bound memory: at most one
-small and one large batch are decompressed at any time.
+A lane runs one job at a time and takes the next one from another topic, so a topic that floods the
+lane delays each other topic by only one job. A batch that turns out to be large moves to the other
+lane, so that small batches do not wait for decompression bombs. The lanes also bound memory: at
+most one small and one large batch are being decompressed at any time.
 
-Called on the reactor's thread by append_queue.py, which keeps the order of each partition.
+Called on the reactor thread by append_queue.py, which keeps the order within each partition.
 Source: docs/decisions/0015-recompression-is-a-job.md.
 """
 
@@ -28,25 +28,25 @@ from plogd.log.batch_validator import (
 from plogd.ports import Jobs, Later, failed
 
 SMALL_BYTES: Final = 1 << 20
-"""Largest batch, uncompressed, that the lane of small ones finishes."""
+"""Maximum uncompressed size of a batch that the small lane validates."""
 _SMALL_COMPRESSED_BYTES: Final = SMALL_BYTES // 4
-"""Larger compressed batches are not tried there."""
+"""Compressed batches above this size go to the large lane directly."""
 
 _Job = Callable[[], ValidatedBatch]
 
 
 class _Lane:
-    """Jobs of several topics, one at a time, in order within a topic."""
+    """A lane: runs the jobs of all topics one at a time, in order within each topic."""
 
     def __init__(self, jobs: Jobs, name: str) -> None:
         self._jobs = jobs
         self._name = name
         self._waiting: dict[str, deque[tuple[_Job, Later[ValidatedBatch]]]] = {}
-        """By topic; the first topic is next."""
+        """Queued jobs by topic; the first topic is next."""
         self._is_busy = False
 
     def submit(self, topic: str, job: _Job) -> Later[ValidatedBatch]:
-        """Run `job` when the topic's earlier ones are done and other topics had their turn."""
+        """Run `job` after the topic's earlier jobs, alternating with other topics."""
         outcome: Later[ValidatedBatch] = Later()
         self._waiting.setdefault(topic, deque()).append((job, outcome))
         if not self._is_busy:
@@ -58,7 +58,7 @@ class _Lane:
         waiting = self._waiting.pop(topic)
         job, outcome = waiting.popleft()
         if waiting:
-            self._waiting[topic] = waiting  # Last in line again.
+            self._waiting[topic] = waiting  # At the end of the rotation again.
         self._is_busy = True
         try:
             running = self._jobs.submit(self._name, job)
@@ -77,7 +77,7 @@ class _Lane:
 
 
 class ValidationLanes:
-    """The two lanes of a broker."""
+    """The lanes of a broker for small and large batches."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._small = _Lane(jobs, "validate:small")
@@ -92,7 +92,7 @@ class ValidationLanes:
         now_ms: int,
         reading: RecordReading,
     ) -> Later[ValidatedBatch]:
-        """Validate a client's batch in a job. Fails with what `validate_batch` raises."""
+        """Validate a client's batch in a job. Fails with the errors of `validate_batch`."""
 
         def job(reading: RecordReading) -> ValidatedBatch:
             reading.on_step()

@@ -1,5 +1,5 @@
-"""ACLs and SCRAM credentials: what they are, and which ones are valid.
+"""ACLs and SCRAM credentials: their values and validation.
 
-Rules about these values belong here; the broker stores both but does not enforce them yet. Changing
-and storing them is the work of `plogd.controller`, and TLS is in `plogd.net`. Start with acl.py.
+Rules about these values belong here; the broker stores both but does not enforce them yet.
+`plogd.controller` changes and stores them, and TLS is in `plogd.net`. Start with acl.py.
 """

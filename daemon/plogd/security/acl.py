@@ -1,7 +1,7 @@
-"""What an ACL is, which ones can be, and which ones a filter matches.
+"""ACLs: their values, validation, and matching by filters.
 
-Pure values. Keeping them is controller/acls.py's work; nobody enforces them yet
-(docs/security.md). The numbers are the protocol's. Source: Kafka 4.0 ResourcePatternFilter,
+controller/acls.py stores ACLs; the broker does not enforce them yet (docs/security.md). Types and
+operations are the numbers of the protocol. Source: Kafka 4.0 ResourcePatternFilter,
 AccessControlEntryFilter, AclControlManager, AclApis; KIP-290.
 """
 
@@ -14,9 +14,9 @@ from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceT
 from plog.errors import InvalidRequest
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The only name a resource of type CLUSTER may have."""
+"""The only valid name of a resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""As the name of a literal pattern: every resource. As a host, or a principal's name: everybody."""
+"""In a literal pattern, every resource; as a host or the name of a principal, every client."""
 
 
 E = TypeVar("E", bound=WireEnum)
@@ -24,7 +24,7 @@ E = TypeVar("E", bound=WireEnum)
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ResourcePattern:
-    """A resource, or all whose names begin alike."""
+    """A single resource, or all resources whose names have a prefix."""
 
     resource_type: int
     name: str
@@ -33,9 +33,9 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Acl:
-    """One rule: `principal` from `host` is allowed, or denied, `operation` on `pattern`.
+    """A rule that allows or denies `principal` from `host` the `operation` on `pattern`.
 
-    Holds numbers as they came: a record of a newer Kafka may have some that we cannot name.
+    The numbers are not enums, because a record of a newer Kafka may contain unknown ones.
     """
 
     pattern: ResourcePattern
@@ -45,7 +45,7 @@ class Acl:
     permission: int
 
     def validate(self) -> None:
-        """Raise InvalidRequest if there can be no such rule."""
+        """Raise InvalidRequest if the rule is invalid."""
         pattern = self.pattern
         _check("resource type", AclResourceType, pattern.resource_type, AclResourceType.ANY)
         _check(
@@ -58,22 +58,22 @@ class Acl:
         _check("operation", AclOperation, self.operation, AclOperation.ANY)
         _check("permission", AclPermission, self.permission, AclPermission.ANY)
         if not pattern.name:
-            raise InvalidRequest("the name of the resource is empty")
+            raise InvalidRequest("invalid ACL: the resource name is empty")
         if not self.host:
-            raise InvalidRequest("the host is empty; * means every host")
+            raise InvalidRequest("invalid ACL: the host is empty; use * for all hosts")
         if pattern.resource_type == AclResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
-            raise InvalidRequest(f"the only name of a CLUSTER resource is {CLUSTER_NAME}")
+            raise InvalidRequest(f"invalid ACL: a CLUSTER resource must be named {CLUSTER_NAME}")
         if ":" not in self.principal:
             raise InvalidRequest(
-                f"the principal {self.principal!r} has no type; write it like User:{self.principal}"
+                f"invalid ACL: principal {self.principal!r} has no type; use User:{self.principal}"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Which ACLs are meant: ANY and null match everything.
+    """A filter for ACLs, in which ANY and null match everything.
 
-    With the pattern type MATCH and a name, all patterns match that cover a resource of that name.
+    The pattern type MATCH with a name matches all patterns that cover a resource of that name.
     """
 
     resource_type: int
@@ -85,14 +85,14 @@ class AclFilter:
     permission: int
 
     def validate(self) -> None:
-        """Raise InvalidRequest if some number is unknown."""
+        """Raise InvalidRequest if a number is unknown."""
         _check("resource type", AclResourceType, self.resource_type)
         _check("pattern type", AclPatternType, self.pattern_type)
         _check("operation", AclOperation, self.operation)
         _check("permission", AclPermission, self.permission)
 
     def matches(self, acl: Acl) -> bool:
-        """Whether `acl` is meant."""
+        """Return whether `acl` matches the filter."""
         return (
             self._matches_pattern(acl.pattern)
             and self.principal in (None, acl.principal)
@@ -112,7 +112,7 @@ class AclFilter:
 
 
 def covers(pattern: ResourcePattern, name: str) -> bool:
-    """Whether `pattern` is about a resource of this name (and of its type).
+    """Return whether `pattern` applies to a resource of this name and of the pattern's type.
 
     >>> prefixed = {"resource_type": AclResourceType.TOPIC, "pattern_type": AclPatternType.PREFIXED}
     >>> literal = {**prefixed, "pattern_type": AclPatternType.LITERAL}
@@ -128,8 +128,8 @@ def covers(pattern: ResourcePattern, name: str) -> bool:
     return pattern.name in (name, WILDCARD)
 
 
-def _check(what: str, known: type[E], number: int, *for_filters: E) -> None:
+def _check(field: str, known: type[E], number: int, *for_filters: E) -> None:
     if number in for_filters:
-        raise InvalidRequest(f"{what} {known(number).name} is for filters only")
+        raise InvalidRequest(f"invalid ACL: {field} {known(number).name} is for filters only")
     if not known(number).is_known:
-        raise InvalidRequest(f"there is no {what} {number}")
+        raise InvalidRequest(f"unknown {field} {number}")

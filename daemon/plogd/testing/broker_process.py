@@ -1,8 +1,8 @@
-"""One broker as a child process with a directory of its own, to start, stop, kill and start again.
+"""A broker as a child process with its own directory, which can be stopped, killed and restarted.
 
-It is the broker itself, started as ``python -m plogd`` on a free loopback port, so whatever holds
-here holds for an installed one; only the data directory and the ports differ from the defaults.
-With `controls` it is the same broker on ports that a test may reach into (controlled_main.py).
+It is the real broker, started as ``python -m plogd`` on a free loopback port, so it behaves like an
+installed one; only the data directory and the ports differ from the defaults. With `controls`, it
+is the same broker on ports that a test can control (controlled_main.py).
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from plogd.testing.running_broker import (
     STOP_TIMEOUT_S,
     RunningBroker,
 )
-from plogd.testing.running_broker import BrokerFailed as BrokerFailed  # For who imports it here.
+from plogd.testing.running_broker import BrokerFailed as BrokerFailed  # A public re-export.
 
 
 class BrokerProcess(RunningBroker):
-    """A broker in a process of its own, started as ``python -m plogd``.
+    """A broker in its own process, started as ``python -m plogd``.
 
-    Settings go before those of `config_file`, a server.properties; `environment` is added to ours.
-    `controls` is for hooks, `advance_time` and the topics a test makes without a client.
+    `settings` override those of `config_file`, a server.properties; `environment` extends the
+    environment of this process. `controls` enables hooks, `advance_time` and the creation of topics
+    without a client.
     """
 
     def __init__(
@@ -55,20 +56,20 @@ class BrokerProcess(RunningBroker):
 
     @property
     def pid(self) -> int:
-        """The broker's process id. Raises BrokerFailed if it is not running."""
+        """Return the broker's process id. Raises BrokerFailed if it is not running."""
         return self._running().pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the broker and return when it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        # Open until the process ends, which has a last word to say to it.
+        # It stays open until the process ends, because the broker also reports that it stops.
         self._ready_socket = ReadySocket()
         self._control = ControlClient() if self._is_controlled else None
         started = time.monotonic()
@@ -92,7 +93,7 @@ class BrokerProcess(RunningBroker):
         self._serves(addresses, time.monotonic() - started)
 
     def stop(self) -> None:
-        """Ask it to stop (SIGTERM) and wait for that. Raises BrokerFailed if it was not clean."""
+        """Stop the broker with SIGTERM. Raises BrokerFailed if it does not stop cleanly."""
         process = self._running()
         self._end_hooks()
         process.send_signal(signal.SIGTERM)
@@ -106,7 +107,7 @@ class BrokerProcess(RunningBroker):
             raise BrokerFailed(f"the broker stopped with code {code}\n{self._log_tail()}")
 
     def kill(self) -> None:
-        """End it on the spot (SIGKILL): no flush, no clean-shutdown mark."""
+        """End the broker with SIGKILL, without a flush or a clean shutdown marker."""
         process = self._running()
         self._end_hooks()
         process.kill()
@@ -114,14 +115,14 @@ class BrokerProcess(RunningBroker):
         self._ended()
 
     def reload(self) -> None:
-        """Let it read its settings again (SIGHUP); returns when it has done so."""
+        """Reload the broker's settings with SIGHUP, and wait until that is done."""
         process = self._running()
         assert self._ready_socket is not None, NOT_RUNNING
         process.send_signal(signal.SIGHUP)
         self._ready_socket.wait(process, START_TIMEOUT_S)
 
     def _end_hooks(self) -> None:
-        """Hear what became of the hooks, if it can still tell."""
+        """Record the hits of the hooks, if the broker can still report them."""
         try:
             self.hooks.reset()
         except (BrokerFailed, TimeoutError):
@@ -143,7 +144,7 @@ class BrokerProcess(RunningBroker):
 
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
         if not self._is_controlled:
-            raise BrokerFailed(f"{command}: start it with BrokerProcess(..., controls=True)")
+            raise BrokerFailed(f"{command}: use BrokerProcess(..., controls=True)")
         control = self._control
         if control is None:
             raise BrokerFailed(f"{command}: {NOT_RUNNING}")
@@ -166,6 +167,6 @@ class BrokerProcess(RunningBroker):
 
 
 def _environment(notify_socket: str) -> dict[str, str]:
-    """Ours, with the modules this process imports and the socket to report to."""
+    """Return this process's environment with its module path and the notify socket."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, "PYTHONPATH": path, "NOTIFY_SOCKET": notify_socket}

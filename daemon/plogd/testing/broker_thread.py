@@ -1,9 +1,9 @@
-"""One broker in a thread of this process: the real service on a reactor of its own.
+"""A broker in a thread of this process: the real service on its own reactor.
 
-It starts in a tenth of what a process takes, and everything of it can be looked at in a debugger.
-The test's process stays as it is (guest.py): Twisted's global reactor is neither used nor installed
-nor imported. What ends with a process has to be ended by hand here: `_Run` closes every descriptor
-when its reactor has ended, however that was.
+It starts ten times as fast as a process, and a debugger can inspect it. The test's process is not
+changed (guest.py): Twisted's global reactor is not used, installed or imported. `_Run` releases the
+resources that the end of a process would release, and closes every descriptor whenever its reactor
+ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plogd.logging import stream_observer
 from plogd.service import BrokerService
 from plogd.testing.controlled_machine import ControlledMachine
 from plogd.testing.controls import Controls
-from plogd.testing.guest import Guest, OfThread
+from plogd.testing.guest import Guest, ThreadObserver
 from plogd.testing.mock_time import MovableReactor
 from plogd.testing.running_broker import (
     ASK_TIMEOUT_S,
@@ -45,21 +45,21 @@ _LISTENING = "listening on "
 
 
 class BrokerThread(RunningBroker):
-    """A broker in a thread of this process, with a reactor of its own.
+    """A broker in a thread of this process, with its own reactor.
 
-    `kill` ends the broker as a SIGKILL would: what the system was told to write is written, nothing
-    else, and clients see their connections break.
+    `kill` ends the broker as SIGKILL would: data already passed to the operating system is written,
+    nothing else, and the connections of clients break.
     """
 
     _run: _Run | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread is there."""
+        """Return whether the broker's thread is running."""
         return self._run is not None and self._run.is_alive
 
     def start(self) -> None:
-        """Start the broker and return when it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -67,16 +67,16 @@ class BrokerThread(RunningBroker):
         try:
             run = self._run = _Run(self._assignments(), self.log_path, self._moved_s)
         except ConfigError as error:
-            raise BrokerFailed(f"the settings cannot be used:\n{error}") from error
+            raise BrokerFailed(f"cannot start the broker: invalid settings:\n{error}") from error
         run.thread.start()
         addresses = self._wait_until_ready(run)
         self._serves(addresses, time.monotonic() - started_s)
 
     def stop(self) -> None:
-        """Stop it as SIGTERM does and wait for that. Raises BrokerFailed if it was not clean."""
+        """Stop the broker as SIGTERM does. Raises BrokerFailed if it does not stop cleanly."""
         run = self._running()
         if run.is_alive:
-            with contextlib.suppress(BrokerFailed):  # It ends just now; what follows tells why.
+            with contextlib.suppress(BrokerFailed):  # It may be ending; the exit code is checked.
                 self.hooks.reset()
             run.soon(run.reactor.stop)
         self._join(run)
@@ -84,7 +84,7 @@ class BrokerThread(RunningBroker):
             raise BrokerFailed(f"the broker stopped with code {run.exit_code}\n{self._log_tail()}")
 
     def kill(self) -> None:
-        """End it on the spot: no flush, no clean-shutdown mark."""
+        """End the broker immediately, without a flush or a clean shutdown marker."""
         run = self._running()
         if run.is_alive:
             with contextlib.suppress(BrokerFailed):
@@ -93,19 +93,19 @@ class BrokerThread(RunningBroker):
         self._join(run)
 
     def reload(self) -> None:
-        """Let it read its settings again; returns when it has done so."""
+        """Reload the broker's settings, and wait until that is done."""
         run = self._running()
         run.soon(lambda: run.service.reload())
         self._wait_until_ready(run)
 
     def _wait_until_ready(self, run: _Run) -> list[str]:
         try:
-            status = run.process.heard.get(timeout=START_TIMEOUT_S)
+            status = run.process.statuses.get(timeout=START_TIMEOUT_S)
         except queue.Empty:
             where = run.where()
             self.kill()
             raise BrokerFailed(
-                f"the broker does not get ready\n{where}{self._log_tail()}"
+                f"the broker did not become ready\n{where}{self._log_tail()}"
             ) from None
         if status is None:
             self._join(run)
@@ -118,7 +118,7 @@ class BrokerThread(RunningBroker):
         self._has_to_run = False
         self.hooks.forget()
         if run.is_alive:
-            raise BrokerFailed(f"the broker does not stop\n{run.where()}{self._log_tail()}")
+            raise BrokerFailed(f"the broker did not stop\n{run.where()}{self._log_tail()}")
 
     def _running(self) -> _Run:
         if self._run is None:
@@ -134,12 +134,12 @@ class BrokerThread(RunningBroker):
             if asked.done():
                 raise
             raise TimeoutError(
-                f"{command}: the broker has not done it in {timeout_s:g} s"
+                f"{command}: the broker did not respond within {timeout_s:g} s"
             ) from None
 
 
 class _Run:
-    """One start of a broker, up to its end. What has no comment is for the reactor's thread."""
+    """One run of a broker. Methods belong to the reactor's thread unless marked otherwise."""
 
     def __init__(self, assignments: list[str], log_path: Path, offset_s: float) -> None:
         self._loaded = load_config([], assignments)
@@ -152,13 +152,13 @@ class _Run:
         self.service: BrokerService
         self._controls: Controls
         self._stop_trigger: Any = None
-        self._observer: OfThread | None = None
+        self._observer: ThreadObserver | None = None
         self._is_forked = False
         self._has_ended = False
         self._lock = threading.Lock()
-        """Guards the last one, for other threads."""
+        """Guards `_has_ended` for other threads."""
         self._asked: set[Future[Any]] = set()
-        """What somebody waits for."""
+        """The futures of commands in progress."""
         self.thread = threading.Thread(target=self._run, name="plog-broker", daemon=True)
         _RUNS.add(self)
 
@@ -166,20 +166,20 @@ class _Run:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended; in a forked child it has."""
+        """Return whether the thread is running; False in a forked child."""
         return self.thread.is_alive() and not self._is_forked
 
     def soon(self, function: Any) -> None:
-        """Call `function` on the reactor's thread. Raises BrokerFailed if that has ended."""
+        """Call `function` on the reactor's thread. Raises BrokerFailed if the thread has ended."""
         with self._lock:
             if self._has_ended or not self.is_alive:
                 raise BrokerFailed(NOT_RUNNING)
             self.reactor.callFromThread(function)
 
     def asked(self, command: str, arguments: dict[str, Any]) -> Future[Any]:
-        """The outcome of a command; BrokerFailed if the broker ends before there is one."""
+        """Start a command; its future fails with BrokerFailed if the broker ends first."""
         asked: Future[Any] = Future()
-        self._asked.add(asked)  # Before: it may end at any moment.
+        self._asked.add(asked)  # Before the call, because the broker may end at any time.
         try:
             self.soon(lambda: self._ask(command, arguments, asked))
         except BrokerFailed:
@@ -188,7 +188,7 @@ class _Run:
         return asked
 
     def where(self) -> str:
-        """What the thread is doing, for whoever waits in vain."""
+        """Return the stack of the thread for the message of a timeout."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         return "" if frame is None else "".join(traceback.format_stack(frame))
 
@@ -198,18 +198,18 @@ class _Run:
         try:
             with self._log_path.open("a") as stream:
                 lines = stream_observer(stream, {}, self._loaded.config.plog_log_level)
-                self._observer = OfThread(lines)
+                self._observer = ThreadObserver(lines)
                 globalLogPublisher.addObserver(self._observer)
                 try:
                     self._serve(lines)
                 except Exception:
-                    log.failure("the broker's thread has failed")
+                    log.failure("the broker's thread failed")
                     self.exit_code = 1
                 finally:
                     self._end()
         finally:
             _RUNS.discard(self)
-            self.process.heard.put(None)
+            self.process.statuses.put(None)
 
     def _serve(self, observer: Any) -> None:
         service = self.service = BrokerService(
@@ -243,7 +243,7 @@ class _Run:
         self._controls.do(command, arguments).then(on_value, on_error)
 
     def die(self) -> None:
-        """End without doing anything more, and without a word."""
+        """End the broker immediately, without further work or log events."""
         self._silence()
         if self.machine.jobs is not None:
             self.machine.jobs.abandon()
@@ -252,7 +252,7 @@ class _Run:
         self.reactor.disconnectAll()
 
     def _end(self) -> None:
-        """Give back all that the end of a process would."""
+        """Release everything that the end of a process would release."""
         with self._lock:
             self._has_ended = True
         while self._asked:
@@ -275,7 +275,7 @@ class _Run:
         self.reactor._poller.close()
 
     def forget(self) -> None:
-        """In the child of a fork, which has no such thread: close the copies of all it had."""
+        """Close the inherited descriptors in a forked child, which lacks the thread."""
         self._is_forked = True
         for selectable in {*self.reactor.getReaders(), *self.reactor.getWriters()}:
             held = getattr(selectable, "socket", selectable)

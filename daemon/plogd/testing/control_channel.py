@@ -1,13 +1,13 @@
-"""The way from a test to its broker in another process: a socket that only those two hold.
+"""The channel between a test and its broker process: a socket pair that only these two hold.
 
-The test's end is `ControlClient`, made with the pair before the process starts; the broker's end is
-inherited, and read by control_server.py. One JSON object a message, kept apart by the kernel::
+`ControlClient` creates the pair before the process starts and keeps the test's end; the broker
+inherits the other end, which control_server.py reads. Each packet is one JSON object::
 
     {"id": 7, "command": "hook_hits", "arguments": {"number": 1}}
-    {"id": 7, "result": 3}     {"id": 8, "error": "there is no request 'Produces'...", "code": null}
+    {"id": 7, "result": 3}     {"id": 8, "error": "unknown request 'Produces'...", "code": null}
 
-`code` is Kafka's where the error is one of Kafka's. When the test's end is gone, so is the test,
-and the broker ends.
+`code` is Kafka's error code if the error has one. The broker stops when the test's end is closed,
+because the test has ended then.
 """
 
 from __future__ import annotations
@@ -25,26 +25,29 @@ MESSAGE_BYTES_MAX = 1 << 16
 
 
 class ChannelClosed(Exception):
-    """The broker has ended."""
+    """Raised if the broker has ended."""
 
 
 class ControlClient:
-    """The test's end. Any thread; one command at a time."""
+    """The test's end of the channel. Any thread; one command at a time."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        """`theirs` is for the child, as an inherited descriptor; close it when the child has it."""
+        """`theirs` is inherited by the child; close it here after the child has started."""
         self._lock = threading.Lock()
         self._last_id = 0
 
     def ask(self, command: str, arguments: dict[str, Any], timeout_s: float) -> Any:
-        """The outcome of a command.
+        """Run a command and return its result.
 
-        Raises ValueError or KafkaError if it is wrong, TimeoutError, or ChannelClosed.
+        Raises:
+            ValueError, KafkaError: the command failed.
+            TimeoutError: the broker did not respond in time, or another command is running.
+            ChannelClosed: the broker has ended.
         """
-        # One that waits may take its time: whoever stops the broker does not wait for it.
+        # The lock has a timeout so that stopping the broker does not wait for a slow command.
         if not self._lock.acquire(timeout=timeout_s):
-            raise TimeoutError(f"{command}: another command takes more than {timeout_s:g} s")
+            raise TimeoutError(f"{command}: another command took longer than {timeout_s:g} s")
         try:
             self._last_id += 1
             message = {"id": self._last_id, "command": command, "arguments": arguments}
@@ -64,7 +67,7 @@ class ControlClient:
         raise error_from_code(answer["code"], answer["error"])
 
     def close(self) -> None:
-        """Let go of both ends; who waits for an answer hears of it."""
+        """Close both ends; a command in progress fails with ChannelClosed."""
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
         self._ours.close()
@@ -78,12 +81,12 @@ class ControlClient:
                 data = self._ours.recv(MESSAGE_BYTES_MAX)
             except TimeoutError:
                 raise TimeoutError(
-                    f"{command}: the broker has not done it in {timeout_s:g} s"
+                    f"{command}: the broker did not respond within {timeout_s:g} s"
                 ) from None
             if not data:
                 raise ChannelClosed(f"{command}: the broker has ended")
             answer: dict[str, Any] = json.loads(data)
-            # Of an earlier one nobody waits for the answer any more.
+            # Ignore the response to an earlier command, which has timed out.
             if answer["id"] == number:
                 with contextlib.suppress(OSError):
                     self._ours.settimeout(None)

@@ -1,6 +1,6 @@
-"""The broker's end of control_channel.py: does the commands of the test that started it.
+"""The broker's end of control_channel.py, which runs the commands of the test.
 
-Made by controlled_main.py alone. Reactor thread only.
+Created only by controlled_main.py. Reactor thread only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from plogd.testing.controls import Controls
 
 @implementer(IReadDescriptor)
 class ControlServer:
-    """Reads commands from `end`; stops `reactor`, Any as in service.py, when the test has gone."""
+    """Runs commands from `end`, and stops `reactor` when the test closes its end.
+
+    `reactor` is Any as in service.py.
+    """
 
     def __init__(self, end: socket.socket, controls: Controls, reactor: Any) -> None:
         end.setblocking(False)
@@ -31,15 +34,15 @@ class ControlServer:
         reactor.addReader(self)
 
     def fileno(self) -> int:
-        """The descriptor to watch."""
+        """Return the descriptor of the socket."""
         return self._end.fileno()
 
     def logPrefix(self) -> str:
-        """What Twisted calls us in its log."""
+        """Return the name for Twisted's log lines."""
         return "test"
 
     def doRead(self) -> None:
-        """A command has come, or the test has gone."""
+        """Run a command, or stop the reactor if the test has closed its end."""
         try:
             data = self._end.recv(MESSAGE_BYTES_MAX)
         except BlockingIOError:
@@ -53,20 +56,20 @@ class ControlServer:
         message = json.loads(data)
         number = message["id"]
         self._controls.do(message["command"], message["arguments"]).then(
-            lambda result: self._tell({"id": number, "result": result}),
-            lambda error: self._tell(_told(number, error)),
+            lambda result: self._send({"id": number, "result": result}),
+            lambda error: self._send(_error_message(number, error)),
         )
 
     def connectionLost(self, reason: Failure) -> None:
-        """The reactor stops."""
+        """Close the socket when the reactor stops."""
         self._end.close()
 
-    def _tell(self, answer: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # The test has gone: doRead hears of it.
-            self._end.send(json.dumps(answer).encode())
+    def _send(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # The test has closed its end, which doRead handles.
+            self._end.send(json.dumps(message).encode())
 
 
-def _told(number: int, error: Exception) -> dict[str, Any]:
+def _error_message(number: int, error: Exception) -> dict[str, Any]:
     if isinstance(error, KafkaError):
         return {"id": number, "error": error.message, "code": int(error.code)}
     text = str(error) if isinstance(error, ValueError) else repr(error)

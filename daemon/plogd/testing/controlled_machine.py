@@ -1,7 +1,7 @@
-"""The ports of a broker in a test: time that moves, jobs and files that can be given up, hooks.
+"""The ports of a test broker: movable time, jobs and files that can be abandoned, and hooks.
 
-In the place of machine.py's, for both kinds of test brokers: in process (broker_thread.py) and as a
-process (controlled_main.py). The broker itself is the one that everybody runs.
+`ControlledMachine` replaces the machine of machine.py for both kinds of test brokers: in a thread
+(broker_thread.py) and in a process (controlled_main.py). The broker itself is unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ControlledMachine(Machine):
-    """See the module's text. `switch_interval_s` as for `ThreadJobs`."""
+    """The ports of one test broker; `switch_interval_s` as for `ThreadJobs`."""
 
     def __init__(self, reactor: MovableReactor, *, switch_interval_s: float | None) -> None:
         super().__init__(reactor, HeldFiles())
@@ -36,18 +36,18 @@ class ControlledMachine(Machine):
         self._switch_interval_s = switch_interval_s
 
     def make_jobs(self) -> ThreadJobs:
-        """The threads, counted."""
+        """Return threads whose jobs are counted."""
         self.jobs = CountedJobs(self.reactor, self.turn, self.time, self._switch_interval_s)
         return self.jobs
 
     def dispatch_of(self, broker: Broker) -> Dispatch:
-        """Return the broker's dispatcher, behind what tests hook into it."""
+        """Return the broker's dispatcher, wrapped in the hooks of tests."""
         self.requests = HookedDispatch(broker, super().dispatch_of(broker), self.timers)
         return self.requests
 
 
 class CountedJobs(ThreadJobs):
-    """Threads whose jobs `time` waits for, and that can be told to do nothing any more."""
+    """Threads whose jobs `time` waits for, and whose pending jobs can be abandoned."""
 
     def __init__(
         self, reactor: MovableReactor, turn: Turn, time: MockTime, switch_interval_s: float | None
@@ -57,7 +57,7 @@ class CountedJobs(ThreadJobs):
         self._is_abandoned = False
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
-        """As `ThreadJobs` does."""
+        """Run `function` as `ThreadJobs.submit` does, and count the job until it ends."""
         number = self._time.job_begun()
 
         def run() -> T:
@@ -84,12 +84,12 @@ class CountedJobs(ThreadJobs):
         return counted
 
     def abandon(self) -> None:
-        """Let those that run end, and none begin; what a kill does to a process."""
+        """Start no further jobs, as if the process were killed; running jobs finish."""
         self._is_abandoned = True
 
 
 class HeldFiles(OsFiles):
-    """Files that are closed with the broker, whoever still holds them: no process ends here."""
+    """Files that are closed with the broker even if still in use, as when a process ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,28 +109,28 @@ class HeldFiles(OsFiles):
         return _HeldFile(path, os.O_RDONLY, self._open)
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on `path`, as `OsFiles` does; the result lets go, once."""
+        """Take an exclusive lock on `path` as `OsFiles` does; the result releases it once."""
         release = super().lock(path)
         number = id(release)
         self._locks[number] = release
 
-        def let_go() -> None:
+        def release_once() -> None:
             if self._locks.pop(number, None) is not None:
                 release()
 
-        return let_go
+        return release_once
 
     def close(self) -> None:
-        """Close everything. Only when nobody works with these files any more."""
+        """Close all files and locks; call when no thread uses them any more."""
         for file in list(self._open):
-            file.give_up()
+            file.close_now()
         for number in list(self._locks):
             self._locks.pop(number)()
         super().close()
 
 
 class _HeldFile(OsFile):
-    """An open file that its `HeldFiles` know of."""
+    """An open file that its `HeldFiles` can close."""
 
     __slots__ = ("_among",)
 
@@ -140,16 +140,17 @@ class _HeldFile(OsFile):
         among.add(self)
 
     def close(self) -> None:
-        """One holder less; nothing if it was given up."""
+        """Release one holder; no effect after `close_now`."""
         if self._fd >= 0:
             super().close()
         if self._fd < 0:
             self._among.discard(self)
 
-    def give_up(self) -> None:
-        """Close the descriptor, whatever its holders think.
+    def close_now(self) -> None:
+        """Close the descriptor even if the file has holders.
 
-        Without the lock: in the child of a fork, a thread that is not there may have it.
+        It takes no lock, because after a fork a thread that does not exist in the child may hold
+        it.
         """
         self._fd = -1
         self._among.discard(self)

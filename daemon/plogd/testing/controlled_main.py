@@ -1,10 +1,10 @@
-"""``python -m plogd.testing.controlled_main``: a broker that obeys the test that started it.
+"""``python -m plogd.testing.controlled_main``: a broker that is controlled by a test.
 
-    controlled_main CONTROL_FD OFFSET_S [the broker's own arguments]
+    controlled_main CONTROL_FD OFFSET_S [arguments of the broker]
 
-The daemon as ``python -m plogd`` runs it, on a `ControlledMachine`: CONTROL_FD is the broker's end
-of a control_channel.py, which only a parent process can have given it; its time is OFFSET_S ahead.
-BrokerProcess starts it. No command or setting of the daemon leads here.
+It runs the same daemon as ``python -m plogd``, on a `ControlledMachine`. CONTROL_FD is the broker's
+end of the channel in control_channel.py, inherited from the parent process; the broker's time is
+OFFSET_S seconds ahead. Started by BrokerProcess. No command or setting of the daemon starts it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run a broker until it is told to stop; the exit code."""
+    """Run a broker until it is stopped; return the exit code."""
     control_fd, offset_s, *argv = sys.argv[1:]
 
     def install_reactor() -> Any:
-        # Like all that follows only now: `run` has told the collector to leave imports alone.
+        # Imported here like the rest: `run` first configures the garbage collector for imports.
         from twisted.internet.main import installReactor
 
         from plogd.testing.mock_time import MovableReactor

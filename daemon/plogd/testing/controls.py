@@ -1,8 +1,8 @@
-"""What a test may ask of its broker besides Kafka's requests, in one table of commands.
+"""The commands with which a test controls its broker, in addition to Kafka's requests.
 
-A command is a name and values that JSON can hold, its outcome as well, so that it is the same for a
-broker in the test's process and for one behind a pipe (control_channel.py). The front for tests is
-running_broker.py and hooks.py. Reactor thread only.
+Arguments and results are JSON values, so commands work the same for a broker in the test's process
+and in another process (control_channel.py). Tests use them through running_broker.py and hooks.py.
+Reactor thread only.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Controls:
-    """The commands, over the broker of `service`, which runs on `machine`."""
+    """The commands for the broker of `service`, which runs on `machine`."""
 
     def __init__(self, service: BrokerService, machine: ControlledMachine) -> None:
         self._service = service
         self._machine = machine
         self._numbers = itertools.count(1)
         self._rules: dict[int, Rule] = {}
-        """All since the last reset, those that are used up as well."""
+        """All rules since the last reset, including exhausted ones."""
         self._commands: Mapping[str, Callable[..., Any]] = {
             "add_hook": self._add_hook,
             "advance_time": machine.time.advance,
@@ -42,7 +42,7 @@ class Controls:
         }
 
     def do(self, command: str, arguments: Mapping[str, Any]) -> Later[Any]:
-        """The outcome of a command; fails with ValueError or KafkaError where it is wrong."""
+        """Run a command; the result fails with ValueError or KafkaError if the command does."""
         try:
             result = self._commands[command](**arguments)
         except Exception as error:
@@ -67,7 +67,7 @@ class Controls:
             row=row_named(request),
             action=action,
             delay_ms=delay_ms,
-            error=None if error is None else error_to_tell(*error),
+            error=None if error is None else error_for_code(*error),
             **filters,
         )
         number = next(self._numbers)
@@ -82,7 +82,7 @@ class Controls:
         return rule.hits
 
     def _reset_hooks(self) -> list[tuple[int, int]]:
-        """Forget all; how often each was hit."""
+        """Remove all rules, and return the number of hits of each."""
         self._requests.rules.clear()
         rules, self._rules = self._rules, {}
         return [(number, rule.hits) for number, rule in rules.items()]
@@ -95,22 +95,22 @@ class Controls:
         broker = self._service.broker
         topic = broker.cache.topic(name)
         if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            raise UnknownTopicOrPartition(f"cannot delete topic {name!r}: it does not exist")
         return broker.controller.delete_topic(name, topic.topic_id)
 
 
-def error_to_tell(code: int, message: str) -> KafkaError:
-    """An error with this code, also where plog itself raises none. Raises ValueError."""
+def error_for_code(code: int, message: str) -> KafkaError:
+    """Return an error with this code, even one that plog never raises. Raises ValueError."""
     try:
         known = ErrorCode(code)
     except ValueError:
-        raise ValueError(f"Kafka has no error {code}") from None
+        raise ValueError(f"unknown error code {code}: Kafka does not define it") from None
     if known == ErrorCode.NONE:
-        raise ValueError("NONE is no error: nothing would fail")
+        raise ValueError("cannot fail a request with NONE: it is not an error")
     error = error_from_code(known, message or "a test's hook")
     if error.code == known:
         return error
-    of_its_own = type(known.name, (KafkaError,), {"code": known})
-    told = of_its_own(message or "a test's hook")
-    assert isinstance(told, KafkaError)
-    return told
+    error_class = type(known.name, (KafkaError,), {"code": known})
+    error = error_class(message or "a test's hook")
+    assert isinstance(error, KafkaError)
+    return error

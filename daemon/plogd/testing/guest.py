@@ -1,7 +1,7 @@
-"""How a broker behaves as a guest in a test's process: it changes nothing that is not its own.
+"""The process-wide behavior of a broker that runs in a test's process: it changes nothing.
 
-No signal, no limit, no setting of the collector, no word to systemd, no observer for all that the
-process logs; what the broker says goes to a file of its own (broker_thread.py).
+It leaves signals, limits, the garbage collector and systemd alone, and does not observe the log
+events of the process; broker_thread.py writes the broker's own events to a file.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from plogd.sdnotify import ServiceNotifier
 
 
 class Guest(OwnProcess):
-    """In the place of the process; `heard` gets what the broker tells when it is ready."""
+    """Replaces `OwnProcess`; `statuses` receives the status whenever the broker is ready."""
 
     def __init__(self) -> None:
         super().__init__({})
-        self.heard: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        """A status for each time it is ready, None when it has ended."""
-        self.notifier = _ToQueue(self.heard)
+        self.statuses: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        """A status whenever the broker is ready, and None when it has ended."""
+        self.notifier = _ToQueue(self.statuses)
 
     def begin(self, hang_up: Callable[[], None]) -> int:
-        """Leave the signals and limits; how many files the process may open."""
+        """Return the limit of open files, and change no signals or limits."""
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def serving(self) -> None:
-        """Leave the collector."""
+        """Do not change the garbage collector."""
 
     def stopping(self) -> None:
-        """Leave the signals."""
+        """Do not change the signals."""
 
 
 class _ToQueue(ServiceNotifier):
-    def __init__(self, heard: queue.SimpleQueue[str | None]) -> None:
+    def __init__(self, statuses: queue.SimpleQueue[str | None]) -> None:
         super().__init__({})
-        self._heard = heard
+        self._statuses = statuses
 
     def ready(self, status: str) -> None:
-        self._heard.put(status)
+        self._statuses.put(status)
 
 
 @implementer(ILogObserver)
-class OfThread:
-    """Hands on the events of one thread: the reactor's, where a broker does its work."""
+class ThreadObserver:
+    """Passes on the log events of the thread that created it, the broker's reactor thread."""
 
     def __init__(self, observer: Callable[[Mapping[str, Any]], None]) -> None:
         self._observer = observer

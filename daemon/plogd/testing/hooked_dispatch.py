@@ -1,10 +1,10 @@
-"""What a test does to the next requests of a kind: delay them, cut their connection, refuse them.
+"""Apply a test's hooks to requests: delay them, close their connection, or fail them.
 
-`HookedDispatch` stands between the connections of a test's broker and its dispatcher. Without rules
-it hands everything on. A rule looks at requests before they take effect, or (`after`) at their
-answers; the oldest one that fits gets a request, once. The front for tests is hooks.py.
+`HookedDispatch` wraps the dispatcher of a test's broker. Without rules, it passes every request on.
+A rule applies before a request takes effect or, with `after`, to its response; only the oldest
+matching rule applies to a request. hooks.py is the interface for tests.
 
-Reactor thread only. Invariant: nothing of a frame is used after the call, except in a copy.
+Reactor thread only. Invariant: a frame is not used after the call, except in a copy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROW_BY_NAME = {row.name: row for row in HANDLERS}
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Rule:
-    """What to do with which requests; `times` None is all of them. Equal to itself only."""
+    """An action and the requests it applies to; no limit if `times` is None."""
 
     row: Row
     action: Literal["delay", "drop", "fail"]
@@ -55,17 +55,19 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times}: a hook is for one request at least")
+            raise ValueError(f"cannot add a hook with times={self.times}: use 1 or more")
         if self.topic is not None and not names_topics(self.row.request):
-            raise ValueError(f"{self.row.name} names no topics: topic={self.topic!r} never fits")
+            raise ValueError(
+                f"cannot add a hook for topic={self.topic!r}: {self.row.name} names no topics"
+            )
 
     @property
     def is_used_up(self) -> bool:
-        """Whether it has had all its requests."""
+        """Return whether the rule has reached its limit."""
         return self.times is not None and self.hits >= self.times
 
     def hit(self) -> None:
-        """It gets a request."""
+        """Count a request, and complete the waits for this count."""
         self.hits += 1
         due = [later for count, later in self.waiting if count <= self.hits]
         self.waiting = [(count, later) for count, later in self.waiting if count > self.hits]
@@ -73,7 +75,7 @@ class Rule:
             later.succeed(None)
 
     def when_hit(self, count: int) -> Later[None]:
-        """Done when it has had `count` requests."""
+        """Return a Later that completes after `count` requests."""
         later: Later[None] = Later()
         if self.hits >= count:
             later.succeed(None)
@@ -83,18 +85,18 @@ class Rule:
 
 
 def row_named(name: str) -> Row:
-    """The row of the API with this name of Kafka's. Raises ValueError, with the nearest name."""
+    """Return the row of the API with this Kafka name. Raises ValueError with the nearest name."""
     row = _ROW_BY_NAME.get(name)
     if row is None:
         by_lower = {known.lower(): known for known in _ROW_BY_NAME}
         wanted = name.lower().removesuffix("request").replace("_", "")
         near = difflib.get_close_matches(wanted, by_lower, n=1, cutoff=0.0)
-        raise ValueError(f"there is no request {name!r}; did you mean {by_lower[near[0]]!r}?")
+        raise ValueError(f"unknown request {name!r}; did you mean {by_lower[near[0]]!r}?")
     return row
 
 
 def names_topics(message: Any) -> bool:
-    """Whether a request of this class tells which topics it is about."""
+    """Return whether requests of this class contain topic names."""
     for each in message.fields:
         if "topic" in each.name:
             return True
@@ -106,14 +108,14 @@ def names_topics(message: Any) -> bool:
 
 
 class HookedDispatch:
-    """See the module's text; `dispatch(frame, connection)` by calling it."""
+    """A `Dispatch` that applies `rules` before it calls the broker's dispatcher."""
 
     def __init__(self, broker: Broker, dispatch: Dispatch, timers: Timers) -> None:
         self._broker = broker
         self._dispatch = dispatch
         self._timers = timers
         self.rules: list[Rule] = []
-        """Those that may still get a request, the oldest first."""
+        """The rules that have not reached their limit, oldest first."""
 
     def __call__(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
         """Start the request in `frame`. Raises CloseConnection."""
@@ -154,31 +156,31 @@ class HookedDispatch:
 
     def _topics(self, request: ApiMessage) -> Iterator[str]:
         yield from _topics_of(request, self._broker.cache.topic_name)
-        if isinstance(request, FetchRequest):  # Of a session, only what changes is named.
+        if isinstance(request, FetchRequest):  # A session's request lists only changed partitions.
             yield from self._broker.fetch_sessions.topics_in(request.session_id)
 
     # -- before the request takes effect --------------------------------------------------------
 
     def _before(self, rule: Rule, call: _Call) -> Dispatched:
         if rule.action == "drop":
-            raise _cut(call)
+            raise _drop_error(call)
         if rule.action == "fail":
             return Dispatched(call.is_produce, call.refusal(rule))
         held = _Held()
         held.timer = self._timers.call_later(rule.delay_ms, lambda: self._start(call, held))
-        # Alone, because Produces behind it would overtake it.
+        # It runs alone, because later Produces would overtake it.
         return Dispatched(call.is_produce, held.answer, runs_alone=True)
 
     def _start(self, call: _Call, held: _Held) -> None:
         held.release()
         try:
             result = self._dispatch(call.frame, call.connection).result
-        except Exception as error:  # CloseConnection; else a bug, which the connection reports.
+        except Exception as error:  # CloseConnection, or a bug, which the connection logs.
             held.fail(error)
         else:
             held.take(result)
 
-    # -- when it has ----------------------------------------------------------------------------
+    # -- after the request has taken effect -----------------------------------------------------
 
     def _after(self, rule: Rule, call: _Call) -> Dispatched:
         dispatched = self._dispatch(call.frame, call.connection)
@@ -186,16 +188,16 @@ class HookedDispatch:
         if rule.action == "delay":
             return Dispatched(call.is_produce, self._hold(rule, result), runs_alone=True)
         if not isinstance(result, Later):
-            return dispatched._replace(result=_instead(rule, call, result))
+            return dispatched._replace(result=_replacement(rule, call, result))
         answer: Later[Parts | None] = Later(result.cancel)
 
         def on_value(parts: Parts | None) -> None:
             try:
-                told = _instead(rule, call, parts)
+                replacement = _replacement(rule, call, parts)
             except CloseConnection as error:
                 answer.fail(error)
             else:
-                answer.succeed(told)
+                answer.succeed(replacement)
 
         result.then(on_value, answer.fail)
         return dispatched._replace(result=answer)
@@ -208,7 +210,7 @@ class HookedDispatch:
 
 
 class _Call:
-    """A request that a rule may get, in a copy."""
+    """A copy of a request to which a rule may apply."""
 
     def __init__(
         self,
@@ -228,26 +230,26 @@ class _Call:
 
     @property
     def request(self) -> ApiMessage:
-        """The request, decoded. Raises WireError."""
+        """Return the decoded request. Raises WireError."""
         if self._request is None:
             body = self.frame[self._position :]
             self._request = self.row.request.decode(body, self.header.api_version)
         return self._request
 
     def refusal(self, rule: Rule) -> Parts:
-        """The answer with the rule's error. Raises CloseConnection where that cannot be told."""
+        """Return a response with the rule's error. Raises CloseConnection for a bad request."""
         assert rule.error is not None
         context = RequestContext(self.header, self.connection, len(self.frame))
         try:
             response = self.row.refuse(self.request, context, rule.error)
         except WireError as error:
-            raise CloseConnection(f"no {self.row.name} request: {error}") from error
+            raise CloseConnection(f"invalid {self.row.name} request: {error}") from error
         header = self.header
         return frame_response(header.api_key, header.api_version, header.correlation_id, response)
 
 
 class _Held:
-    """An answer that a delay holds back: given when the delay is over and it is there."""
+    """A delayed response, given when the delay is over and the request is complete."""
 
     def __init__(self) -> None:
         self.answer: Later[Parts | None] = Later(self._cancel)
@@ -257,7 +259,7 @@ class _Held:
         self._outcome: tuple[Parts | None, Exception | None] | None = None
 
     def take(self, result: Parts | Later[Parts | None] | None) -> None:
-        """This is what comes of the request."""
+        """Set the result of the request."""
         if isinstance(result, Later):
             self._pending = result
             result.then(self._arrived, self.fail)
@@ -265,13 +267,13 @@ class _Held:
             self._arrived(result)
 
     def fail(self, error: Exception) -> None:
-        """Nothing comes of the request."""
+        """Set the error of the request."""
         self._pending = None
         self._outcome = (None, error)
         self._give()
 
     def release(self) -> None:
-        """The delay is over."""
+        """End the delay."""
         self._is_released = True
         self._give()
 
@@ -295,24 +297,24 @@ class _Held:
         if self._pending is not None:
             self._pending.cancel()
         elif self._outcome is not None and self._outcome[0] is not None:
-            close_regions(self._outcome[0])  # Nobody will send it.
+            close_regions(self._outcome[0])  # It will not be sent.
 
 
-def _instead(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
-    """What is answered in the place of `parts`. Raises CloseConnection for a cut."""
+def _replacement(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
+    """Return the response that replaces `parts`. Raises CloseConnection to drop the request."""
     if parts is not None:
         close_regions(parts)
     if rule.action == "drop":
-        raise _cut(call)
+        raise _drop_error(call)
     return None if parts is None else call.refusal(rule)
 
 
-def _cut(call: _Call) -> CloseConnection:
+def _drop_error(call: _Call) -> CloseConnection:
     return CloseConnection(f"a test's hook drops its {call.row.name}")
 
 
 def _topics_of(message: Struct, name_of: Callable[[bytes], str | None]) -> Iterator[str]:
-    """The names of the topics a request is about, wherever they stand in it."""
+    """Yield the topic names anywhere in a request."""
     for each in type(message).fields:
         value = getattr(message, each.name)
         items = value if isinstance(value, list) else [value]

@@ -1,13 +1,13 @@
-"""What a test hooks into its broker: ``broker.hooks.drop("Fetch")`` and the like.
+"""Hooks with which a test delays, drops or fails requests: ``broker.hooks.drop("Fetch")``.
 
     with broker.hooks.fail("Produce", NotLeaderOrFollower, times=2) as hook:
         producer.flush()
     assert hook.hits == 2
 
-A hook is for the next requests with this name of Kafka's protocol, of one topic or one client if
-told so. It ends with its ``with`` block, `Hook.remove`, the test, or this start of the broker. What
-it does, and when, is hooked_dispatch.py's; this is the front, which imports neither that nor
-Twisted. Any thread.
+A hook applies to the next requests with this name in Kafka's protocol, optionally of one topic or
+one client. It ends with its ``with`` block, with `Hook.remove`, with the test, or when the broker
+stops. hooked_dispatch.py applies the hooks; this module is their interface for tests, and imports
+neither hooked_dispatch.py nor Twisted. Any thread.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ WAIT_TIMEOUT_S = 30.0
 RESET_TIMEOUT_S = 5.0
 
 Failing: TypeAlias = type[KafkaError] | KafkaError | ErrorCode | int
-"""An error as `Hooks.fail` takes it; an int is its code."""
+"""An error for `Hooks.fail`; an int is an error code."""
 
 
 class Ask(Protocol):
-    """Has the broker do a command of controls.py; raises what is wrong with it."""
+    """Runs a command of controls.py in the broker; raises its error."""
 
     def __call__(self, command: str, *, timeout_s: float = ..., **arguments: Any) -> Any: ...
 
 
 class Hook:
-    """One hook. Used as a context, it ends with it."""
+    """One hook, which ends with its ``with`` block if used as a context manager."""
 
     def __init__(self, ask: Ask, number: int) -> None:
         self._ask = ask
@@ -40,29 +40,29 @@ class Hook:
 
     @property
     def hits(self) -> int:
-        """How many requests it has had so far."""
+        """Return the number of requests that the hook has applied to."""
         if self._hits is not None:
             return self._hits
         return int(self._ask("hook_hits", number=self._number))
 
     def wait(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Return when it has had `count` requests. Raises TimeoutError."""
+        """Wait until the hook has applied to `count` requests. Raises TimeoutError."""
         if self._hits is None:
             try:
                 self._ask("wait_for_hook", timeout_s=timeout_s, number=self._number, count=count)
             except TimeoutError:
-                text = f"the hook has had {self.hits} of {count} requests in {timeout_s:g} s"
+                text = f"the hook got {self.hits} of {count} requests within {timeout_s:g} s"
                 raise TimeoutError(text) from None
         elif self._hits < count:
-            raise TimeoutError(f"the hook has ended after {self._hits} requests")
+            raise TimeoutError(f"the hook ended after {self._hits} of {count} requests")
 
     def remove(self) -> None:
-        """End it; harmless when it has ended."""
+        """End the hook; no effect if it has ended."""
         if self._hits is None:
             self._hits = int(self._ask("remove_hook", number=self._number))
 
     def ended(self, hits: int) -> None:
-        """It was ended with all others."""
+        """Record the hits after all hooks were ended."""
         if self._hits is None:
             self._hits = hits
 
@@ -79,11 +79,11 @@ class Hook:
 
 
 class Hooks:
-    """All hooks of one broker.
+    """The hooks of one broker.
 
-    In every method `request` is Kafka's name ("Produce", "Fetch", "OffsetCommit", ...), `times` is
-    for how many requests, None for all, and `topic` and `client_id` say for whose. A name that is
-    none is a ValueError with the nearest one.
+    In every method, `request` is a name in Kafka's protocol ("Produce", "Fetch", "OffsetCommit",
+    ...), `times` limits the number of requests (None for no limit), and `topic` and `client_id`
+    select requests. An unknown name raises ValueError with the nearest known name.
     """
 
     def __init__(self, ask: Ask) -> None:
@@ -100,9 +100,9 @@ class Hooks:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Hook:
-        """Let a request begin `seconds` later; with `after` only its answer is late."""
+        """Delay the start of a request by `seconds`, or with `after` only its response."""
         if seconds < 0:
-            raise ValueError(f"seconds={seconds}: nothing is answered before it is asked")
+            raise ValueError(f"cannot delay a request by {seconds} s: use 0 or more")
         return self._add(
             request,
             "delay",
@@ -122,7 +122,7 @@ class Hooks:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Hook:
-        """Cut the connection before a request has an effect; with `after` it has, unanswered."""
+        """Close the connection before a request takes effect, or with `after` after it has."""
         return self._add(
             request, "drop", after=after, times=times, topic=topic, client_id=client_id
         )
@@ -137,7 +137,7 @@ class Hooks:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Hook:
-        """Answer with `error` and do nothing; with `after` do it and answer with the error."""
+        """Return `error` instead of handling a request, or with `after` after handling it."""
         return self._add(
             request,
             "fail",
@@ -158,7 +158,7 @@ class Hooks:
             hooks[number].ended(hits)
 
     def forget(self) -> None:
-        """The broker has ended before it could tell: what was not heard of counts as no hit."""
+        """End all hooks after the broker has ended; hits not reported by then count as zero."""
         hooks, self._hooks = self._hooks, {}
         for hook in hooks.values():
             hook.ended(0)
@@ -189,8 +189,8 @@ def _code_and_text(error: Failing) -> tuple[int, str]:
         return int(error.code), str(error)
     if isinstance(error, type):
         if not issubclass(error, KafkaError):
-            raise TypeError(f"{error.__name__} has no code of Kafka's: take one of plog.errors")
+            raise TypeError(f"{error.__name__} has no Kafka error code; use a class of plog.errors")
         return int(error.code), ""
     if not isinstance(error, int):
-        raise TypeError(f"{error!r} is no error: take a class of plog.errors, or an ErrorCode")
+        raise TypeError(f"{error!r} is not an error; use a class of plog.errors or an ErrorCode")
     return int(error), ""

@@ -1,11 +1,11 @@
-"""Time that a test moves: a reactor whose clock can be set forward, and the way there in steps.
+"""Time that a test can advance: a reactor with a movable clock, which advances in steps.
 
-Both clocks of the broker are the reactor's, so that whatever has to do with time moves together:
-timers, periodic tasks, sessions, timestamps. Real time goes on meanwhile; moving adds to it.
+Both clocks of the broker are derived from the reactor's, so timers, periodic tasks, sessions and
+timestamps advance together. Real time continues meanwhile; an advance is added to it.
 
-`MockTime.advance` goes from one due timer to the next, so that each is called at its own moment,
-and waits at each for the jobs that follow. It does not wait for clients, whose time is the real
-one. Reactor thread only.
+`MockTime.advance` steps from one due timer to the next, so that each is called at its own time, and
+waits at each step for the jobs that it causes. It does not wait for clients, which use real time.
+Reactor thread only.
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ from twisted.internet.task import LoopingCall
 from plogd.ports import Later
 
 PERIODIC_RUNS = 100
-"""How often a periodic task runs in one `advance` at least, if it is due as often.
+"""Minimum number of runs of a frequent periodic task in one `advance`.
 
-A week has 120,000 checkpoints of the high watermarks. Every other timer is called at its moment."""
+A week contains 120,000 checkpoints of the high watermarks. All other timers are called at their own
+time."""
 
 _ROUNDS_MAX = 10
 _LAST_ROUNDS_MAX = 100
-"""How often to wait, at one moment and at the last one, for all jobs there are, and then for those
-that have followed from them. Clients may cause more all the time."""
+"""Maximum number of waits for jobs, and for the jobs that these cause, per step and in the last
+step. It is limited because clients may cause new jobs all the time."""
 
 _TINY_S = 1e-6
-"""Floats: a timer must not be due a moment after the step that goes there."""
+"""Added to each step, so that rounding does not leave a timer due slightly after it."""
 
 
 def _monotonic_s() -> float:
-    """Not time.monotonic: libraries that freeze a test's time replace that."""
+    """Return monotonic seconds; libraries that freeze time replace only time.monotonic."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class MovableReactor(EPollReactor):
-    """A reactor that is `offset_s` ahead of the machine's clock, for one broker.
+    """The reactor of one broker, whose clock is `offset_s` ahead of the system's.
 
-    Never the global one. It may run in any thread and does not declare that to be Twisted's.
+    It is never the global reactor. It may run in any thread, and does not register that thread as
+    Twisted's I/O thread.
     """
 
     _registerAsIOThread = False
@@ -53,7 +55,7 @@ class MovableReactor(EPollReactor):
         super().__init__()  # type: ignore[no-untyped-call]
 
     def seconds(self) -> float:
-        """The time all its timers go by."""
+        """Return the time that all timers of this reactor use."""
         return _monotonic_s() + self.offset_s
 
 
@@ -67,17 +69,17 @@ class MovableClock:
         self._ahead_s = time.clock_gettime(time.CLOCK_REALTIME) - _monotonic_s()
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch, as far ahead as the reactor."""
+        """Return wall-clock milliseconds since the epoch, advanced like the reactor's clock."""
         return int((self._ahead_s + self._reactor.seconds()) * 1000)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that only go forward."""
+        """Return monotonic milliseconds."""
         return self._reactor.seconds() * 1000.0
 
 
 @dataclass(slots=True)
 class _Move:
-    """An `advance` that waits or is under way."""
+    """An `advance` that is pending or in progress."""
 
     total_s: float
     remaining_s: float
@@ -85,23 +87,23 @@ class _Move:
 
 
 class MockTime:
-    """Moves the time of `reactor`: a MovableReactor, or what a test has for one."""
+    """Advances the time of `reactor`, a MovableReactor or a test double of one."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._moves: deque[_Move] = deque()
         self._last_job = 0
         self._jobs: set[int] = set()
-        """Those that have not ended."""
+        """The jobs in progress."""
         self._awaited: set[int] = set()
-        """Those of them that the next step waits for; without any, none does."""
+        """The jobs that the next step waits for."""
         self._rounds = 0
-        """How often this step has waited."""
+        """The number of waits in this step."""
 
     def advance(self, seconds: float) -> Later[None]:
-        """Let `seconds` pass; done when all that was due has happened."""
+        """Let `seconds` pass; done when everything due by then has happened."""
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"time goes forward: advance_time({seconds})")
+            raise ValueError(f"cannot advance time by {seconds} s: use a finite number, 0 or more")
         move = _Move(seconds, seconds, Later())
         self._moves.append(move)
         if len(self._moves) == 1:
@@ -109,13 +111,13 @@ class MockTime:
         return move.done
 
     def job_begun(self) -> int:
-        """A job was submitted; its number, for `job_ended`."""
+        """Count a submitted job; return its number for `job_ended`."""
         self._last_job += 1
         self._jobs.add(self._last_job)
         return self._last_job
 
     def job_ended(self, number: int) -> None:
-        """What followed from a job has been done."""
+        """Remove a job after its outcome has been handled."""
         self._jobs.remove(number)
         if number in self._awaited:
             self._awaited.remove(number)
@@ -123,11 +125,11 @@ class MockTime:
                 self._soon()
 
     def _soon(self) -> None:
-        # Not a timer, which would be one that is due.
+        # Not a timer, because it would be found as a due timer.
         self._reactor.callFromThread(self._step)
 
     def _step(self) -> None:
-        """What is due now is called right after this, by the reactor's same turn."""
+        """Advance to the next due timer; the reactor calls it in the same iteration."""
         move = self._moves[0]
         rounds_max = _ROUNDS_MAX if move.remaining_s > 0 else _LAST_ROUNDS_MAX
         if self._jobs and self._rounds < rounds_max:
@@ -152,7 +154,7 @@ class MockTime:
         move.done.succeed(None)
 
     def _due_in_s(self, move: _Move) -> float:
-        """How long until a timer is due; not positive if one is."""
+        """Return the time until a timer is due; zero or negative if one is due now."""
         now_s = self._reactor.seconds()
         rest_s = _PeriodicRest(move)
         return min(
@@ -166,7 +168,7 @@ class MockTime:
 
 
 class _PeriodicRest:
-    """For how long frequent periodic tasks rest in a long move: until its next hundredth."""
+    """The time for which frequent periodic tasks pause in a long move: until its next hundredth."""
 
     def __init__(self, move: _Move) -> None:
         self._pause_s = move.total_s / PERIODIC_RUNS
@@ -174,7 +176,7 @@ class _PeriodicRest:
         self._rest_s = self._pause_s - done_s % self._pause_s if self._pause_s else 0.0
 
     def stretched(self, call: Any, due_in_s: float) -> float:
-        """When to step to `call`; it is called sooner if another call is stepped to."""
+        """Return when to step to `call`; it runs earlier if another call is due after its time."""
         task = getattr(call, "func", None)
         if due_in_s <= 0 or not isinstance(task, LoopingCall) or task.interval is None:
             return due_in_s

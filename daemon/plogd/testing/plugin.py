@@ -1,4 +1,4 @@
-"""pytest fixtures for a real broker; installed with plog, pytest finds them by itself.
+"""pytest fixtures for a real broker, which pytest finds wherever plog is installed.
 
 ::
 
@@ -6,12 +6,12 @@
     def test_orders_are_counted(plog_broker):
         producer = Producer({"bootstrap.servers": plog_broker.bootstrap_servers})
 
-docs/testing.md shows them all. Brokers run in a thread of the test's process unless
-``--plog-broker=process`` or the ini option ``plog_broker`` says otherwise. Each test's hooks end
-with it, and a broker that has reported a bug, or does not stop cleanly, is an error of the test.
+docs/testing.md describes all of them. Brokers run in a thread of the test's process unless
+``--plog-broker=process`` or the ini option ``plog_broker`` selects a process. Hooks end with their
+test, and a test fails with an error if its broker has reported a bug or does not stop cleanly.
 
-pytest loads this in every run wherever plog is installed: it imports nothing of plog's or Twisted's
-before a fixture is used (tests/unit/testing/test_plugin.py).
+pytest loads this module in every run wherever plog is installed, so it imports nothing of plog or
+Twisted before a fixture is used (tests/unit/testing/test_plugin.py).
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ KINDS = ("thread", "process")
 _MARK = "plog_topic"
 _MARKS = (
     f"{_MARK}(name=None, partitions=1, config=None, unique=False): create a topic for this test on "
-    "its broker; without a name, or if unique, with one that nobody has used.",
-    'plog_broker(kind=None, settings=None): how this test\'s `plog_broker` is: "thread" or '
-    '"process", with settings of Kafka\'s names.',
+    "its broker; without a name, or if unique, the topic gets a unique name.",
+    "plog_broker(kind=None, settings=None): configure the test's `plog_broker`: kind is "
+    '"thread" or "process", settings have Kafka\'s names.',
 )
 
 
 class BrokerFactory(Protocol):
-    """Start one more broker; `settings` are Kafka's names, as in server.properties."""
+    """Starts another broker; `settings` have Kafka's names, as in server.properties."""
 
     def __call__(
         self, settings: dict[str, str] | None = None, *, kind: Kind | None = None
     ) -> RunningBroker:
-        """Return a `RunningBroker` that serves; it ends with the test session."""
+        """Return a started broker, which is stopped at the end of the test session."""
         ...
 
 
 class _Brokers:
-    """The brokers that outlive a test."""
+    """The running brokers of a test session."""
 
     def __init__(self) -> None:
         self._brokers: list[RunningBroker] = []
@@ -59,7 +59,7 @@ class _Brokers:
         self._brokers.remove(broker)
 
     def end_test(self) -> None:
-        """Let go of the hooks. Raises BrokerFailed for a broker with a bug, once."""
+        """End the hooks of all brokers. Raises BrokerFailed, once, if a broker has a bug."""
         for broker in self._brokers:
             if broker.is_running:
                 broker.hooks.reset()
@@ -70,28 +70,28 @@ class _Brokers:
 _BROKERS = pytest.StashKey[_Brokers]()
 
 
-# -- what pytest calls ---------------------------------------------------------------------------
+# -- hooks of pytest -----------------------------------------------------------------------------
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How brokers run."""
-    what = "how the plog_* fixtures run their brokers: thread (the default) or process"
-    parser.getgroup("plog").addoption("--plog-broker", choices=KINDS, default=None, help=what)
-    parser.addini("plog_broker", what, default="")
+    """Add the option and the ini setting that select how brokers run."""
+    help_text = "how the plog_* fixtures run their brokers: thread or process (default: thread)"
+    parser.getgroup("plog").addoption("--plog-broker", choices=KINDS, default=None, help=help_text)
+    parser.addini("plog_broker", help_text, default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell the marks, refuse a wrong option."""
+    """Register the marks, and reject an invalid ini setting."""
     for mark in _MARKS:
         config.addinivalue_line("markers", mark)
     if config.getini("plog_broker") not in ("", *KINDS):
         wrong = config.getini("plog_broker")
-        raise pytest.UsageError(f"plog_broker = {wrong}: it is one of {', '.join(KINDS)}")
+        raise pytest.UsageError(f"invalid plog_broker = {wrong}: use one of {', '.join(KINDS)}")
     config.stash[_BROKERS] = _Brokers()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A test with marked topics needs the fixture that makes them, before its others."""
+    """Add the fixture that creates topics to a test with the mark, before its other fixtures."""
     if not isinstance(item, pytest.Function) or item.get_closest_marker(_MARK) is None:
         return
     if "plog_topics" not in item.fixturenames:
@@ -100,7 +100,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """All fixtures are there: the first thing at the test's end is to look after its brokers."""
+    """Check the brokers after the test, before its fixtures are torn down."""
     if any(name.startswith("plog_") for name in getattr(item, "fixturenames", ())):
         item.addfinalizer(item.config.stash[_BROKERS].end_test)
 
@@ -118,16 +118,16 @@ def _make(
 
         return BrokerProcess(folder, settings, controls=True)
     if kind != "thread":
-        raise ValueError(f"a broker is one of {', '.join(KINDS)}, not {kind!r}")
+        raise ValueError(f"unknown kind of broker {kind!r}; use one of {', '.join(KINDS)}")
     from plogd.testing.broker_thread import BrokerThread
 
     return BrokerThread(folder, settings)
 
 
 def check_names(settings: Mapping[str, str]) -> None:
-    """Refuse names of settings that nobody knows: the broker's warning would not be read here.
+    """Raise ValueError for unknown settings, because a test would not notice the broker's warning.
 
-    Those that Kafka knows and plog does not use are harmless. Raises ValueError.
+    Kafka's settings that plog does not use yet are accepted.
     """
     if not settings:
         return
@@ -166,7 +166,7 @@ def _running(
 def plog_session_broker(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningBroker]:
-    """One broker for all tests of the session that ask for it; they keep apart by their topics."""
+    """One broker shared by the tests of the session, which use different topics."""
     yield from _running(pytestconfig, tmp_path_factory.mktemp("plog-session-broker"))
 
 
@@ -184,7 +184,7 @@ def plog_broker(
 def plog_broker_factory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerFactory]:
-    """Brokers started on demand that live until the session ends, or until they are stopped."""
+    """A function that starts brokers, which run until they are stopped or the session ends."""
     started: list[Iterator[RunningBroker]] = []
 
     def start(settings: dict[str, str] | None = None, *, kind: Kind | None = None) -> RunningBroker:
@@ -199,7 +199,7 @@ def plog_broker_factory(
     for life in started:
         try:
             next(life, None)
-        except Exception as error:  # The others have to end all the same.
+        except Exception as error:  # The other brokers must be stopped, too.
             errors.append(error)
     if errors:
         raise errors[0]
@@ -210,10 +210,10 @@ def plog_broker_factory(
 
 @pytest.fixture
 def plog_topics(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """The topics of this test's marks: what they are called, by the name in the mark.
+    """The actual names of this test's topics, by the name in the mark.
 
-    They are made on `plog_broker` if the test has one, else on `plog_session_broker`, where those
-    with a fixed name are deleted after the test.
+    Topics are created on `plog_broker` if the test uses it, otherwise on `plog_session_broker`,
+    where topics with a fixed name are deleted after the test.
     """
     marks = [_bound(_topic_mark, mark) for mark in request.node.iter_markers(_MARK)]
     names: dict[str, str] = {}
@@ -222,7 +222,7 @@ def plog_topics(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
         return
     broker = _broker_of(request)
     fixed: list[str] = []
-    for mark in reversed(marks):  # pytest has the nearest first: the uppermost is the first here.
+    for mark in reversed(marks):  # pytest returns the nearest mark first.
         wanted, unique = mark["name"], mark.pop("unique")
         if wanted is None or unique:
             mark["name"] = _unique_name(wanted or request.node.name.removeprefix("test_"))
@@ -237,7 +237,7 @@ def plog_topics(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def plog_topic(request: pytest.FixtureRequest, plog_topics: dict[str, str]) -> str:
-    """The name of this test's topic: that of its first mark, or a fresh one of one partition."""
+    """The name of this test's topic: that of its first mark, or a new one with one partition."""
     for name in plog_topics.values():
         return name
     prefix: str = request.node.name.removeprefix("test_")
@@ -272,10 +272,10 @@ def _broker_mark(
 
 
 def _bound(form: Any, mark: pytest.Mark) -> dict[str, Any]:
-    """The arguments of a mark. Fails the test, naming it, for those it does not have."""
+    """Return the arguments of a mark; fail the test if the mark does not accept them."""
     try:
         arguments: dict[str, Any] = form(*mark.args, **mark.kwargs)
     except TypeError as error:
-        what = str(error).removeprefix(form.__name__)
-        pytest.fail(f"@pytest.mark.{mark.name}{what}", pytrace=False)
+        problem = str(error).removeprefix(form.__name__)
+        pytest.fail(f"@pytest.mark.{mark.name}{problem}", pytrace=False)
     return arguments

@@ -1,8 +1,8 @@
-"""Learn from a child process itself when it is ready, without polling a port or a log.
+"""Wait until a child process reports that it is ready, without polling a port or a log.
 
-The child is given a ``NOTIFY_SOCKET``, as systemd gives it to its services: a unix datagram socket
-to which it writes ``READY=1`` and ``STATUS=listening on HOST:PORT[,HOST:PORT...]``. The wait ends
-at the moment the datagrams are there, or the child has exited, whichever comes first.
+The child gets a ``NOTIFY_SOCKET``, as systemd passes it to services: a unix datagram socket to
+which it writes ``READY=1`` and ``STATUS=listening on HOST:PORT[,HOST:PORT...]``. The wait ends when
+both have arrived or the child has exited, whichever happens first.
 
 Used by broker_process.py. Source: sd_notify(3), pidfd_open(2).
 """
@@ -21,14 +21,14 @@ _LONGEST_DATAGRAM_BYTES = 65536
 
 
 class NotReadyError(Exception):
-    """The process ended, or took too long, before it said that it is ready."""
+    """Raised if the process exits or times out before it is ready."""
 
 
 class ReadySocket:
-    """The receiving end; `path` is what the child finds in ``NOTIFY_SOCKET``."""
+    """The receiving end; `path` is the child's ``NOTIFY_SOCKET``."""
 
     def __init__(self) -> None:
-        # A short directory of its own: the path of a unix socket may not be longer than 108 bytes.
+        # A directory with a short path: the path of a unix socket is limited to 108 bytes.
         self._directory = tempfile.TemporaryDirectory(prefix="plog-")
         self.path = os.path.join(self._directory.name, "notify")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -36,12 +36,12 @@ class ReadySocket:
         self._socket.setblocking(False)
 
     def close(self) -> None:
-        """Take the socket and its directory away again."""
+        """Close the socket and remove its directory."""
         self._socket.close()
         self._directory.cleanup()
 
     def wait(self, process: subprocess.Popen[bytes], timeout_s: float) -> list[str]:
-        """Wait for ``READY=1``; the ``HOST:PORT`` addresses the process then listens on.
+        """Wait for ``READY=1``; return the ``HOST:PORT`` addresses of the process.
 
         Raises:
             NotReadyError: the process has exited, or `timeout_s` has passed.
@@ -56,12 +56,16 @@ class ReadySocket:
                 while not _is_complete(fields):
                     remaining_s = deadline - time.monotonic()
                     if remaining_s <= 0:
-                        raise NotReadyError(f"not ready after {timeout_s:g} s, said {fields}")
+                        raise NotReadyError(
+                            f"not ready after {timeout_s:g} s; it reported {fields}"
+                        )
                     ready = [key.fileobj for key, _ in selector.select(remaining_s)]
                     if self._socket in ready:
                         fields.update(self._receive())
                     elif pidfd in ready:
-                        raise NotReadyError(f"exited with code {process.wait()}, said {fields}")
+                        raise NotReadyError(
+                            f"not ready: it exited with code {process.wait()} and reported {fields}"
+                        )
         finally:
             os.close(pidfd)
         return fields["STATUS"].removeprefix(_LISTENING).split(",")
@@ -72,5 +76,5 @@ class ReadySocket:
 
 
 def _is_complete(fields: dict[str, str]) -> bool:
-    """Whether both messages have come; they may share a datagram and come in either order."""
+    """Return whether both messages have arrived, in one datagram or in either order."""
     return fields.get("READY") == "1" and fields.get("STATUS", "").startswith(_LISTENING)

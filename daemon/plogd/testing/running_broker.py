@@ -1,7 +1,7 @@
-"""What every broker for tests has, whether it is a thread or a process: data, log, hooks, time.
+"""`RunningBroker`: the common part of test brokers in a thread and in a process.
 
-broker_thread.py and broker_process.py are the two. Not thread-safe: one caller starts and stops;
-clients may connect from anywhere.
+broker_thread.py and broker_process.py have the two subclasses. Not thread-safe: only one thread may
+start and stop the broker; clients may connect from any thread.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from plogd.testing.hooks import Hooks
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 120.0
-NOT_RUNNING = "the broker does not run: start() it, or restart()"
-RUNS_ALREADY = "the broker runs already: stop() it before, or restart() it"
+NOT_RUNNING = "the broker is not running: call start() or restart()"
+RUNS_ALREADY = "the broker is already running: call stop() first, or restart()"
 _LOG_TAIL_CHARACTERS = 4000
 _BUG = re.compile(r"^\S+Z CRITICAL ", re.MULTILINE)
 _NAME_CHARACTERS_MAX = 60
 
 
 class BrokerFailed(Exception):
-    """The broker did not start or stop cleanly, or has a bug; the text ends with its last lines."""
+    """The broker did not start or stop cleanly, or logged a bug; the text ends with its log."""
 
 
 class RunningBroker(ABC):
-    """A broker below `directory`: ``data/`` is its log.dirs, ``broker.log`` what it printed.
+    """A broker in `directory`: ``data/`` is its log.dirs, ``broker.log`` contains its output.
 
     `settings` have Kafka's names, as in server.properties.
 
     Attributes:
-        bootstrap_servers: ``HOST:PORT`` for clients; the port stays the same over a restart.
-        addresses: the same for every listener, in the order of ``listeners``.
-        started_in_ms: how long the last start took, until clients could connect.
+        bootstrap_servers: ``HOST:PORT`` for clients; a restart keeps the port.
+        addresses: ``HOST:PORT`` of every listener, in the order of ``listeners``.
+        started_in_ms: duration of the last start, until clients could connect.
         hooks: faults for the next requests, such as delays and errors.
     """
 
@@ -53,44 +53,45 @@ class RunningBroker(ABC):
         self._checked_characters = 0
         self._moved_s = 0.0
         self._has_to_run = False
-        """Whether it was started, and not ended by us since."""
+        """Whether it was started and has not been stopped or killed since."""
 
-    # -- its life -----------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------------
 
     @property
     @abstractmethod
     def is_running(self) -> bool:
-        """Whether it is there."""
+        """Return whether the broker is running."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start the broker and return when it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop it as SIGTERM does and wait for that. Raises BrokerFailed if it was not clean."""
+        """Stop the broker as SIGTERM does. Raises BrokerFailed if it does not stop cleanly."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it on the spot: no flush, no clean-shutdown mark."""
+        """End the broker immediately, without a flush or a clean shutdown marker."""
 
     @abstractmethod
     def reload(self) -> None:
-        """Let it read its settings again; returns when it has done so."""
+        """Reload the broker's settings, and wait until that is done."""
 
     def restart(self) -> None:
-        """Stop it cleanly if it runs, then start it on the same data and the same port.
+        """Stop the broker cleanly if it runs, then start it with the same data and port.
 
-        Its time stays as far ahead as it is; hooks are gone.
+        Advanced time is kept; hooks are removed.
         """
         if self.is_running:
             self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop it if it runs, and look back.
+        """Stop the broker if it runs, and check its log.
 
-        Raises BrokerFailed if that was not clean, it has ended by itself, or it has had a bug.
+        Raises:
+            BrokerFailed: it did not stop cleanly, has exited unexpectedly, or has logged a bug.
         """
         if self._has_to_run:
             self.stop()
@@ -109,29 +110,29 @@ class RunningBroker(ABC):
         if self.is_running:
             self.stop()
 
-    # -- what it says ---------------------------------------------------------------------------
+    # -- log ------------------------------------------------------------------------------------
 
     def log_text(self) -> str:
-        """All it has printed so far, over all its starts."""
+        """Return the broker's output over all its starts."""
         try:
             return self.log_path.read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
     def check(self) -> None:
-        """Raise BrokerFailed if it has printed anything critical since the last check: a bug."""
+        """Raise BrokerFailed if the broker has logged a critical event since the last check."""
         text = self.log_text()
         news, self._checked_characters = text[self._checked_characters :], len(text)
         if _BUG.search(news):
             raise BrokerFailed(f"the broker reports a bug\n{news[-_LOG_TAIL_CHARACTERS:]}")
 
-    # -- what a test may do to it ---------------------------------------------------------------
+    # -- control --------------------------------------------------------------------------------
 
     def advance_time(self, seconds: float) -> None:
-        """Let `seconds` pass for the broker, and return when all that was due has happened.
+        """Let `seconds` pass for the broker, and wait until everything due by then has happened.
 
-        Sessions expire, delayed answers leave, retention deletes, timestamps move. Clients and
-        what they stamp stay in the time of this machine.
+        Sessions expire, delayed responses are sent, retention deletes segments, and timestamps
+        advance. Clients and their timestamps keep using real time.
         """
         self._ask("advance_time", seconds=seconds)
         self._moved_s += seconds
@@ -139,7 +140,7 @@ class RunningBroker(ABC):
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic; its name. Raises the KafkaError that a client would be told."""
+        """Create a topic and return its name. Raises the KafkaError that a client would get."""
         texts = {key: str(value) for key, value in (config or {}).items()}
         self._ask("create_topic", name=name, partitions=partitions, config=texts)
         return name
@@ -147,7 +148,7 @@ class RunningBroker(ABC):
     def fresh_topic(
         self, prefix: str = "topic", partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
-        """Create a topic with a name that nobody has used; `prefix` is how it begins."""
+        """Create a topic with a unique name that starts with `prefix`, and return the name."""
         return self.create_topic(unique_name(prefix), partitions, config)
 
     def delete_topic(self, name: str) -> None:
@@ -156,12 +157,12 @@ class RunningBroker(ABC):
 
     @abstractmethod
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
-        """The outcome of a command of controls.py."""
+        """Run a command of controls.py and return its result."""
 
-    # -- for both kinds -------------------------------------------------------------------------
+    # -- for subclasses -------------------------------------------------------------------------
 
     def _assignments(self) -> list[str]:
-        """The settings as ``-o`` takes them."""
+        """Return the settings as arguments of ``-o``."""
         settings = {
             "log.dirs": str(self.data_dir),
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
@@ -181,7 +182,7 @@ class RunningBroker(ABC):
 
 
 def unique_name(prefix: str) -> str:
-    """A name that a topic may have and none has.
+    """Return a valid topic name that no topic has.
 
     >>> unique_name("test_a[b/c]")[:-8]
     'test_a-b-c-'

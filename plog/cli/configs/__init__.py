@@ -1,6 +1,6 @@
 """``plog configs``: describe and alter settings, client quotas and SCRAM users.
 
-The entities that options name, the values they assign and what is printed belong here. The
+This package resolves the entities that options name, parses assignments, and prints results. The
 requests belong to the admin client, and the meaning of a setting belongs to the broker. Start with
 command.py, then read entities.py.
 """

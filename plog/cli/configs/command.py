@@ -1,8 +1,8 @@
-"""``plog configs``: tell and change settings of topics, brokers, loggers and groups; quotas; users.
+"""The entry of ``plog configs``: describe and alter settings, quotas and SCRAM credentials.
 
-Which entity the options mean is worked out in entities.py. Settings go by resource, quotas
-of users, clients and addresses by entity, and passwords of users are SCRAM credentials: three
-requests, one tool. Source: Kafka 4.3 ConfigCommand.
+entities.py resolves the entity that the options name. Settings are addressed by resource, quotas by
+user, client or IP address, and SCRAM credentials by user: three request types in one tool.
+Source: Kafka 4.3 ConfigCommand.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ _DYNAMIC_SOURCE = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell and change settings of topics, brokers and groups, quotas, and users' passwords."""
+    """Describe and change settings of topics, brokers and groups, quotas, and SCRAM users."""
     add_admin_options(parser, required=False)
     add_bootstrap_controller_option(parser)
-    actions = parser.add_argument_group("actions, one of which is needed")
-    actions.add_argument("--describe", action="store_true", help="tell settings")
+    actions = parser.add_argument_group("actions, exactly one")
+    actions.add_argument("--describe", action="store_true", help="describe settings")
     actions.add_argument("--alter", action="store_true", help="change settings")
     add_entity_options(parser)
-    changes = parser.add_argument_group("what to tell, and what to change")
+    changes = parser.add_argument_group("settings to describe or change")
     changes.add_argument(
-        "--all", action="store_true", help="--describe: defaults and settings of files as well"
+        "--all", action="store_true", help="--describe: include defaults and settings from files"
     )
     changes.add_argument(
         "--add-config",
         metavar="NAME=VALUE,...",
-        help="settings to set; a value with commas stands in brackets: a=[b,c]",
+        help="settings to set; write a value with commas in brackets: a=[b,c]",
     )
     changes.add_argument(
-        "--add-config-file", metavar="FILE", help="settings to set, in a properties file"
+        "--add-config-file", metavar="FILE", help="properties file of settings to set"
     )
     changes.add_argument(
         "--delete-config",
@@ -80,36 +80,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME,...",
-        help="settings to take away: their defaults count again",
+        help="settings to delete, which restores their defaults",
     )
-    # Kafka 3.9 takes it, and does nothing with it either.
+    # Kafka 3.9 also accepts this option and ignores it.
     changes.add_argument("--force", action="store_true", help=argparse.SUPPRESS)
     server = "plog configs --bootstrap-server localhost:9092"
     add_examples(
         parser,
-        ("what a topic has of its own", f"{server} --describe --topic orders"),
+        ("the settings that a topic overrides", f"{server} --describe --topic orders"),
         (
-            "a topic keeps a day, and needs two in sync",
+            "keep records for a day, and require two in-sync replicas",
             f"{server} --alter --topic orders "
             "--add-config retention.ms=86400000,min.insync.replicas=2",
         ),
         ("every setting of a broker", f"{server} --describe --broker 1 --all"),
-        ("a default again", f"{server} --alter --topic orders --delete-config retention.ms"),
+        ("restore a default", f"{server} --alter --topic orders --delete-config retention.ms"),
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry out the action for the entity the options mean."""
+    """Run the action on the entity that the options name."""
     action = one_of(arguments, ("--describe", "--alter"))
     entities = entities_of(arguments)
     if action == "--describe":
         if arguments.add_config or arguments.add_config_file or arguments.delete_config:
-            raise UsageError("--describe changes nothing: leave out --add-config, --delete-config")
+            raise UsageError("--describe does not accept --add-config or --delete-config")
         return run_admin(arguments, lambda cluster: describe(cluster, entities, arguments))
     added, deleted = changes_of(arguments)
     if any(entity.name is None for entity in entities):
-        raise UsageError("--alter needs the name of what is to be changed, or its default")
+        raise UsageError("--alter requires the name of an entity, or the option for its default")
     as_json = arguments.json
     return run_admin(
         arguments, lambda cluster: alter(cluster, entities, added, deleted, as_json=as_json)
@@ -117,9 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
-    """What to set, and what to take away. Raises UsageError."""
+    """Return the settings to set and those to delete. Raises UsageError."""
     if arguments.add_config is not None and arguments.add_config_file is not None:
-        raise UsageError("say what to set in one way: --add-config or --add-config-file")
+        raise UsageError("--add-config and --add-config-file exclude each other")
     added: dict[str, str] = {}
     if arguments.add_config is not None:
         added = parse_assignments(arguments.add_config)
@@ -127,10 +127,10 @@ def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]
         added = read_properties(arguments.add_config_file)
     deleted = list(arguments.delete_config)
     if not added and not deleted:
-        raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")
+        raise UsageError("--alter requires --add-config, --add-config-file or --delete-config")
     both = sorted(set(added) & set(deleted))
     if both:
-        raise UsageError(f"{', '.join(both)}: set it or take it away, not both")
+        raise UsageError(f"cannot both set and delete {', '.join(both)}")
     return added, deleted
 
 
@@ -140,9 +140,9 @@ def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]
 async def describe(
     cluster: Cluster, entities: Sequence[Entity], arguments: argparse.Namespace
 ) -> int:
-    """Print settings, or quotas and passwords."""
+    """Print settings, or quotas and credentials."""
     if entities[0].type in QUOTA_TYPES:
-        from plog.cli.configs.quotas import describe_quotas  # Few need it.
+        from plog.cli.configs.quotas import describe_quotas  # Rarely needed.
 
         return await describe_quotas(cluster, entities, as_json=arguments.json)
     if not arguments.all and await _is_unknown(cluster, entities[0]):
@@ -175,16 +175,16 @@ async def describe(
 
 
 def _tell_unknown(entity: Entity, *, as_json: bool) -> int:
-    """Print Kafka's sentence; the exit code is 1, for scripts, where Kafka's tool ends with 0."""
+    """Print Kafka's sentence and return 1; Kafka's tool exits with 0."""
     text = f"The {entity.type[:-1]} '{entity.name}' doesn't exist and doesn't have dynamic config."
     tell(text, [], as_json=as_json)
     return 1
 
 
 async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
-    """Whether nobody has heard of a group or a metrics subscription, which have no settings then.
+    """Return whether `entity` is a group or metrics subscription without members or settings.
 
-    Of other entities there are not, who is asked about them says so.
+    For other types of entities, the broker answers with an error.
     """
     if entity.name is None or entity.type not in ("groups", "client-metrics"):
         return False
@@ -200,7 +200,7 @@ async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
 
 
 async def _groups_with_settings(cluster: Cluster) -> set[str] | None:
-    """Groups that have some, even if nobody is in them; None before Kafka 4.1, as nobody knows."""
+    """Return the groups with settings, even without members; None before Kafka 4.1."""
     try:
         named = await ConfigAdmin(cluster).list_config_resources([ConfigResourceType.GROUP])
     except (UnsupportedVersion, ClusterAuthorizationFailed):
@@ -209,7 +209,7 @@ async def _groups_with_settings(cluster: Cluster) -> set[str] | None:
 
 
 async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
-    """The resources an entity stands for: all of its type if it has no name."""
+    """Return the resources of an entity: all of its type if it has no name."""
     kind = RESOURCE_TYPES[entity.type]
     if entity.name is not None:
         return [ConfigResource(kind, entity.name)]
@@ -238,7 +238,7 @@ def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
 def _lines(
     kind: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, everything: bool
 ) -> list[str]:
-    """Kafka's lines about one resource."""
+    """Yield Kafka's lines about one resource."""
     if resource.name:
         head = f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {resource.name} are:"
     else:
@@ -307,10 +307,10 @@ async def alter(
     *,
     as_json: bool,
 ) -> int:
-    """Set and take away, and tell that it is done."""
+    """Set and delete settings, and print a confirmation."""
     first = entities[0]
     if first.type in QUOTA_TYPES:
-        from plog.cli.configs.quotas import alter_quotas  # Few need it.
+        from plog.cli.configs.quotas import alter_quotas  # Rarely needed.
 
         await alter_quotas(cluster, entities, added, deleted)
     else:
@@ -333,7 +333,7 @@ async def _alter_resource(
     added: Mapping[str, str],
     deleted: Sequence[str],
 ) -> None:
-    """To take away what was never set is no error. Raises UsageError for a logger there is not."""
+    """Alter one resource. Deleting an unset setting succeeds; an unknown logger is a UsageError."""
     admin = ConfigAdmin(cluster)
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         known = await admin.describe_config(resource)

@@ -1,6 +1,6 @@
-"""What ``plog configs`` is about: the entity its options mean, in either generation of them.
+"""The entities that ``plog configs`` options name, in Kafka's old and new syntax.
 
-``--topic orders`` and ``--entity-type topics --entity-name orders`` are the same; so are
+``--topic orders`` and ``--entity-type topics --entity-name orders`` are equivalent, and so are
 ``--client-defaults`` and ``--entity-type clients --entity-default``. A user and a client together
 are one entity: that client of that user.
 """
@@ -14,7 +14,7 @@ from plog.cli.options import UsageError
 from plog.enums import ConfigResourceType
 
 DEFAULT: Final = ""
-"""The name of a default."""
+"""The name of the default entity of a type."""
 
 RESOURCE_TYPES: Final = {
     "topics": ConfigResourceType.TOPIC,
@@ -27,16 +27,16 @@ QUOTA_TYPES: Final = ("users", "clients", "ips")
 _TYPES: Final = (*RESOURCE_TYPES, *QUOTA_TYPES)
 _NUMBERED: Final = ("brokers", "broker-loggers")
 
-# Option, type of entity, what it takes.
+# Option, entity type, help.
 _SHORT: Final = (
     ("--topic", "topics", "a topic's name"),
     ("--broker", "brokers", "a broker's id"),
-    ("--broker-logger", "broker-loggers", "a broker's id, for the levels of its loggers"),
+    ("--broker-logger", "broker-loggers", "a broker id, for the levels of its loggers"),
     ("--client-metrics", "client-metrics", "the name of a subscription"),
     ("--group", "groups", "a group's id"),
-    ("--user", "users", "a user's principal, without its type"),
+    ("--user", "users", "a user principal, without its type"),
     ("--client", "clients", "a client.id"),
-    ("--ip", "ips", "an address"),
+    ("--ip", "ips", "an IP address"),
 )
 _DEFAULTS: Final = (
     ("--broker-defaults", "brokers"),
@@ -48,14 +48,14 @@ _WITH_DEFAULT: Final = tuple(kind for _, kind in _DEFAULTS)
 
 
 class Entity(NamedTuple):
-    """What settings are of: all of the type if the name is None, the default if it is empty."""
+    """The owner of settings: all entities of the type if the name is None, the default if empty."""
 
     type: str
     name: str | None
 
 
 class _Named(argparse.Action):
-    """Puts names and types on one list, as their order on the command line pairs them."""
+    """Appends names and types to one list, because their order on the line pairs them."""
 
     def __call__(
         self,
@@ -64,14 +64,14 @@ class _Named(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        given = [*getattr(namespace, "entities"), (option_string, values)]  # noqa: B009 - made here
+        given = [*getattr(namespace, "entities"), (option_string, values)]  # noqa: B009 - set here
         namespace.entities = given
 
 
 def add_entity_options(parser: argparse.ArgumentParser) -> None:
-    """Declare all ways of naming an entity."""
+    """Add all options that name an entity."""
     parser.set_defaults(entities=[])
-    group = parser.add_argument_group("whose settings")
+    group = parser.add_argument_group("entities")
     for option, _, what in _SHORT:
         group.add_argument(option, action=_Named, dest="_", metavar="NAME", help=what)
     for option, kind in _DEFAULTS:
@@ -84,7 +84,7 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
         dest="_",
         choices=_TYPES,
         metavar="TYPE",
-        help=f"the older way to say it: {', '.join(_TYPES)}",
+        help=f"entity type, in the older syntax: {', '.join(_TYPES)}",
     )
     group.add_argument(
         "--entity-name", action=_Named, dest="_", metavar="NAME", help="a name of that type"
@@ -95,7 +95,7 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
 
 
 def entities_of(arguments: argparse.Namespace) -> list[Entity]:
-    """What the options mean: one entity, or a user and a client. Raises UsageError."""
+    """Return the entities of the options: one, or a user and a client. Raises UsageError."""
     short_types = {option: kind for option, kind, _ in _SHORT}
     default_types = dict(_DEFAULTS)
     types = [str(value) for option, value in arguments.entities if option == "--entity-type"]
@@ -105,7 +105,7 @@ def entities_of(arguments: argparse.Namespace) -> list[Entity]:
         if option in ("--entity-name", "--entity-default")
     ]
     if len(names) > len(types):
-        raise UsageError("--entity-name and --entity-default need their --entity-type")
+        raise UsageError("--entity-name and --entity-default require --entity-type")
     entities = [
         Entity(kind, names[number] if number < len(names) else None)
         for number, kind in enumerate(types)
@@ -122,13 +122,15 @@ def entities_of(arguments: argparse.Namespace) -> list[Entity]:
 def _check(entities: list[Entity]) -> None:
     types = [entity.type for entity in entities]
     if not types:
-        raise UsageError("say whose settings: --topic, --broker, --group, --user, --client, --ip")
+        raise UsageError(
+            "no entity given; use --topic, --broker, --group, --user, --client or --ip"
+        )
     if len(types) > 1 and sorted(types) != ["clients", "users"]:
-        raise UsageError(f"{' and '.join(types)}: only a user and a client go together")
+        raise UsageError(f"cannot combine {' and '.join(types)}: only a user and a client combine")
     for kind, name in entities:
         if name == DEFAULT and kind not in _WITH_DEFAULT:
-            raise UsageError(f"{kind} have no default: name one")
+            raise UsageError(f"{kind} have no default: give a name")
         if kind in _NUMBERED and name and not name.isdecimal():
-            raise UsageError(f"'{name}' is no broker's id: it is a number")
+            raise UsageError(f"'{name}' is not a broker id: it must be a number")
     if types == ["broker-loggers"] and entities[0].name is None:
-        raise UsageError("broker-loggers need the broker's id: --broker-logger ID")
+        raise UsageError("broker-loggers require a broker id: --broker-logger ID")

@@ -1,6 +1,6 @@
-"""The part of ``plog configs`` that is about users, clients and addresses: quotas and passwords.
+"""``plog configs`` for users, clients and IP addresses: quotas and SCRAM credentials.
 
-Apart from command.py because few command lines need what it imports.
+Separate from command.py because few command lines need its imports.
 Source: Kafka 4.3 ConfigCommand.
 """
 
@@ -49,7 +49,7 @@ _CREDENTIAL: Final = re.compile(r"(?:iterations=(\d+),)?password=(.*)", re.DOTAL
 
 
 async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_json: bool) -> int:
-    """Print quotas, and of users alone the credentials they have."""
+    """Print quotas, and the credentials if the entity is a user without a client."""
     which: dict[str, Any] = {_PARTS[kind]: _match(name) for kind, name in entities}
     found = await QuotaAdmin(cluster).describe_client_quotas(_typed(which), strict=False)
     quotas = {entity: each for entity, each in found.items() if len(entity.parts) == len(which)}
@@ -109,7 +109,7 @@ def _typed(which: dict[str, Any]) -> QuotaFilter:
 async def _credentials(
     cluster: Cluster, user: str | None
 ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-    """The credentials of a user, or of all who have some."""
+    """Return the credentials of a user, or of all users that have some."""
     asked = None if user is None else [user]
     results = await CredentialAdmin(cluster).describe_user_scram_credentials(asked)
     for error in results.errors.values():
@@ -138,27 +138,27 @@ def _iterations(credentials: Sequence[ScramCredentialInfo]) -> str:
 async def alter_quotas(
     cluster: Cluster, entities: Sequence[Entity], added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
-    """Change quotas, or a user's credentials. Raises UsageError and what the broker refuses."""
+    """Change quotas or a user's credentials. Raises UsageError and the broker's errors."""
     names = {*added, *deleted}
     credentials = names & set(_MECHANISMS)
     if credentials and credentials != names:
-        raise UsageError("change quotas and SCRAM credentials with one command each")
+        raise UsageError("cannot change quotas and SCRAM credentials together: use two commands")
     kind, user = entities[0]
     if credentials:
         if [entity.type for entity in entities] != ["users"] or not user:
-            raise UsageError("SCRAM credentials are those of one user: --user NAME")
+            raise UsageError("SCRAM credentials require one user: --user NAME")
         await _alter_credentials(cluster, user, added, deleted)
         return
     known = _QUOTAS["ips" if kind == "ips" else "users"]
     for name in sorted(names):
         if name not in known:
-            raise UsageError(f"{name} is no quota of {kind}: there are {', '.join(known)}")
+            raise UsageError(f"{name} is not a quota of {kind}; use one of {', '.join(known)}")
     values: dict[str, float | None] = dict.fromkeys(deleted)
     for name, text in added.items():
         try:
             values[name] = float(text)
         except ValueError:
-            raise UsageError(f"{name}={text}: a quota is a number") from None
+            raise UsageError(f"{name}={text}: a quota must be a number") from None
     parts = {_PARTS[each.type]: each.name or None for each in entities}
     entity, admin = QuotaEntity.of_parts(parts), QuotaAdmin(cluster)
     if deleted:
@@ -189,5 +189,5 @@ async def _alter_credentials(
             )
         )
     admin = CredentialAdmin(cluster)
-    for each in alterations:  # A request names a user once, or is refused.
+    for each in alterations:  # A request must not name a user twice.
         (await admin.alter_user_scram_credentials([each])).raise_first()

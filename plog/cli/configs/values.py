@@ -1,4 +1,4 @@
-"""Assignments as ``--add-config`` takes them: commas between, brackets around lists."""
+"""Parse the assignments of ``--add-config``: separated by commas, with brackets around lists."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 from plog.cli.options import UsageError
 
-# A comma that no closing bracket follows before the next opening one.
+# A comma outside brackets: no closing bracket follows it before the next opening one.
 _COMMA = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 
 def parse_assignments(text: str) -> dict[str, str]:
-    """The settings in ``a=1,b=[2,3]``. Raises UsageError.
+    """Return the settings in ``a=1,b=[2,3]``. Raises UsageError.
 
     >>> parse_assignments("a=1, b=[2,3],c=")
     {'a': '1', 'b': '2,3', 'c': ''}

@@ -1,6 +1,6 @@
 """``plog console-consumer`` and ``plog console-producer``: records as text.
 
-Reading lines as records, and formatting records and the internal topics as lines, belong here.
-The clients themselves are in `plog.client`, and tables or JSON for other tools are in
+This package parses lines into records, and formats records, including those of internal topics, as
+lines. The clients themselves are in `plog.client`; tables and JSON of other tools are in
 cli/output.py. Start with console_consumer.py, then read record_formatters.py.
 """

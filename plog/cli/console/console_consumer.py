@@ -1,7 +1,8 @@
-"""``plog console-consumer``: records of topics, printed as they come.
+"""``plog console-consumer``: print the records of topics as they arrive.
 
-Names, flags and output are those of Kafka's kafka-console-consumer.sh. Without ``--group`` no group
-is joined (there, one of a random name is), so it starts at once and leaves nothing behind.
+Names, flags and output are those of Kafka's kafka-console-consumer.sh. Without ``--group`` it joins
+no group (Kafka's tool joins one with a random name), so it starts immediately and leaves no state
+on the broker.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 500
 _LOOK_UP_S: Final = 1.0
 _CHECK_S: Final = 3.0
-"""How long a topic may be unknown: one that was just created is, to some brokers."""
+"""Time for which a topic may be unknown: brokers learn of a new topic at different times."""
 _UNREAD: Final = "unable to write to standard output, closing the consumer"
 _EARLIEST, _LATEST = "earliest", "latest"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print the records of topics, and go on as more come."""
+    """Print the records of topics as they arrive."""
     add_bootstrap_option(parser)
     parser.add_argument("--topic", help="the topic to read")
     parser.add_argument(
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--whitelist",
         type=topic_pattern,
         metavar="REGEX",
-        help="read all topics of such a name instead",
+        help="regular expression of the topics to read",
     )
     add_client_options(parser, "consumer")
     _add_place_options(parser)
@@ -61,21 +62,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "print what is there and what comes, until Ctrl-C",
+            "print new records until Ctrl-C",
             "plog console-consumer --bootstrap-server localhost:9092 --topic orders"
             " --from-beginning",
         ),
         (
-            "the next ten records, with key and time",
+            "the next ten records, with key and timestamp",
             "plog tail --bootstrap-server localhost:9092 --topic orders --max-messages 10"
             " --formatter-property print.key=true --formatter-property print.timestamp=true",
         ),
         (
-            "go on where the group has come to, for another program",
+            "continue at a group's committed offsets, for another program",
             "plog consume --bootstrap-server localhost:9092 --topic orders --group audit --json",
         ),
         (
-            "what groups have committed",
+            "the committed offsets of groups",
             "plog console-consumer --bootstrap-server localhost:9092 --topic __consumer_offsets"
             " --from-beginning --formatter OffsetsMessageFormatter",
         ),
@@ -84,33 +85,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_place_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--group", metavar="GROUP", help="share the partitions, and commit")
-    parser.add_argument("--partition", type=not_negative, help="read this partition alone")
+    parser.add_argument("--group", metavar="GROUP", help="consumer group to join and commit for")
+    parser.add_argument("--partition", type=not_negative, help="the only partition to read")
     parser.add_argument(
         "--offset",
         type=offset,
-        help="where to begin in the partition: a number, earliest or latest (default: latest)",
+        help="start offset in the partition: a number, earliest or latest (default: latest)",
     )
     parser.add_argument(
         "--from-beginning",
         action="store_true",
-        help="begin with the first record instead of the next one, unless the group has come"
-        " further",
+        help="start at the first record if the group has no committed offset",
     )
     parser.add_argument(
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
-        help="read_committed leaves out what transactions have not committed",
+        help="read_committed skips records of transactions that are open or aborted",
     )
 
 
 def _add_end_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--max-messages", type=int, metavar="COUNT", help="end after so many")
-    parser.add_argument("--timeout-ms", type=int, metavar="MS", help="end if none came for so long")
+    parser.add_argument(
+        "--max-messages", type=int, metavar="COUNT", help="stop after this many records"
+    )
+    parser.add_argument(
+        "--timeout-ms", type=int, metavar="MS", help="stop if no record arrives for this long"
+    )
     parser.add_argument(
         "--skip-message-on-error",
         action="store_true",
-        help="go on after a record that cannot be printed",
+        help="continue after a record that cannot be printed",
     )
     parser.add_argument(
         "--enable-systest-events", action="store_true", help="print shutdown_complete at the end"
@@ -118,14 +122,12 @@ def _add_end_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_format_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object a record, for programs"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per record")
     parser.add_argument(
         "--formatter",
         metavar="CLASS",
         default="org.apache.kafka.tools.consumer.DefaultMessageFormatter",
-        help="DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter, or for"
+        help="DefaultMessageFormatter, LoggingMessageFormatter or NoOpMessageFormatter; for"
         " internal topics OffsetsMessageFormatter, GroupMetadataMessageFormatter,"
         " TransactionLogMessageFormatter",
     )
@@ -134,24 +136,24 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
         "--formatter-property",
         "--property",
         dest="formatter_properties",
-        what="what is printed: print.timestamp, print.partition, print.offset, print.epoch,"
+        what="parts to print: print.timestamp, print.partition, print.offset, print.epoch,"
         " print.headers, print.key, print.value; key.separator, line.separator, headers.separator,"
         " null.literal; key.deserializer, value.deserializer, headers.deserializer",
         read=raw_key_value,
     )
     parser.add_argument(
-        "--formatter-config", metavar="FILE", help="properties file with the same, which lose"
+        "--formatter-config", metavar="FILE", help="properties file with defaults for these"
     )
     for part in ("key", "value"):
         parser.add_argument(
             f"--{part}-deserializer",
             metavar="CLASS",
-            help=f"a Java class such as LongDeserializer, or module:function, for {part}s",
+            help=f"{part} deserializer: a Java class such as LongDeserializer, or module:function",
         )
 
 
 def offset(text: str) -> str | int:
-    """An offset, or where one is: ``earliest``, ``latest``.
+    """Parse an offset, ``earliest`` or ``latest``.
 
     >>> offset("12"), offset("Earliest")
     (12, 'earliest')
@@ -164,39 +166,41 @@ def offset(text: str) -> str | int:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together. Raises UsageError."""
+    """Reject options that exclude each other. Raises UsageError."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("say exactly one of --topic or --include")
+        raise UsageError("give exactly one of --topic or --include")
     if arguments.partition is not None and arguments.topic is None:
-        raise UsageError("--partition only goes with --topic")
+        raise UsageError("--partition requires --topic")
     if arguments.offset is not None and arguments.partition is None:
-        raise UsageError("--offset only goes with --partition")
+        raise UsageError("--offset requires --partition")
     if arguments.offset is not None and arguments.from_beginning:
-        raise UsageError("say --offset or --from-beginning, not both")
+        raise UsageError("--offset and --from-beginning exclude each other")
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
-    """The consumer's settings that the options ask for. Raises UsageError."""
+    """Return the consumer's settings from the options. Raises UsageError."""
     flags = {"isolation.level": arguments.isolation_level}
     config = client_config(arguments, flags, defaults={"client.id": "console-consumer"})
     group = config.get("group.id", arguments.group)
     if arguments.group not in (None, group):
-        raise UsageError(f"--group says {arguments.group}, the properties say {group}")
+        raise UsageError(
+            f"--group {arguments.group} contradicts group.id={group} in the properties"
+        )
     if group and arguments.partition is not None:
-        raise UsageError("say --group or --partition, not both")
+        raise UsageError("--group and --partition exclude each other")
     if group:
         config["group.id"] = group
     reset = config.setdefault(
         "auto.offset.reset", _EARLIEST if arguments.from_beginning else _LATEST
     )
     if arguments.from_beginning and reset != _EARLIEST:
-        raise UsageError(f"say --from-beginning or auto.offset.reset={reset}, not both")
-    config["allow.auto.create.topics"] = "false"  # A name misspelled is not to become a topic.
+        raise UsageError(f"--from-beginning contradicts auto.offset.reset={reset}")
+    config["allow.auto.create.topics"] = "false"  # A misspelled name must not create a topic.
     return config
 
 
 def formatter_of(arguments: argparse.Namespace) -> Formatter:
-    """What makes text of records. Raises UsageError."""
+    """Return the formatter that the options choose. Raises UsageError."""
     from plog.cli.console.record_formatters import JsonFormatter, find_formatter
 
     properties = merged(arguments.formatter_config, ())
@@ -209,7 +213,7 @@ def formatter_of(arguments: argparse.Namespace) -> Formatter:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the end that was asked for."""
+    """Print records until the requested end."""
     check(arguments)
     config = settings_of(arguments)
     formatter = formatter_of(arguments)
@@ -235,7 +239,7 @@ def run(arguments: argparse.Namespace) -> int:
 def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
     """Raise PlogError if the topic or its partition does not exist.
 
-    What cannot be found out now, as while no broker answers, is left to the consumer.
+    If the tool cannot find out now, as when no broker answers, the consumer reports it later.
     """
     from plog.errors import UnknownTopicOrPartition
 
@@ -258,7 +262,7 @@ def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
 
 
 def begin(consumer: Consumer, arguments: argparse.Namespace) -> None:
-    """Say what to read, and from where."""
+    """Subscribe or assign according to the options, and set the start offset."""
     from plog.types import TopicPartition
 
     if arguments.include is not None:
@@ -282,9 +286,9 @@ def copy(
     arguments: argparse.Namespace,
     is_stopped: Callable[[], bool],
 ) -> None:
-    """Print records until there are enough, none come any more, or somebody stops it.
+    """Print records up to the limit, the timeout or a signal.
 
-    Raises what the consumer and the formatter raise; what was not printed counts as not read then.
+    Raises the errors of the consumer and the formatter; records not printed count as unread.
     """
     from plog.client.errors import WokenUp
 
@@ -317,7 +321,7 @@ def copy(
 def next_records(
     consumer: Consumer, count: int, timeout_s: float | None, printer: Printer
 ) -> Sequence[ConsumerRecord]:
-    """The next records; none when time is up, or when nobody would see them any more."""
+    """Return the next records; none on timeout, or if the pipe's reader has closed it."""
     if timeout_s is not None:
         return consumer.consume(count, timeout_s)
     while not printer.is_in_vain:
@@ -328,7 +332,7 @@ def next_records(
 
 
 def give_back(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
-    """Have these records count as not read, so that they are not committed."""
+    """Mark these records as unread, so that their offsets are not committed."""
     from plog.client.errors import IllegalState
     from plog.types import TopicPartition
 
@@ -336,12 +340,12 @@ def give_back(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
     for record in records:
         first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
     for partition, offset in first.items():
-        with suppress(IllegalState):  # It may be another member's by now.
+        with suppress(IllegalState):  # The partition may have moved to another member.
             consumer.seek(partition, offset)
 
 
 class Printer:
-    """Writes records to a stream, and counts them."""
+    """Writes records to a stream and counts them."""
 
     def __init__(self, formatter: Formatter, stream: IO[bytes], *, skips_errors: bool) -> None:
         self._formatter = formatter
@@ -351,14 +355,14 @@ class Printer:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether the reader of the pipe it writes to has gone: ``| head -1`` has seen enough."""
+        """Return whether the reader of the output pipe has closed it, as ``| head -1`` does."""
         try:
             return reader_is_gone(self._stream.fileno())
-        except OSError:  # It has no descriptor.
+        except OSError:  # The stream has no descriptor.
             return False
 
     def print(self, records: Sequence[ConsumerRecord]) -> None:
-        """Print them all. Raises BrokenPipeError, and PlogError for one that cannot be printed."""
+        """Print the records. Raises BrokenPipeError; PlogError for one that cannot be printed."""
         lines: list[bytes] = []
         try:
             for record in records:
@@ -370,7 +374,7 @@ class Printer:
                     if not self._skips_errors:
                         raise PlogError(
                             f"cannot print the record of {where}: {error};"
-                            " --skip-message-on-error goes on"
+                            " use --skip-message-on-error to continue"
                         ) from error
                     fail(f"skipped the record of {where}: {error}")
         finally:

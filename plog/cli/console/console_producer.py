@@ -1,7 +1,7 @@
-"""``plog console-producer``: each line of standard input, or of a file, becomes a record.
+"""``plog console-producer``: send each line of standard input, or of a file, as a record.
 
-Names and flags are those of Kafka's kafka-console-producer.sh. A record that is not delivered is
-told with the number of its line, the others go on, and the exit code is 1.
+Names and flags are those of Kafka's kafka-console-producer.sh. If a record cannot be delivered, the
+tool prints the number of its line, continues with the others, and exits with 1.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
 _TOLD: Final = 10
-"""Errors that are told one by one; the rest is counted."""
+"""Maximum number of delivery errors printed; further ones are only counted."""
 _PROGRESS_LINES: Final = 2048
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Send lines of standard input, or of a file, as records to a topic."""
+    """Send each line of standard input, or of a file, as a record to a topic."""
     add_bootstrap_option(parser, "--broker-list")
     parser.add_argument("--topic", required=True, help="the topic to send to")
-    parser.add_argument("--from-file", metavar="FILE", help="read this instead of standard input")
+    parser.add_argument("--from-file", metavar="FILE", help="read from FILE, not standard input")
     add_client_options(parser, "producer")
     _add_reader_options(parser)
     _add_delivery_options(parser)
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "send what is typed, until Ctrl-D",
+            "send typed lines, until Ctrl-D",
             "plog console-producer --bootstrap-server localhost:9092 --topic orders",
         ),
         (
@@ -78,18 +78,18 @@ def _add_reader_options(parser: argparse.ArgumentParser) -> None:
         "--reader-property",
         "--property",
         dest="reader_properties",
-        what="how a line is read: parse.key, key.separator (tab), parse.headers, headers.delimiter"
+        what="line format: parse.key, key.separator (tab), parse.headers, headers.delimiter"
         " (tab), headers.separator (,), headers.key.separator (:), null.marker, ignore.error",
         read=raw_key_value,
     )
     parser.add_argument(
-        "--reader-config", metavar="FILE", help="properties file with the same, which lose"
+        "--reader-config", metavar="FILE", help="properties file with defaults for these"
     )
     parser.add_argument(
         "--line-reader",
         metavar="CLASS",
         default="org.apache.kafka.tools.LineMessageReader",
-        help="Kafka's LineMessageReader is the only one there is",
+        help="only Kafka's LineMessageReader is supported",
     )
 
 
@@ -99,7 +99,7 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="gzip",
         choices=CODECS,
-        help="compress batches; gzip if it does not say how",
+        help="compress batches; without a value, with gzip",
     )
     parser.add_argument(
         "--sync", action="store_true", help="wait for each record before the next one"
@@ -108,12 +108,12 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
         "--request-required-acks", metavar="ACKS", help="acks: 0, 1 or all, also -1"
     )
     for name, setting, what in (
-        ("--timeout", "linger.ms", "ms a batch waits for more records"),
-        ("--request-timeout-ms", "request.timeout.ms", "ms to wait for a broker's answer"),
-        ("--message-send-max-retries", "retries", "tries after the first one"),
-        ("--retry-backoff-ms", "retry.backoff.ms", "ms before another try"),
-        ("--metadata-expiry-ms", "metadata.max.age.ms", "ms after which metadata is refreshed"),
-        ("--max-block-ms", "max.block.ms", "ms to wait for the topic, or for memory"),
+        ("--timeout", "linger.ms", "time a batch waits for more records, in ms"),
+        ("--request-timeout-ms", "request.timeout.ms", "time to wait for a response, in ms"),
+        ("--message-send-max-retries", "retries", "maximum number of retries"),
+        ("--retry-backoff-ms", "retry.backoff.ms", "time before a retry, in ms"),
+        ("--metadata-expiry-ms", "metadata.max.age.ms", "time between metadata refreshes, in ms"),
+        ("--max-block-ms", "max.block.ms", "time to wait for metadata or memory, in ms"),
     ):
         parser.add_argument(
             name, type=not_negative, metavar="NUMBER", help=f"{what} (the setting {setting})"
@@ -122,9 +122,9 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_size_options(parser: argparse.ArgumentParser) -> None:
     for name, setting, what in (
-        ("--batch-size", "batch.size", "bytes of a full batch"),
-        ("--max-memory-bytes", "buffer.memory", "bytes of records that are not acknowledged"),
-        ("--socket-buffer-size", "send.buffer.bytes", "bytes of the socket's send buffer"),
+        ("--batch-size", "batch.size", "maximum size of a batch"),
+        ("--max-memory-bytes", "buffer.memory", "memory for unacknowledged records"),
+        ("--socket-buffer-size", "send.buffer.bytes", "size of the socket's send buffer"),
     ):
         older = ("--max-partition-memory-bytes",) if name == "--batch-size" else ()
         parser.add_argument(
@@ -133,7 +133,7 @@ def _add_size_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
-    """The producer's settings that the options ask for."""
+    """Return the producer's settings from the options."""
     flags = {
         "compression.type": arguments.compression_codec,
         "acks": arguments.request_required_acks,
@@ -151,12 +151,12 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the lines; 1 if one of them could not be read or delivered."""
+    """Send the lines; return 1 if one of them could not be parsed or delivered."""
     reader = arguments.line_reader.removeprefix("org.apache.kafka.tools.").removeprefix(
         "kafka.tools."
     )
     if reader not in _READERS:
-        raise UsageError(f"there is no reader {arguments.line_reader}: take {_READERS[0]}")
+        raise UsageError(f"unknown reader {arguments.line_reader}; use {_READERS[0]}")
     line_format = LineFormat.of(merged(arguments.reader_config, arguments.reader_properties))
     config = settings_of(arguments)
     tally = Tally(arguments.topic)
@@ -172,7 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Tally:
-    """What became of the lines."""
+    """Counts of delivered and failed lines."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -180,21 +180,21 @@ class Tally:
         self.failed = 0
 
     def count(self, numbers: Sequence[int]) -> None:
-        """The records of these lines have been written."""
+        """Count the lines whose records have been written."""
         self.sent += len(numbers)
 
     def count_failed(self, number: int, error: Exception) -> None:
-        """The record of a line has not."""
+        """Count a line whose record failed, and print the first few errors."""
         self.failed += 1
         if self.failed <= _TOLD:
             fail(f"line {number} was not delivered: {error}")
 
     def sent_before(self) -> str:
-        """How many records precede a line that cannot be read."""
+        """Return how many records were sent before a line that cannot be parsed."""
         return f"{self.sent} record{' was' if self.sent == 1 else 's were'} sent before it"
 
     def conclude(self) -> None:
-        """Tell how many errors were not told; on a terminal, also how it went."""
+        """Print how many errors were suppressed; on a terminal, also the number of records."""
         if self.failed > _TOLD:
             fail(f"{self.failed - _TOLD} more lines were not delivered")
         if sys.stderr.isatty():
@@ -202,7 +202,7 @@ class Tally:
 
 
 class LineSender:
-    """Reads lines and gives them to a producer."""
+    """Parses lines and passes their records to a producer."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class LineSender:
         self._sync = sync
 
     def send_all(self, lines: Iterable[bytes]) -> None:
-        """Send each line. Raises LineError for one that cannot be read, after those before it."""
+        """Send each line. Raises LineError for an invalid line, after the lines before it."""
         parse = None if self._format.is_plain else self._format.parse
         send, topic, watch = self._producer.send, self._topic, self._outcomes.watch
         key: bytes | None = None
@@ -237,13 +237,13 @@ class LineSender:
                 if self._sync:
                     future.exception()
             except LineError as error:
-                self._producer.flush()  # Errors of earlier lines come first.
+                self._producer.flush()  # Print the errors of earlier lines first.
                 raise LineError(f"{error}; {self._tally.sent_before()}") from error
             except PlogError as error:
                 self._refused(number, error)
 
     def _refused(self, number: int, error: PlogError) -> None:
-        """A record was not taken: too large a one is its own fault, the rest ends everything."""
+        """Count a record that is too large as failed; raise any other error of the producer."""
         from plog.client.errors import RecordTooLarge
 
         if not isinstance(error, RecordTooLarge):
@@ -253,13 +253,13 @@ class LineSender:
 
 
 class _source(ExitStack):
-    """The lines to send, with a bar or a prompt where somebody sees it."""
+    """The lines to send; a terminal sees a progress bar (file) or a prompt (standard input)."""
 
     def __init__(self, path: str | None) -> None:
         super().__init__()
         self._path = path
 
-    def __enter__(self) -> Iterator[bytes]:  # type: ignore[override]  # What it is a context of.
+    def __enter__(self) -> Iterator[bytes]:  # type: ignore[override]  # Yields lines, not self.
         super().__enter__()
         if self._path is None:
             return _prompted(sys.stdin.buffer)

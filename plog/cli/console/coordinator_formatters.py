@@ -1,7 +1,7 @@
-"""What coordinators write into internal topics, as JSON: for ``plog console-consumer``.
+"""Formatters of ``plog console-consumer`` that print internal topics as JSON.
 
 Source: Kafka 4.3 OffsetsMessageFormatter, GroupMetadataMessageFormatter and
-TransactionLogMessageFormatter. Records of other kinds in the same topic are left out, as there.
+TransactionLogMessageFormatter. Like those, each skips records of other types in the same topic.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class _Kind(NamedTuple):
 
 
 class CoordinatorFormatter:
-    """Shows the records of some kinds; the first number of a key is its kind."""
+    """Formats the records of some types; the first number of a key is the record's type."""
 
     def __init__(self, kinds: Mapping[int, _Kind]) -> None:
         self._kinds = kinds
 
     def format(self, record: ConsumerRecord) -> bytes:
-        """A line of JSON; nothing for a record of another kind. Raises PlogError."""
+        """Return a line of JSON; empty for a record of another type. Raises PlogError."""
         from plog.wire.as_json import Json, as_json, compact_json
 
         if record.key is None:
@@ -47,7 +47,7 @@ class CoordinatorFormatter:
         if record.value is not None:
             version, value = _split(record.value, "value", record)
             if not kind.value.min_version <= version <= kind.value.max_version:
-                raise PlogError(f"{kind.value.__name__} has no version {version}")
+                raise PlogError(f"unknown version {version} of {kind.value.__name__}")
             data = as_json(kind.value.decode(value, version), version)
             shown["value"] = {"version": version, "data": data}
         return compact_json(shown).encode() + b"\n"
@@ -55,7 +55,9 @@ class CoordinatorFormatter:
 
 def _split(data: bytes, what: str, record: ConsumerRecord) -> tuple[int, bytes]:
     if len(data) < _VERSION_BYTES:
-        raise PlogError(f"the {what} at offset {record.offset} has no version: no coordinator's")
+        raise PlogError(
+            f"the {what} at offset {record.offset} has no version: not written by a coordinator"
+        )
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), data[_VERSION_BYTES:]
 
 

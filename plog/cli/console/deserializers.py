@@ -1,6 +1,6 @@
-"""Deserializers by the names of Java's classes, or of Python's functions: bytes to text.
+"""Deserializers from bytes to text, found by the name of a Java class or a Python function.
 
-Source: Kafka 4.3 org.apache.kafka.common.serialization, and what Java prints of the results.
+Source: Kafka 4.3 org.apache.kafka.common.serialization, and Java's text form of the results.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PACKAGE: Final = "org.apache.kafka.common.serialization."
 
 
 class CannotDeserialize(PlogError):
-    """Bytes are not what the deserializer reads."""
+    """The bytes do not have the deserializer's format."""
 
 
 def find_deserializer(name: str | None) -> Deserializer | None:
-    """The deserializer of this name, such as ``LongDeserializer`` or ``package.module:function``.
+    """Return the deserializer named ``LongDeserializer``, ``package.module:function`` or similar.
 
-    None for None, and for those whose result is the bytes themselves. Raises UsageError.
+    Return None for None, and for classes whose result is the bytes. Raises UsageError.
 
     >>> find_deserializer("org.apache.kafka.common.serialization.ShortDeserializer")(bytes([1, 0]))
     '256'
@@ -40,14 +40,14 @@ def find_deserializer(name: str | None) -> Deserializer | None:
         return None
     if bare not in _JAVA:
         names = ", ".join([*_JAVA, *_AS_THEY_ARE])
-        raise UsageError(f"there is no deserializer {name}: choose module:function, or of {names}")
+        raise UsageError(f"unknown deserializer {name}; use module:function, or one of {names}")
     read = _JAVA[bare]
 
     def deserialize(data: bytes) -> str:
         try:
             return read(data)
         except (struct.error, ValueError) as error:
-            raise CannotDeserialize(f"{len(data)} bytes are nothing for {bare}: {error}") from error
+            raise CannotDeserialize(f"{bare} cannot read {len(data)} bytes: {error}") from error
 
     return deserialize
 
@@ -77,12 +77,12 @@ def _of_struct(layout: str) -> Deserializer:
 
 def _boolean(data: bytes) -> str:
     if data not in (b"\0", b"\1"):
-        raise ValueError("it is neither 0 nor 1")
+        raise ValueError("neither 0 nor 1")
     return "true" if data == b"\1" else "false"
 
 
 def _void(data: bytes) -> str:
-    raise ValueError("there should be none")
+    raise ValueError("expected no bytes")
 
 
 _JAVA: Final[Mapping[str, Deserializer]] = {

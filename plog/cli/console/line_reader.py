@@ -1,8 +1,8 @@
-"""Lines of text as records: what ``plog console-producer`` makes of each.
+"""Parse lines of text into record fields for ``plog console-producer``.
 
-Bytes are kept as they are, so a value need not be UTF-8. A line ends with a line feed, before which
-a carriage return is dropped. Source: Kafka 4.3 LineMessageReader; there a carriage return alone
-ends a line as well, and ``headers.separator`` is a regular expression, which is plain text here.
+Lines stay bytes, so a value need not be UTF-8. A line ends with a line feed; a carriage return
+before it is dropped. Source: Kafka 4.3 LineMessageReader. There, a lone carriage return also ends a
+line, and ``headers.separator`` is a regular expression; here it is plain text.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SHOWN_BYTES: Final = 60
 
 
 class LineError(PlogError):
-    """A line is not what the options say it is; the text has its number."""
+    """A line does not have the configured format; the message has its number."""
 
 
 class Fields(NamedTuple):
-    """What a line holds."""
+    """The fields of one line."""
 
     key: bytes | None
     value: bytes | None
@@ -39,7 +39,7 @@ class Fields(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineFormat:
-    """``h1:v1,h2:v2<TAB>key<TAB>value``, as far as headers and keys are asked for."""
+    """``h1:v1,h2:v2<TAB>key<TAB>value``, where headers and key are optional."""
 
     parse_key: bool = False
     parse_headers: bool = False
@@ -52,11 +52,11 @@ class LineFormat:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> LineFormat:
-        """The format that the reader's properties describe. Raises UsageError."""
+        """Return the format that the reader's properties describe. Raises UsageError."""
         known = (*_FLAGS, *_SEPARATORS, _MARKER, "topic")
         for name in properties:
             if name not in known:
-                raise UsageError(f"the reader has no property {name}: it has {', '.join(known)}")
+                raise UsageError(f"unknown reader property {name}; use one of {', '.join(known)}")
         given: dict[str, Any] = {_field(name): _truth(properties.get(name, "")) for name in _FLAGS}
         for name in (*_SEPARATORS, _MARKER):
             if name in properties:
@@ -69,23 +69,23 @@ class LineFormat:
         values = {name: getattr(self, _field(name)) for name in (*_SEPARATORS, _MARKER)}
         for name in _SEPARATORS:
             if not values[name]:
-                raise UsageError(f"{name} is empty: give it at least one character")
+                raise UsageError(f"{name} is empty: it must have at least one character")
             if values[name] == self.null_marker:
-                raise UsageError(f"{_MARKER} and {name} may not be equal")
-        # The end of the headers looks like the key's end by default, and is told by its place.
+                raise UsageError(f"{_MARKER} and {name} must differ")
+        # The headers' delimiter may equal the key separator (the default): the position decides.
         headers = ("headers.delimiter", "headers.separator", "headers.key.separator")
         for i, name in enumerate(headers):
             for other in headers[i + 1 :]:
                 if values[name] == values[other]:
-                    raise UsageError(f"{name} and {other} may not be equal")
+                    raise UsageError(f"{name} and {other} must differ")
 
     @property
     def is_plain(self) -> bool:
-        """Whether a line is a value and nothing else."""
+        """Return whether a line is the value alone."""
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes, number: int) -> Fields:
-        """What a line without its end holds; `number` is told in errors. Raises LineError.
+        """Parse a line without its line ending; errors name its `number`. Raises LineError.
 
         >>> LineFormat(parse_key=True).parse(b"alice\\t/index.html", 1)
         Fields(key=b'alice', value=b'/index.html', headers=())
@@ -116,7 +116,7 @@ class LineFormat:
 
     def _pairs(self, text: bytes, number: int) -> tuple[tuple[str, bytes | None], ...]:
         parts = text.split(self.headers_separator)
-        while len(parts) > 1 and not parts[-1]:  # As Java splits.
+        while len(parts) > 1 and not parts[-1]:  # Java's String.split drops trailing empty parts.
             parts.pop()
         return tuple(self._pair(part, number) for part in parts)
 
@@ -128,12 +128,12 @@ class LineFormat:
             separator = shown(self.headers_key_separator)
             raise LineError(f"line {number} has a header without {separator}: {shown(text)}")
         if name == self.null_marker:
-            raise LineError(f"line {number} has the null marker as a header's name")
+            raise LineError(f"line {number} has the null marker as a header name")
         return _name(name), self._unless_null(value)
 
 
 def stripped(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines without their ends.
+    """Yield lines without their line endings.
 
     >>> list(stripped([b"a\\n", b"b\\r\\n", b"", b"c"]))
     [b'a', b'b', b'', b'c']
@@ -145,7 +145,7 @@ def stripped(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def shown(data: bytes) -> str:
-    """A part of a line in an error, not too long."""
+    """Return part of a line for an error message, shortened if necessary."""
     cut = data if len(data) <= _SHOWN_BYTES else data[:_SHOWN_BYTES] + b"..."
     return repr(cut.decode("utf-8", "backslashreplace"))
 

@@ -1,7 +1,7 @@
-"""Records as ``plog console-consumer`` prints them; a formatter makes bytes of one record.
+"""Formatters of ``plog console-consumer``, which turn a record into printable bytes.
 
-Source: Kafka 4.3 DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter. Those of
-internal topics are in coordinator_formatters.py.
+Source: Kafka 4.3 DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter. The
+formatters of internal topics are in coordinator_formatters.py.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _TYPE_NAMES: Final = {
 
 
 class Formatter(Protocol):
-    """Makes what is printed of a record."""
+    """Formats records for output."""
 
     def format(self, record: ConsumerRecord) -> bytes:
-        """All that is to be printed, line ends included. Raises PlogError."""
+        """Return the bytes to print, line endings included. Raises PlogError."""
 
 
 class DefaultFormatter:
-    """The parts that are asked for, with separators between them."""
+    """Prints the requested parts of a record, with separators between them."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         _refuse_unknown(properties)
@@ -58,7 +58,7 @@ class DefaultFormatter:
 
     @property
     def prints_values_only(self) -> bool:
-        """Whether a line is a value as it is."""
+        """Return whether a line is the unchanged value."""
         return self._parts == [self._value] and self._of_value is None
 
     def format(self, record: ConsumerRecord) -> bytes:
@@ -104,7 +104,7 @@ class DefaultFormatter:
 
 
 class LoggingFormatter(DefaultFormatter):
-    """The same, and one line of each record on standard error."""
+    """Prints like DefaultFormatter, and logs one line per record on standard error."""
 
     def format(self, record: ConsumerRecord) -> bytes:
         name = timestamp_type_name(record)
@@ -116,21 +116,21 @@ class LoggingFormatter(DefaultFormatter):
 
 
 class NoOpFormatter:
-    """Prints nothing: for measuring."""
+    """Prints nothing, for measurements."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        """It has no properties, and ignores them."""
+        """Ignore the properties, because this formatter has none."""
 
     def format(self, record: ConsumerRecord) -> bytes:
         return b""
 
 
 class JsonFormatter:
-    """One JSON object in a line; bytes that are not UTF-8 are ``{"base64": …}``."""
+    """Prints one JSON object per line; bytes that are not UTF-8 become ``{"base64": …}``."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         if properties:
-            raise UsageError("--json prints all there is: it takes no properties of a formatter")
+            raise UsageError("--json prints all parts and accepts no formatter properties")
 
     def format(self, record: ConsumerRecord) -> bytes:
         fields = {
@@ -159,19 +159,19 @@ FORMATTERS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
 
 
 def find_formatter(name: str) -> Callable[[Mapping[str, str]], Formatter]:
-    """The formatter of a Java class, by its name with or without the package. Raises UsageError.
+    """Return the formatter for a Java class name, with or without package. Raises UsageError.
 
     >>> find_formatter("kafka.tools.NoOpMessageFormatter").__name__
     'NoOpFormatter'
     """
     found = FORMATTERS.get(name.replace("$", ".").rpartition(".")[2])
     if found is None:
-        raise UsageError(f"there is no formatter {name}: choose one of {', '.join(FORMATTERS)}")
+        raise UsageError(f"unknown formatter {name}; use one of {', '.join(FORMATTERS)}")
     return found
 
 
 def timestamp_type_name(record: ConsumerRecord) -> str | None:
-    """What Java calls it; None for a record without a time."""
+    """Return Java's name of the timestamp type; None for a record without a timestamp."""
     return None if record.timestamp < 0 else _TYPE_NAMES.get(record.timestamp_type)
 
 
@@ -182,7 +182,7 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
         is_of_deserializer = any(name.startswith(f"{known}.") for known in deserializers)
         if name not in names | deserializers and not is_of_deserializer:
             known = ", ".join(sorted(names | deserializers))
-            raise UsageError(f"the formatter has no property {name}: it has {known}")
+            raise UsageError(f"unknown formatter property {name}; use one of {known}")
 
 
 def _bytes(properties: Mapping[str, str], name: str, default: str) -> bytes:

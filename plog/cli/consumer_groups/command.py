@@ -1,6 +1,6 @@
-"""``plog consumer-groups``: list, describe and delete groups, and move their offsets.
+"""The entry of ``plog consumer-groups``: list, describe and delete groups, and reset offsets.
 
-What a description looks like is in report.py, where offsets go to in offset_reset.py.
+report.py prints descriptions; offset_reset.py computes new offsets.
 Source: Kafka 4.3 ConsumerGroupCommand.
 """
 
@@ -43,25 +43,27 @@ _ACTIONS = (
 _TYPES = ("classic", CONSUMER)
 _STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance",
            "Reconciling", "Stable")  # fmt: skip
-# What RE2 has not.
+# Constructs that RE2 does not support.
 _NOT_IN_RE2 = re.compile(r"\(\?<?[=!]|\(\?P=|\\[1-9]|[*+?}]\+")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """List, describe and delete consumer groups, and move their offsets."""
+    """List, describe and delete consumer groups, and reset their offsets."""
     add_admin_options(parser, required=False)
-    actions = parser.add_argument_group("actions, one of which is needed")
-    actions.add_argument("--list", action="store_true", help="list the groups there are")
-    actions.add_argument("--describe", action="store_true", help="tell how far groups have come")
+    actions = parser.add_argument_group("actions, exactly one")
+    actions.add_argument("--list", action="store_true", help="list groups")
+    actions.add_argument(
+        "--describe", action="store_true", help="describe groups: offsets, members or state"
+    )
     actions.add_argument("--delete", action="store_true", help="delete groups without members")
     actions.add_argument(
-        "--reset-offsets", action="store_true", help="move the offsets of groups without members"
+        "--reset-offsets", action="store_true", help="reset offsets of groups without members"
     )
     actions.add_argument(
-        "--delete-offsets", action="store_true", help="let a group forget its offsets of topics"
+        "--delete-offsets", action="store_true", help="delete a group's offsets of topics"
     )
     actions.add_argument(
-        "--validate-regex", metavar="REGEX", help="tell whether brokers would take this pattern"
+        "--validate-regex", metavar="REGEX", help="check whether brokers accept this pattern"
     )
     _add_scope(parser)
     _add_description_options(parser)
@@ -71,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scope(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("of what")
+    group = parser.add_argument_group("scope")
     group.add_argument(
         "--group", action="append", default=[], metavar="GROUP", help="a group; may be repeated"
     )
@@ -81,10 +83,10 @@ def _add_scope(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TOPIC[:PARTITION,...]",
-        help="a topic, or some of its partitions; may be repeated",
+        help="a topic, optionally with partitions; may be repeated",
     )
     group.add_argument(
-        "--all-topics", action="store_true", help="all topics the group has offsets of"
+        "--all-topics", action="store_true", help="all topics for which the group has offsets"
     )
     group.add_argument(
         "--timeout",
@@ -92,14 +94,14 @@ def _add_scope(parser: argparse.ArgumentParser) -> None:
         default=30_000,
         metavar="MS",
         dest="timeout_ms",
-        help="how long to try, in milliseconds (default: %(default)s)",
+        help="timeout in milliseconds (default: %(default)s)",
     )
 
 
 def _add_description_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what to tell")
+    group = parser.add_argument_group("contents")
     group.add_argument(
-        "--offsets", action="store_true", help="--describe: offsets and lag, which is the default"
+        "--offsets", action="store_true", help="--describe: offsets and lag (the default)"
     )
     group.add_argument("--members", action="store_true", help="--describe: the members")
     group.add_argument(
@@ -107,16 +109,16 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="STATE,...",
-        help="--describe: the group's state; --list: the states, or only groups in these",
+        help="--describe: the state of groups; --list: all states, or only groups in these",
     )
     group.add_argument(
         "--type",
         nargs="?",
         const="",
         metavar="TYPE,...",
-        help="--list: the types, or only groups of these",
+        help="--list: all types, or only groups of these",
     )
-    group.add_argument("--verbose", action="store_true", help="--describe: tell more")
+    group.add_argument("--verbose", action="store_true", help="--describe: print more columns")
 
 
 def _add_examples(parser: argparse.ArgumentParser) -> None:
@@ -124,31 +126,31 @@ def _add_examples(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         ("the groups and their states", f"{server} --list --state"),
-        ("how far a group is behind", f"{server} --describe --group billing"),
+        ("the lag of a group", f"{server} --describe --group billing"),
         (
-            "what going back to yesterday would mean",
+            "preview a reset to yesterday",
             f"{server} --reset-offsets --group billing --topic orders --by-duration P1D --dry-run",
         ),
         (
-            "begin again",
+            "restart from the beginning",
             f"{server} --reset-offsets --group billing --all-topics --to-earliest --execute",
         ),
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry out the one action."""
+    """Run the requested action."""
     action = one_of(arguments, _ACTIONS)
     if action == "--validate-regex":
         return validate_regex(arguments.validate_regex)
     if arguments.bootstrap_servers is None:
-        raise UsageError("--bootstrap-server is needed")
+        raise UsageError("no server given; use --bootstrap-server HOST:PORT")
     check(arguments, action)
     match action:
         case "--list":
             return run_admin(arguments, lambda cluster: list_groups(cluster, arguments))
         case "--describe":
-            from plog.cli.consumer_groups.report import describe  # What the others do without.
+            from plog.cli.consumer_groups.report import describe  # Not needed by other actions.
 
             return run_admin(arguments, lambda cluster: describe(cluster, arguments))
         case "--delete":
@@ -159,31 +161,31 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace, action: str) -> None:
-    """Refuse options that do not go together. Raises UsageError."""
+    """Reject options that exclude each other. Raises UsageError."""
     only_with(arguments, ["--describe"], "--members", "--offsets", "--verbose")
     only_with(arguments, ["--describe", "--list"], "--state")
     only_with(arguments, ["--list"], "--type")
     only_with(arguments, ["--reset-offsets", "--delete-offsets"], "--topic")
     only_with(arguments, ["--reset-offsets"], "--all-topics")
     if action == "--list" and (arguments.group or arguments.all_groups):
-        raise UsageError("--list lists all groups: use --describe --group to see one")
+        raise UsageError("--list lists all groups; use --describe --group for one group")
     if arguments.group and arguments.all_groups:
-        raise UsageError("--all-groups says what --group says: leave one out")
+        raise UsageError("--all-groups and --group exclude each other")
     if action != "--list" and not arguments.group and not arguments.all_groups:
-        raise UsageError(f"{action} needs --group, or --all-groups")
+        raise UsageError(f"{action} requires --group or --all-groups")
     if action == "--describe":
         told = [x for x in ("--members", "--offsets", "--state") if is_given(arguments, x)]
         if len(told) > 1:
-            raise UsageError(f"--describe tells one of {', '.join(told)}")
+            raise UsageError(f"--describe accepts only one of {', '.join(told)}")
         if arguments.state:
-            raise UsageError("--describe --state takes no states")
+            raise UsageError("--describe --state does not accept states")
     if action == "--delete-offsets" and (len(arguments.group) != 1 or not arguments.topic):
-        raise UsageError("--delete-offsets needs one --group, and at least one --topic")
+        raise UsageError("--delete-offsets requires one --group, and at least one --topic")
     check_reset(arguments, action)
 
 
 def validate_regex(pattern: str) -> int:
-    """Tell whether a pattern is one. Brokers use RE2, which has no looking around or back."""
+    """Print whether brokers accept a pattern: RE2 has no lookaround and no backreferences."""
     problem = None
     try:
         re.compile(pattern)
@@ -203,7 +205,7 @@ def validate_regex(pattern: str) -> int:
 
 
 async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--list``."""
+    """Run ``--list``."""
     states, types = states_of(arguments.state or ""), types_of(arguments.type or "")
     listed = await GroupAdmin(cluster).list_groups(states=states, types=types)
     groups = [group for group in listed.values() if group.protocol_type in ("", CONSUMER)]
@@ -235,7 +237,7 @@ async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 def _padded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Kafka's columns, which are never narrower than these."""
+    """Return rows in Kafka's columns, which have minimum widths."""
     width = max([15, *(len(row[0]) for row in rows)]) + 10
     return [
         " ".join([row[0].ljust(width), *(cell.ljust(20) for cell in row[1:])])
@@ -244,7 +246,7 @@ def _padded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def states_of(text: str) -> list[str]:
-    """States by name, in any case. Raises UsageError.
+    """Return the states that a list names, in any case. Raises UsageError.
 
     >>> states_of("stable, EMPTY")
     ['Stable', 'Empty']
@@ -253,16 +255,16 @@ def states_of(text: str) -> list[str]:
     named = comma_list(text)
     unknown = [name for name in named if name.lower() not in known]
     if unknown:
-        raise UsageError(f"there is no state {', '.join(unknown)}: take {', '.join(_STATES)}")
+        raise UsageError(f"unknown state {', '.join(unknown)}; use {', '.join(_STATES)}")
     return [known[name.lower()] for name in named]
 
 
 def types_of(text: str) -> list[str]:
-    """Types of groups by name, in any case. Raises UsageError."""
+    """Return the group types that a list names, in any case. Raises UsageError."""
     named = [name.lower() for name in comma_list(text)]
     unknown = [name for name in named if name not in _TYPES]
     if unknown:
-        raise UsageError(f"there is no type {', '.join(unknown)}: take {', '.join(_TYPES)}")
+        raise UsageError(f"unknown type {', '.join(unknown)}; use {', '.join(_TYPES)}")
     return named
 
 
@@ -270,7 +272,7 @@ def types_of(text: str) -> list[str]:
 
 
 async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--delete``; 1 if not all could be."""
+    """Run ``--delete``; return 1 if a group could not be deleted."""
     groups = await group_names(cluster, arguments)
     done = await GroupAdmin(cluster).delete_groups(groups)
     if arguments.json:
@@ -290,7 +292,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--delete-offsets``; 1 if not all could be forgotten."""
+    """Run ``--delete-offsets``; return 1 if an offset could not be deleted."""
     [group] = arguments.group
     partitions: list[TopicPartition] = []
     outcomes: dict[TopicPartition, KafkaError | None] = {}

@@ -1,7 +1,7 @@
-"""``plog consumer-groups --reset-offsets``: where to move a group's offsets, and moving them.
+"""``plog consumer-groups --reset-offsets``: compute new offsets of a group and commit them.
 
-Every offset that is not read from a log is brought between the beginning and the end of its
-partition, with a warning. Without ``--execute`` nothing is changed.
+An offset that does not come from a log is limited to the range from the start to the end of its
+partition, with a warning. Without ``--execute`` nothing changes.
 Source: Kafka 4.3 GroupOffsetsResetter.
 """
 
@@ -45,40 +45,40 @@ _NO_OFFSET = -1
 
 
 def add_reset_options(parser: argparse.ArgumentParser) -> None:
-    """Declare where offsets may go to."""
-    group = parser.add_argument_group("--reset-offsets: where to, one of which is needed")
-    group.add_argument("--to-earliest", action="store_true", help="where the log begins")
-    group.add_argument("--to-latest", action="store_true", help="where it ends")
-    group.add_argument("--to-current", action="store_true", help="where the group is")
+    """Add the options that choose the new offsets."""
+    group = parser.add_argument_group("--reset-offsets: new offsets, exactly one")
+    group.add_argument("--to-earliest", action="store_true", help="the start of each log")
+    group.add_argument("--to-latest", action="store_true", help="the end of each log")
+    group.add_argument("--to-current", action="store_true", help="the committed offsets")
     group.add_argument("--to-offset", type=int, metavar="OFFSET", help="this offset")
     group.add_argument(
         "--to-datetime",
         type=datetime_ms,
         metavar="YYYY-MM-DDThh:mm:ss.sss",
-        help="the first record that is not older; in UTC, unless a zone stands behind",
+        help="the first record at or after this time; in UTC unless a zone follows",
     )
     group.add_argument(
         "--by-duration",
         type=duration_ms,
         metavar="PnDTnHnMnS",
-        help="the first record that is not older than this",
+        help="the first record not older than this duration",
     )
     group.add_argument(
-        "--shift-by", type=int, metavar="NUMBER", help="so many records on, or back if negative"
+        "--shift-by", type=int, metavar="NUMBER", help="this many records on, or back if negative"
     )
     group.add_argument(
-        "--from-file", metavar="FILE", help="what a CSV file says: [group,]topic,partition,offset"
+        "--from-file", metavar="FILE", help="offsets in a CSV file: [group,]topic,partition,offset"
     )
     execution = parser.add_argument_group("--reset-offsets: how")
     execution.add_argument(
-        "--dry-run", action="store_true", help="only tell what would be done; the default"
+        "--dry-run", action="store_true", help="print the new offsets without changes (default)"
     )
-    execution.add_argument("--execute", action="store_true", help="do it")
-    execution.add_argument("--export", action="store_true", help="print it as CSV, for --from-file")
+    execution.add_argument("--execute", action="store_true", help="commit the new offsets")
+    execution.add_argument("--export", action="store_true", help="print CSV for --from-file")
 
 
 def datetime_ms(text: str) -> int:
-    """A date and time as milliseconds since 1970.
+    """Return a date and time as milliseconds since 1970.
 
     >>> datetime_ms("2026-01-01T00:00:00.500"), datetime_ms("2026-01-01T01:00:00+01:00")
     (1767225600500, 1767225600000)
@@ -88,49 +88,49 @@ def datetime_ms(text: str) -> int:
     except ValueError:
         moment = None
     if moment is None or "T" not in text:
-        raise argparse.ArgumentTypeError(f"'{text}' is no time like 2026-01-31T23:59:59.999")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time like 2026-01-31T23:59:59.999")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
 
 
 def duration_ms(text: str) -> int:
-    """A duration in milliseconds."""
+    """Return a duration in milliseconds."""
     try:
         return durations.duration_ms(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no duration like P1DT12H30M5S") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a duration like P1DT12H30M5S") from None
 
 
 def check_reset(arguments: argparse.Namespace, action: str) -> None:
-    """Refuse options that do not go together. Raises UsageError."""
+    """Reject options that exclude each other. Raises UsageError."""
     options = (*_TARGETS, "--dry-run", "--execute", "--export")
     given = [name for name in options if is_given(arguments, name)]
     if action != "--reset-offsets":
         if given:
-            raise UsageError(f"{given[0]} only goes with --reset-offsets")
+            raise UsageError(f"{given[0]} requires --reset-offsets")
         return
     targets = [name for name in given if name in _TARGETS]
     if len(targets) != 1:
-        raise UsageError(f"say where to in one way: {', '.join(_TARGETS)}")
+        raise UsageError(f"give exactly one of {', '.join(_TARGETS)}")
     if arguments.dry_run and arguments.execute:
-        raise UsageError("--dry-run or --execute, not both")
+        raise UsageError("--dry-run and --execute exclude each other")
     if not arguments.topic and not arguments.all_topics and arguments.from_file is None:
-        raise UsageError("--reset-offsets needs --topic, --all-topics or --from-file")
+        raise UsageError("--reset-offsets requires --topic, --all-topics or --from-file")
     if arguments.topic and arguments.all_topics:
-        raise UsageError("--all-topics says what --topic says: leave one out")
+        raise UsageError("--all-topics and --topic exclude each other")
     if not arguments.dry_run and not arguments.execute:
         print(
-            "plog: nothing will be changed: add --execute to do it, or --dry-run to say so",
+            "plog: offsets stay unchanged: add --execute to commit them, or --dry-run to confirm",
             file=sys.stderr,
         )
 
 
 async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Work out the new offsets, set them if that is wanted, and print them.
+    """Compute the new offsets, commit them with ``--execute``, and print them.
 
-    A group with members, or one that `--from-file` does not name, is told and left alone: the exit
-    code is 1 then.
+    Report and skip groups with members, and groups that ``--from-file`` does not name; the exit
+    code is then 1.
     """
     plan = _read_plan(arguments)
     code = 0
@@ -139,13 +139,13 @@ async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
         state = await _state(cluster, group)
         if state not in (GroupState.EMPTY, GroupState.DEAD):
             fail(
-                f"offsets of group '{group}' can only be moved while it has no members, and it is "
-                f"{state}: stop its consumers first"
+                f"cannot reset offsets of group '{group}': its state is "
+                f"{state}; stop its consumers first"
             )
             code, moved[group] = 1, {}
             continue
         if plan is not None and group not in plan:
-            fail(f"--from-file has no offsets of group '{group}'")
+            fail(f"--from-file has no offsets for group '{group}'")
             code, moved[group] = 1, {}
             continue
         offsets = await _new_offsets(cluster, group, arguments, plan)
@@ -160,11 +160,11 @@ async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
 async def _state(cluster: Cluster, group: str) -> GroupState:
     try:
         return (await GroupAdmin(cluster).describe_group(group)).state
-    except GroupIdNotFound:  # It begins to exist with its offsets.
+    except GroupIdNotFound:  # Committing offsets creates the group.
         return GroupState.DEAD
 
 
-# -- where to ----------------------------------------------------------------------------------
+# -- new offsets -------------------------------------------------------------------------------
 
 
 async def _new_offsets(
@@ -185,7 +185,7 @@ async def _new_offsets(
         missing = sorted(str(each) for each in partitions if each not in current)
         if missing:
             raise UsageError(
-                f"--shift-by: group '{group}' has no offset of {', '.join(missing)} to begin from"
+                f"cannot apply --shift-by: group '{group}' has no offset for {', '.join(missing)}"
             )
         shifted = {each: current[each] + arguments.shift_by for each in partitions}
         return await _within_log(cluster, shifted)
@@ -207,7 +207,7 @@ async def _new_offsets(
 async def _scope(
     cluster: Cluster, group: str, arguments: argparse.Namespace
 ) -> list[TopicPartition]:
-    """The partitions the options mean."""
+    """Return the partitions that the options name."""
     if arguments.all_topics:
         return sorted(await _committed(cluster, group))
     partitions: list[TopicPartition] = []
@@ -221,7 +221,7 @@ async def _scope(
 
 
 async def _check_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
-    """Raises UnknownTopicOrPartition, LeaderNotAvailable."""
+    """Raise UnknownTopicOrPartition or LeaderNotAvailable for unusable partitions."""
     wanted = sorted(set(partitions))
     topics = sorted({partition.topic for partition in wanted})
     described = (await TopicDescriptionAdmin(cluster).describe_topics(topics)).raise_first()
@@ -232,10 +232,10 @@ async def _check_partitions(cluster: Cluster, partitions: Iterable[TopicPartitio
     }
     absent = [str(each) for each in wanted if each not in leaders]
     if absent:
-        raise UnknownTopicOrPartition(f"the partitions {', '.join(absent)} do not exist")
+        raise UnknownTopicOrPartition(f"partitions {', '.join(absent)} do not exist")
     leaderless = [str(each) for each in wanted if leaders[each] is None]
     if leaderless:
-        raise LeaderNotAvailable(f"the partitions {', '.join(leaderless)} have no leader")
+        raise LeaderNotAvailable(f"partitions {', '.join(leaderless)} have no leader")
 
 
 async def _committed(cluster: Cluster, group: str) -> Offsets:
@@ -271,15 +271,15 @@ async def _by_time(
 
 
 async def _within_log(cluster: Cluster, offsets: Offsets) -> Offsets:
-    """The same, none before the beginning of its log or behind its end."""
+    """Return the offsets, each limited to the range of its log."""
     first = await _listed(cluster, offsets, OffsetSpec.EARLIEST)
     last = await _listed(cluster, offsets, OffsetSpec.LATEST)
     bounded = {each: min(max(offset, first[each]), last[each]) for each, offset in offsets.items()}
     for partition, offset in bounded.items():
         if offset != offsets[partition]:
             print(
-                f"plog: warning: offset {offsets[partition]} of {partition} is not in its log, "
-                f"which has {first[partition]} to {last[partition]}: {offset} is taken",
+                f"plog: warning: offset {offsets[partition]} of {partition} is outside its log, "
+                f"which has {first[partition]} to {last[partition]}: using {offset}",
                 file=sys.stderr,
             )
     return bounded
@@ -296,7 +296,7 @@ def _read_plan(arguments: argparse.Namespace) -> dict[str, Offsets] | None:
 
 
 def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
-    """Offsets by group; without a group in the lines they are those of the only one.
+    """Return offsets by group; lines without a group belong to the only one.
 
     Raises UsageError.
 
@@ -330,7 +330,7 @@ def _csv(moved: Mapping[str, Offsets], *, with_group: bool) -> str:
     return out.getvalue()
 
 
-# -- telling -----------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------
 
 
 def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
@@ -359,7 +359,7 @@ def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
 
 
 def reset_lines(groups: Sequence[str], rows: Sequence[tuple[str, str, int, int]]) -> list[str]:
-    """Kafka's columns, with an empty line in front."""
+    """Return Kafka's columns after an empty line."""
     if not groups:
         return [""]
     widths = [max([15, *map(len, groups)]), max([15, *(len(row[1]) for row in rows)]), 10]

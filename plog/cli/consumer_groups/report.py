@@ -1,6 +1,6 @@
-"""What ``plog consumer-groups --describe`` tells: offsets and lag, members, or states.
+"""The reports of ``plog consumer-groups --describe``: offsets and lag, members, or states.
 
-Source: Kafka 4.3 ConsumerGroupCommand, whose columns and widths these are.
+Source: Kafka 4.3 ConsumerGroupCommand, which defines the columns and widths.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REBALANCING = (
 
 
 class OffsetRow(NamedTuple):
-    """How far a group has come in one partition; None where there is nothing to tell."""
+    """The progress of a group in one partition; None for unknown values."""
 
     group: str
     topic: str
@@ -51,14 +51,14 @@ class OffsetRow(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """How many records are left."""
+        """Return the number of records between the committed offset and the end."""
         if self.offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.offset
 
 
 async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print what is wanted of the groups. Raises the error of a group that cannot be described."""
+    """Print the requested reports. Raises the error of a group that cannot be described."""
     names = sorted(await group_names(cluster, arguments))
     described = (await GroupAdmin(cluster).describe_groups(names)).raise_first()
     for name, group in described.items():
@@ -76,7 +76,7 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 def _tell_state(group: GroupDescription) -> None:
-    """What people should know before they look at the columns."""
+    """Warn on standard error about a group without members or in a rebalance."""
     if group.state is GroupState.EMPTY:
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
     elif group.state in _REBALANCING:
@@ -91,7 +91,7 @@ def _cell(value: object) -> str:
 
 
 async def _offset_rows(cluster: Cluster, group: GroupDescription) -> list[OffsetRow]:
-    """Members with most partitions first, then partitions nobody reads."""
+    """Return rows of members by number of partitions, then of unassigned partitions."""
     committed = await GroupOffsetAdmin(cluster).group_offsets(group.group_id)
     offsets = {partition: offset for partition, offset in committed.items() if offset is not None}
     members = sorted(group.members, key=lambda member: -len(member.assignment))
@@ -129,7 +129,7 @@ def _offset_row(
 async def _end_offsets(
     cluster: Cluster, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Where partitions end; those without a leader, or that are gone, are left out."""
+    """Return end offsets, without partitions that have no leader or no longer exist."""
     topics = sorted({partition.topic for partition in partitions})
     described = (await TopicDescriptionAdmin(cluster).describe_topics(topics)).values_by_key
     led = {
@@ -177,7 +177,7 @@ def _show_offsets(
 
 
 def offset_lines(rows: Sequence[OffsetRow], *, verbose: bool) -> Iterator[str]:
-    """Kafka's columns of one group, with an empty line in front."""
+    """Yield Kafka's columns for one group, after an empty line."""
     cells = [_offset_cells(row) for row in rows]
     head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET",
             "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]  # fmt: skip
@@ -284,7 +284,7 @@ def _show_members(groups: Sequence[GroupDescription], arguments: argparse.Namesp
 
 
 def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
-    """Kafka's columns of one group's members, with an empty line in front."""
+    """Yield Kafka's columns for one group's members, after an empty line."""
     static = any(member.group_instance_id for member in group.members)
     columns = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     widths = [15, 15, 17, 15, 15, 15]
@@ -314,7 +314,7 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
 
 
 def _assignment_columns(group: GroupDescription) -> list[list[str]]:
-    """The columns of ``--verbose``: classic groups have neither epochs nor targets."""
+    """Return the columns of ``--verbose``; classic groups have neither epochs nor targets."""
     rows = [
         [
             _cell(member.epoch),
@@ -333,7 +333,7 @@ def _assignment_columns(group: GroupDescription) -> list[list[str]]:
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in one word, by topic.
+    """Return partitions as one word, grouped by topic.
 
     >>> assignment_text([TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 0)])
     'a:0,2;b:1'
@@ -399,7 +399,7 @@ def _show_states(groups: Sequence[GroupDescription], arguments: argparse.Namespa
 
 
 def state_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
-    """Kafka's columns of one group's state, with an empty line in front."""
+    """Yield Kafka's columns for one group's state, after an empty line."""
     broker = group.coordinator
     coordinator = f"{broker.host}:{broker.port}  ({broker.id})"
     widths = [max(15, len(group.group_id)), max(25, len(coordinator)), 20, 20]

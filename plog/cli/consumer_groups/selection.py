@@ -1,4 +1,4 @@
-"""Which groups and partitions the options of ``plog consumer-groups`` mean."""
+"""Resolve the groups and partitions that the options of ``plog consumer-groups`` name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONSUMER: Final = "consumer"
 
 
 async def group_names(cluster: Cluster, arguments: argparse.Namespace) -> list[str]:
-    """The groups the options mean."""
+    """Return the names of the groups that the options select."""
     if not arguments.all_groups:
         return list(dict.fromkeys(arguments.group))
     listed = await GroupAdmin(cluster).list_groups()
@@ -22,7 +22,7 @@ async def group_names(cluster: Cluster, arguments: argparse.Namespace) -> list[s
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """A topic, and the partitions behind it if there are some. Raises UsageError.
+    """Parse a topic with optional partitions. Raises UsageError.
 
     >>> parse_topic("orders:0,1"), parse_topic("orders")
     (('orders', [0, 1]), ('orders', None))
@@ -33,4 +33,6 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
     try:
         return topic, [int(number) for number in numbers.split(",")]
     except ValueError:
-        raise UsageError(f"--topic {text}: partitions are numbers, such as {topic}:0,1") from None
+        raise UsageError(
+            f"--topic {text}: partitions must be numbers, such as {topic}:0,1"
+        ) from None

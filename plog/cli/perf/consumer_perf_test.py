@@ -1,4 +1,4 @@
-"""``plog consumer-perf-test``: how fast records are read.
+"""``plog consumer-perf-test``: measure the throughput of a consumer.
 
 Names, flags and columns are those of Kafka's kafka-consumer-perf-test.sh. Source: Kafka 4.3
 ConsumerPerformance.
@@ -37,14 +37,14 @@ _DETAILED: Final = "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.i
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Read many records, and print the throughput."""
+    """Consume many records and print the throughput."""
     add_bootstrap_option(parser, "--broker-list")
     parser.add_argument("--topic", help="the topic to read")
     parser.add_argument(
         "--include",
         type=topic_pattern,
         metavar="REGEX",
-        help="read all topics of such a name instead",
+        help="regular expression of the topics to read",
     )
     parser.add_argument(
         "--num-records",
@@ -53,10 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=positive,
         metavar="COUNT",
-        help="how many to read",
+        help="number of records to read",
     )
-    parser.add_argument("--group", help="the group to read in (default: one of a random name)")
-    # Kafka 3.9 takes them, and does nothing with them either.
+    parser.add_argument("--group", help="consumer group to join (default: a random name)")
+    # Kafka 3.9 also accepts these options and ignores them.
     parser.add_argument("--threads", "--num-fetch-threads", dest="_", help=argparse.SUPPRESS)
     add_client_options(parser, "consumer")
     _add_fetch_options(parser)
@@ -83,19 +83,19 @@ def _add_fetch_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=_MIB,
         metavar="BYTES",
-        help="most to fetch of a partition at once (default: %(default)s)",
+        help="maximum bytes per partition in a fetch (default: %(default)s)",
     )
     parser.add_argument(
         "--socket-buffer-size",
         type=positive,
         default=2 * _MIB,
         metavar="BYTES",
-        help="the socket's receive buffer (default: %(default)s)",
+        help="size of the socket's receive buffer (default: %(default)s)",
     )
     parser.add_argument(
         "--from-latest",
         action="store_true",
-        help="begin with what comes next, unless the group has a place",
+        help="start at the end unless the group has committed offsets",
     )
     parser.add_argument(
         "--timeout",
@@ -104,32 +104,32 @@ def _add_fetch_options(parser: argparse.ArgumentParser) -> None:
         const=10_000,
         default=10_000,
         metavar="MS",
-        help="end if no record came for so long (default: %(default)s)",
+        help="stop if no record arrives for this long, in ms (default: %(default)s)",
     )
 
 
 def _add_output_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--show-detailed-stats", action="store_true", help="print lines meanwhile")
+    parser.add_argument("--show-detailed-stats", action="store_true", help="print interim lines")
     parser.add_argument(
         "--reporting-interval",
         type=positive,
         default=5000,
         metavar="MS",
-        help="ms between two of those (default: %(default)s)",
+        help="ms between interim lines (default: %(default)s)",
     )
     parser.add_argument(
         "--date-format",
         default=_DATE_FORMAT,
         metavar="FORMAT",
-        help="how times are shown, as Java's SimpleDateFormat",
+        help="format of times, as in Java's SimpleDateFormat",
     )
-    parser.add_argument("--hide-header", action="store_true", help="print no names of columns")
+    parser.add_argument("--hide-header", action="store_true", help="do not print column names")
     parser.add_argument("--print-metrics", action="store_true", help="print the metrics at the end")
 
 
 @dataclass(slots=True)
 class Progress:
-    """What was read until some moment, and how much of the time went into joining the group."""
+    """The amounts read up to a moment, and the time spent joining the group."""
 
     now_ms: int
     records: int = 0
@@ -139,7 +139,7 @@ class Progress:
 
 @dataclass(slots=True)
 class JoinTimer:
-    """Listens to the group: how long this member had to wait for partitions."""
+    """A rebalance listener that measures how long this member waits for partitions."""
 
     began_ms: int
     total_ms: int = field(default=0)
@@ -152,9 +152,9 @@ class JoinTimer:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the records; 1 if they did not come in time."""
+    """Read the records; return 1 if they did not arrive in time."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("say exactly one of --topic or --include")
+        raise UsageError("give exactly one of --topic or --include")
     formatted(arguments.date_format, datetime.now())
     flags = {
         "group.id": arguments.group,
@@ -187,7 +187,7 @@ def run(arguments: argparse.Namespace) -> int:
 def read(
     consumer: Consumer, arguments: argparse.Namespace, start: Progress, stopping: Shutdown
 ) -> Progress:
-    """Read until there are enough, or none come any more."""
+    """Read until the requested count or the timeout."""
     timer = JoinTimer(start.now_ms)
     if arguments.topic is not None:
         consumer.subscribe([arguments.topic], listener=timer)
@@ -202,8 +202,8 @@ def read(
             came_ms = now
         elif now - came_ms > arguments.timeout:
             fail(
-                f"only {done.records} records came, and none for {arguments.timeout} ms;"
-                " --timeout waits longer"
+                f"read only {done.records} records: none arrived for {arguments.timeout} ms;"
+                " increase --timeout to wait longer"
             )
             break
         size = sum(len(x.key or b"") + len(x.value or b"") for x in records)
@@ -215,7 +215,7 @@ def read(
 
 
 def total_line(start: Progress, end: Progress, date_format: str) -> str:
-    """The line of everything."""
+    """Return the line for the whole run."""
     elapsed_ms = end.now_ms - start.now_ms
     fetching_ms = elapsed_ms - end.joining_ms
     read_mb = end.size_bytes / _MIB
@@ -229,7 +229,7 @@ def total_line(start: Progress, end: Progress, date_format: str) -> str:
 
 
 def detailed_line(before: Progress, now: Progress, date_format: str) -> str:
-    """The line of the time since `before`; the amounts are those since the start."""
+    """Return the line for the time since `before`; the amounts count from the start."""
     elapsed_ms = now.now_ms - before.now_ms
     joining_ms = now.joining_ms - before.joining_ms
     fetching_ms = elapsed_ms - joining_ms
@@ -253,5 +253,5 @@ def _date(date_format: str, ms: int) -> str:
 
 
 def now_ms() -> int:
-    """The time of day."""
+    """Return the wall-clock time in milliseconds."""
     return time.time_ns() // 1_000_000

@@ -1,7 +1,7 @@
-"""``plog e2e-latency``: how long a record takes from its producer to a consumer.
+"""``plog e2e-latency``: measure the latency from a producer to a consumer.
 
-Flags, the older order of arguments and the lines are those of Kafka's kafka-e2e-latency.sh. One
-record is under way at a time. Source: Kafka 4.3 EndToEndLatency, KIP-1172.
+Flags, the older positional arguments and the output are those of Kafka's kafka-e2e-latency.sh. One
+record is in flight at a time. Source: Kafka 4.3 EndToEndLatency, KIP-1172.
 """
 
 from __future__ import annotations
@@ -40,27 +40,31 @@ _REQUIRED: Final = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Measure how long a record takes from a producer to a consumer."""
+    """Measure the latency of records from a producer to a consumer."""
     add_bootstrap_option(parser, required=False)
-    parser.add_argument("--topic", help="the topic to use; it is made if it does not exist")
-    parser.add_argument("--num-records", type=positive, metavar="COUNT", help="how many to send")
+    parser.add_argument("--topic", help="the topic to use; created if it does not exist")
+    parser.add_argument("--num-records", type=positive, metavar="COUNT", help="records to send")
     parser.add_argument("--producer-acks", choices=("1", "all"), help="acks of the producer")
-    parser.add_argument("--record-size", type=not_negative, metavar="BYTES", help="of each value")
+    parser.add_argument("--record-size", type=not_negative, metavar="BYTES", help="size of values")
     add_command_config_option(parser)
     for name, what in (
-        ("--record-key-size", "bytes of each key (default: no keys)"),
-        ("--num-headers", "headers of each record (default: none)"),
-        ("--record-header-key-size", "bytes of a header's name"),
+        ("--record-key-size", "size of keys (default: no keys)"),
+        ("--num-headers", "number of headers per record (default: none)"),
+        ("--record-header-key-size", "size of header names"),
     ):
         parser.add_argument(name, type=not_negative, default=0, metavar="NUMBER", help=what)
     parser.add_argument(
-        "--record-header-size", type=int, default=0, metavar="BYTES", help="of a header; -1: null"
+        "--record-header-size",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="size of header values; -1 for null",
     )
     parser.add_argument(
         "positions",
         nargs="*",
         metavar="ARGUMENT",
-        help="as it was before Kafka 4.2: bootstrap-server topic num-records producer-acks"
+        help="arguments before Kafka 4.2: bootstrap-server topic num-records producer-acks"
         " record-size [command-config]",
     )
     add_examples(
@@ -70,17 +74,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "plog e2e-latency --bootstrap-server localhost:9092 --topic latency"
             " --num-records 10000 --producer-acks all --record-size 100",
         ),
-        ("the same in the older way", "plog e2e-latency localhost:9092 latency 10000 all 100"),
+        ("with positional arguments", "plog e2e-latency localhost:9092 latency 10000 all 100"),
     )
     parser.set_defaults(run=run)
 
 
 def settle(arguments: argparse.Namespace) -> None:
-    """Give positional arguments the names they have now. Raises UsageError."""
+    """Assign positional arguments to their options. Raises UsageError."""
     given = arguments.positions
     if given:
         if len(given) not in (_REQUIRED, len(_POSITIONS)):
-            raise UsageError(f"there are {len(given)} arguments without a name, not 5 or 6")
+            raise UsageError(f"expected 5 or 6 positional arguments, got {len(given)}")
         for text, (name, convert) in zip(given, _POSITIONS, strict=False):
             try:
                 setattr(arguments, name, convert(text))
@@ -91,9 +95,9 @@ def settle(arguments: argparse.Namespace) -> None:
             flag = name.replace("bootstrap_servers", "bootstrap_server").replace("_", "-")
             raise UsageError(f"say --{flag}")
     if arguments.producer_acks not in ("1", "all"):
-        raise UsageError("--producer-acks is 1 or all: without answers nothing can be measured")
+        raise UsageError("--producer-acks must be 1 or all: unacknowledged records may be lost")
     if arguments.record_header_size < -1:
-        raise UsageError("--record-header-size is -1 or more")
+        raise UsageError("--record-header-size must be -1 or more")
 
 
 class Sample(NamedTuple):
@@ -105,7 +109,7 @@ class Sample(NamedTuple):
 
 
 def make_sample(arguments: argparse.Namespace, chance: random.Random) -> Sample:
-    """The next record, of random letters."""
+    """Return the next record, of random letters."""
 
     def letters(size: int) -> bytes:
         return bytes([chance.randrange(26) + ord("A")]) * size
@@ -123,7 +127,7 @@ def make_sample(arguments: argparse.Namespace, chance: random.Random) -> Sample:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the records one by one, and print the latencies."""
+    """Send the records one by one and print the latencies."""
     settle(arguments)
     of_both = client_config(arguments)
     from plog.client.faces.blocking import Consumer, Producer
@@ -149,16 +153,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) -> int:
-    """Send a record and read it; the ns that took. Raises PlogError if another one came."""
+    """Send a record, read it, and return the time in ns. Raises PlogError if another one came."""
     begin_ns = time.perf_counter_ns()
     producer.send(topic, sample.value, sample.key, headers=sample.headers).result()
     records = consumer.consume(None, _TIMEOUT_S)
     elapsed_ns = time.perf_counter_ns() - begin_ns
     if not records:
-        raise PlogError(f"the record did not come back in {_TIMEOUT_S:g} s")
+        raise PlogError(f"the consumer did not receive the record within {_TIMEOUT_S:g} s")
     got = Sample(records[0].key, records[0].value, tuple(records[0].headers))
     if got != sample or len(records) != 1:
-        raise PlogError(f"somebody else writes to {topic}: choose a topic nobody uses")
+        raise PlogError(f"another producer writes to {topic}: use a topic without other writers")
     return elapsed_ns
 
 

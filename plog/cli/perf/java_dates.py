@@ -1,7 +1,7 @@
-"""Times in a format of Java's SimpleDateFormat, which ``--date-format`` takes.
+"""Format times with the patterns of Java's SimpleDateFormat, for ``--date-format``.
 
-Numbers, names of days and months in English, AM and PM, and time zones as offsets; other letters
-are refused.
+Supports numbers, English names of days and months, AM and PM, and time zones as offsets; rejects
+other letters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NUMBERS: Final[dict[str, Callable[[datetime], int]]] = {
 
 
 def formatted(pattern: str, time: datetime) -> str:
-    """A time as SimpleDateFormat shows it. Raises UsageError for letters this does not know.
+    """Return a time as SimpleDateFormat formats it. Raises UsageError for unsupported letters.
 
     >>> formatted("yyyy-MM-dd HH:mm:ss:SSS", datetime(2026, 3, 1, 9, 5, 7, 12000))
     '2026-03-01 09:05:07:012'
@@ -59,4 +59,4 @@ def _part(part: str, time: datetime) -> str:
             return time.astimezone().strftime("%z")
         case "z":
             return time.astimezone().strftime("%Z")
-    raise UsageError(f"a date format cannot have '{part}' here: y, M, d, H, m, s, S, E, a and Z go")
+    raise UsageError(f"cannot format dates with '{part}': use only y, M, d, H, m, s, S, E, a and Z")

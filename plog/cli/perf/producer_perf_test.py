@@ -1,4 +1,4 @@
-"""``plog producer-perf-test``: how fast records are taken, and how long each one takes.
+"""``plog producer-perf-test``: measure the throughput and latency of a producer.
 
 Names, flags and lines are those of Kafka's kafka-producer-perf-test.sh.
 """
@@ -35,26 +35,26 @@ _TOLD: Final = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Send many records, and print throughput and latencies."""
+    """Send many records and print the throughput and latencies."""
     add_bootstrap_option(parser, required=False)
     parser.add_argument("--topic", required=True, help="the topic to send to")
-    parser.add_argument("--num-records", required=True, type=positive, help="how many to send")
+    parser.add_argument("--num-records", required=True, type=positive, help="records to send")
     parser.add_argument(
         "--throughput",
         required=True,
         type=float,
         metavar="RATE",
-        help="about how many records a second; -1 for as many as go",
+        help="approximate records per second; -1 for no limit",
     )
     payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=positive, metavar="BYTES", help="random letters")
-    payload.add_argument("--payload-file", metavar="FILE", help="parts of a file, at random")
-    payload.add_argument("--payload-monotonic", action="store_true", help="the numbers from 0 on")
+    payload.add_argument("--record-size", type=positive, metavar="BYTES", help="random values")
+    payload.add_argument("--payload-file", metavar="FILE", help="random parts of a file")
+    payload.add_argument("--payload-monotonic", action="store_true", help="numbers from 0")
     parser.add_argument(
         "--payload-delimiter",
         default="\\n",
         metavar="TEXT",
-        help="what stands between the parts of the file (default: a line's end)",
+        help="separator of the parts of the file (default: line feed)",
     )
     add_client_property_list(parser, "--producer-props", what="settings of the producer")
     add_client_config_option(parser, "producer")
@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=not_negative,
         default=0,
         metavar="COUNT",
-        help="leave so many out of a second line of totals",
+        help="exclude this many records from a second line of totals",
     )
     parser.add_argument(
         "--reporting-interval",
@@ -77,12 +77,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "a million records as fast as they go",
+            "a million records at full speed",
             "plog producer-perf-test --bootstrap-server localhost:9092 --topic load"
             " --num-records 1000000 --record-size 200 --throughput -1",
         ),
         (
-            "the latency of a quiet producer, without its first second",
+            "the latency of an idle producer, without its first second",
             "plog producer-perf-test --bootstrap-server localhost:9092 --topic load"
             " --num-records 10000 --record-size 200 --throughput 200 --warmup-records 200"
             " --command-property linger.ms=0 acks=all",
@@ -94,24 +94,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_transaction_options(parser: argparse.ArgumentParser) -> None:
     for name in ("--transactional-id", "--transaction-duration-ms"):
         parser.add_argument(
-            name, metavar=name[2:].upper(), help="refused: this tool measures no transactions"
+            name, metavar=name[2:].upper(), help="not supported: transactions are not measured"
         )
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse what cannot be. Raises UsageError."""
+    """Reject invalid options. Raises UsageError."""
     for name in ("transactional_id", "transaction_duration_ms"):
         if getattr(arguments, name) is not None:
             raise UsageError(
-                f"--{name.replace('_', '-')}: this tool measures no transactions;"
-                " Kafka's kafka-producer-perf-test.sh can measure them"
+                f"--{name.replace('_', '-')} is not supported: this tool measures no transactions;"
+                " use Kafka's kafka-producer-perf-test.sh"
             )
     if arguments.warmup_records >= arguments.num_records:
         raise UsageError("--warmup-records must be less than --num-records")
 
 
 def payloads(arguments: argparse.Namespace) -> Callable[[], bytes]:
-    """What makes the value of the next record. Raises UsageError and OSError."""
+    """Return a function that returns the next value. Raises UsageError and OSError."""
     chance = random.Random(0)
     if arguments.record_size is not None:
         size = arguments.record_size
@@ -127,14 +127,14 @@ def payloads(arguments: argparse.Namespace) -> Callable[[], bytes]:
     if not delimiter:
         raise UsageError("--payload-delimiter is empty")
     parts = text.split(delimiter)
-    while len(parts) > 1 and not parts[-1]:  # As Java splits.
+    while len(parts) > 1 and not parts[-1]:  # Java's String.split drops trailing empty parts.
         parts.pop()
     print(f"Number of records read: {len(parts)}")
     return lambda: chance.choice(parts)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the records; 1 if one of them was not delivered."""
+    """Send the records; return 1 if one of them was not delivered."""
     check(arguments)
     config = client_config(arguments, defaults={"client.id": _CLIENT_ID})
     next_payload = payloads(arguments)
@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class PerfTest:
-    """Sends records and measures what becomes of them."""
+    """Sends records and measures their latencies."""
 
     def __init__(self, arguments: argparse.Namespace, producer: Producer) -> None:
         self._arguments = arguments
@@ -164,7 +164,7 @@ class PerfTest:
         self.failed = 0
 
     def send_all(self, next_payload: Callable[[], bytes], stopping: Shutdown) -> None:
-        """Send until there are enough or somebody stops it. Raises PlogError."""
+        """Send until the requested count or a signal. Raises PlogError."""
         arguments, send, topic = self._arguments, self._producer.send, self._arguments.topic
         if arguments.warmup_records:
             print(
@@ -213,7 +213,7 @@ class PerfTest:
             fail(f"a record was not delivered: {error}")
 
     def print_totals(self) -> None:
-        """Print the line of everything, and the one without the warm-up."""
+        """Print the line for the whole run, and the one without the warm-up."""
         now = now_ms()
         print(self._statistics.total(now))
         if self._steady is not None:
@@ -223,5 +223,5 @@ class PerfTest:
 
 
 def now_ms() -> int:
-    """The time of day, as Kafka's tool measures with it."""
+    """Return the wall-clock time in milliseconds, which Kafka's tool uses, too."""
     return time.time_ns() // 1_000_000

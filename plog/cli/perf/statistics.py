@@ -1,7 +1,7 @@
-"""Throughput and latency of records sent, as Kafka's kafka-producer-perf-test.sh counts and prints.
+"""Throughput and latency of sent records, computed and printed as in Kafka's producer perf test.
 
-Source: Kafka 4.3 ProducerPerformance.Stats. Latencies are whole milliseconds; of more than half a
-million records only every nth counts for the percentiles.
+Source: Kafka 4.3 ProducerPerformance.Stats. Latencies are whole milliseconds. Beyond half a million
+records, the percentiles use only every nth record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SHARES: Final = (0.5, 0.95, 0.99, 0.999)
 
 
 class Statistics:
-    """What was measured since `start_ms`, and since the last report."""
+    """The measurements since `start_ms`, and those since the last report."""
 
     def __init__(
         self, expected: int, start_ms: int, interval_ms: int, *, is_steady: bool = False
@@ -32,7 +32,7 @@ class Statistics:
         self._window_total_ms = self._window_max_ms = 0
 
     def record(self, latency_ms: int, size_bytes: int) -> None:
-        """A record was acknowledged."""
+        """Record an acknowledgment."""
         if self.count % self._sampling == 0:
             self._latencies.append(latency_ms)
         self.count += 1
@@ -46,7 +46,7 @@ class Statistics:
             self._max_ms = max(self._max_ms, latency_ms)
 
     def report(self, now_ms: int) -> str | None:
-        """The line of the time since the last report, once that is long enough ago."""
+        """Return the line since the last report, or None before the reporting interval is over."""
         elapsed_ms = now_ms - self._window_start_ms
         if elapsed_ms < self._interval_ms:
             return None
@@ -63,7 +63,7 @@ class Statistics:
         return line
 
     def total(self, now_ms: int) -> str:
-        """The line of everything."""
+        """Return the line for the whole run."""
         elapsed_ms = now_ms - self._start_ms
         mean_ms = self._total_ms / self.count if self.count else 0
         shares = zip(("50th", "95th", "99th", "99.9th"), percentiles(self._latencies), strict=True)
@@ -83,7 +83,7 @@ class Statistics:
 
 
 def percentiles(values: Sequence[int], shares: Sequence[float] = _SHARES) -> list[int]:
-    """The values below which these shares of them are; 0 if there are none.
+    """Return the values below which these shares of `values` are; 0 if there are none.
 
     >>> percentiles(range(1000))
     [500, 950, 990, 999]
@@ -97,7 +97,7 @@ def _rate(count: float, elapsed_ms: float) -> float:
 
 
 def metrics_lines(metrics: dict[str, float], group: str, client_id: str) -> list[str]:
-    """Metrics in the columns of Kafka's tools.
+    """Return metrics in the columns of Kafka's tools.
 
     >>> metrics_lines({"a": 1.0}, "producer-metrics", "c")[1]
     'producer-metrics:a:{client-id=c} : 1.000'

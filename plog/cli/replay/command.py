@@ -1,8 +1,8 @@
-"""``plog replay``: copies a range of a topic into another one, at a chosen speed.
+"""The entry of ``plog replay``: copy a range of a topic to another topic, at a chosen speed.
 
-Kafka has no such tool. Keys, headers and timestamps stay, and the partition where both topics have
-as many. What is copied is fixed when it begins. With ``--state`` a run that ended early is taken up
-where it was; after a kill, records of up to a second come twice.
+Kafka has no such tool. Keys, headers and timestamps stay the same, and so does the partition if
+both topics have the same number. The range is fixed at the start. With ``--state``, a run continues
+where the previous one ended; after a kill, up to a second of records is copied again.
 """
 
 from __future__ import annotations
@@ -40,45 +40,45 @@ _CHECKPOINT_S: Final = 1.0
 _POLL_S: Final = 0.2
 _AT_ONCE: Final = 500
 _HELD_MAX: Final = 2000
-"""Records of a partition that wait for those of others; more are not fetched then."""
+"""Records of a partition held for those of others; beyond this, fetching from it pauses."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Copy a range of a topic into another one, at a chosen speed."""
+    """Copy a range of a topic to another topic, at a chosen speed."""
     add_bootstrap_option(parser)
     parser.add_argument("--topic", required=True, help="the topic to read")
     parser.add_argument("--to-topic", required=True, help="the topic to write to")
     parser.add_argument(
         "--to-bootstrap-server",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="the cluster to write to (default: the same)",
+        help="brokers of the target cluster (default: the source cluster)",
     )
-    parser.add_argument("--command-config", metavar="FILE", help="settings for reading")
+    parser.add_argument("--command-config", metavar="FILE", help="client settings for reading")
     parser.add_argument(
-        "--to-command-config", metavar="FILE", help="settings for writing (default: the same file)"
+        "--to-command-config", metavar="FILE", help="client settings for writing (default: same)"
     )
     add_property_option(
-        parser, "--consumer-property", dest="consumer_properties", what="a setting of the reader"
+        parser, "--consumer-property", dest="consumer_properties", what="setting of the consumer"
     )
     add_property_option(
-        parser, "--producer-property", dest="producer_properties", what="a setting of the writer"
+        parser, "--producer-property", dest="producer_properties", what="setting of the producer"
     )
     _add_range_options(parser)
     _add_way_options(parser)
     add_examples(
         parser,
         (
-            "all of a topic, as fast as it goes",
+            "copy a whole topic at full speed",
             "plog replay --bootstrap-server localhost:9092 --topic orders --to-topic orders-copy",
         ),
         (
-            "an hour of traffic in six minutes, into another cluster",
+            "replay an hour of traffic in six minutes, in another cluster",
             "plog replay --bootstrap-server live:9092 --to-bootstrap-server localhost:9092"
             " --topic orders --to-topic orders --from-time 2026-03-01T12:00:00"
             " --until-time 2026-03-01T13:00:00 --speed 10x",
         ),
         (
-            "what would be copied",
+            "preview the copy",
             "plog replay --bootstrap-server localhost:9092 --topic orders --to-topic orders-copy"
             " --from-offset 1000 --partitions 0,1 --dry-run",
         ),
@@ -88,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_range_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--partitions", type=number_list, metavar="NUMBER[,NUMBER]", help="these alone"
+        "--partitions", type=number_list, metavar="NUMBER[,NUMBER]", help="partitions to copy"
     )
     first = parser.add_mutually_exclusive_group()
     first.add_argument("--from-offset", type=not_negative, help="the first offset")
@@ -96,8 +96,8 @@ def _add_range_options(parser: argparse.ArgumentParser) -> None:
         "--from-time", type=time_ms, metavar="TIME", help="ISO 8601, UTC, or ms since 1970"
     )
     last = parser.add_mutually_exclusive_group()
-    last.add_argument("--until-offset", type=not_negative, help="the offset behind the last one")
-    last.add_argument("--until-time", type=time_ms, metavar="TIME", help="up to before this time")
+    last.add_argument("--until-offset", type=not_negative, help="the end offset, exclusive")
+    last.add_argument("--until-time", type=time_ms, metavar="TIME", help="end time, exclusive")
 
 
 def _add_way_options(parser: argparse.ArgumentParser) -> None:
@@ -107,14 +107,14 @@ def _add_way_options(parser: argparse.ArgumentParser) -> None:
         "--speed",
         type=speed,
         default=Speed(),
-        help="1x as the records came once, 10x ten times as fast, 500/s, or max (default)",
+        help="1x for the original speed, 10x for ten times that, 500/s, or max (default)",
     )
     parser.add_argument(
         "--longest-pause",
         type=positive,
         default=3600,
         metavar="SECONDS",
-        help="wait no longer than this for a record's time (default: %(default)s)",
+        help="maximum pause between records, in seconds (default: %(default)s)",
     )
     parser.add_argument(
         "--timestamps",
@@ -126,24 +126,24 @@ def _add_way_options(parser: argparse.ArgumentParser) -> None:
         "--state",
         type=Path,
         metavar="FILE",
-        help="keep in this file how far it has come, and go on from there with its range; after a"
-        " kill, records of up to a second come twice",
+        help="save the progress in this file, and continue from it; after a"
+        " kill, up to a second of records is copied again",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be copied")
-    parser.add_argument("--json", action="store_true", help="print that as JSON, for programs")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan without copying")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Refuse a range that ends before it begins. Raises UsageError."""
+    """Reject a range that ends before it starts. Raises UsageError."""
     for kind in ("offset", "time"):
         first = getattr(arguments, f"from_{kind}")
         until = getattr(arguments, f"until_{kind}")
         if first is not None and until is not None and until <= first:
-            raise UsageError(f"--until-{kind} has to be later than --from-{kind}")
+            raise UsageError(f"--until-{kind} must be later than --from-{kind}")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Copy what the options name."""
+    """Copy the range that the options name."""
     check(arguments)
     of_reader = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
@@ -163,9 +163,9 @@ def run(arguments: argparse.Namespace) -> int:
         source = Topic.find(known_to(AdminSettings, of_reader), arguments.topic)
         target = Topic.find(known_to(AdminSettings, of_writer), arguments.to_topic)
         if source.partitions is None:
-            raise UsageError(f"there is no topic {source.name} on {of_reader[SERVERS]}")
+            raise UsageError(f"topic {source.name} does not exist on {of_reader[SERVERS]}")
         if str(source) == str(target):
-            raise UsageError(f"{source.name} cannot be copied into itself: choose another topic")
+            raise UsageError(f"cannot copy {source.name} to itself: choose another topic")
         state = None
         if arguments.state is not None:
             state = State(arguments.state, str(source), str(target))
@@ -195,12 +195,12 @@ def _ranges(
     partitions = range(count) if arguments.partitions is None else arguments.partitions
     missing = [x for x in partitions if x >= count]
     if missing:
-        raise UsageError(f"{arguments.topic} has {count} partitions, and no {missing[0]}")
+        raise UsageError(f"{arguments.topic} has {count} partitions, but not {missing[0]}")
     return make_plan(consumer, arguments, list(dict.fromkeys(partitions)))
 
 
 class Topic:
-    """One of the two topics: where it is, and how many partitions it has."""
+    """The source or target topic: its cluster, and its number of partitions."""
 
     def __init__(self, name: str, cluster_id: str, partitions: int | None) -> None:
         self.name = name
@@ -212,7 +212,7 @@ class Topic:
 
     @classmethod
     def find(cls, config: dict[str, object], name: str) -> Topic:
-        """Ask a cluster; `partitions` is None where there is no such topic."""
+        """Look up a topic; `partitions` is None if it does not exist."""
         from plog.client.faces.blocking import Admin
 
         with Admin(config=config) as admin:
@@ -222,14 +222,14 @@ class Topic:
             return cls(name, str(cluster_id), len(admin.describe_topic(name).partitions))
 
     def create(self, config: dict[str, object], partitions: int) -> None:
-        """Make it, with so many partitions, unless somebody has been faster."""
+        """Create the topic with this many partitions, unless it has appeared in the meantime."""
         from plog.client.faces.blocking import Admin
         from plog.errors import TopicAlreadyExists
 
         with Admin(config=config) as admin:
             try:
                 admin.create_topic(self.name, partitions=partitions)
-            except TopicAlreadyExists:  # A consumer, say, that waits for the copy.
+            except TopicAlreadyExists:  # For example, a consumer that awaits the copy created it.
                 self.partitions = len(admin.describe_topic(self.name).partitions)
                 return
         self.partitions = partitions
@@ -239,7 +239,7 @@ class Topic:
 def show_plan(
     ranges: Sequence[PartitionRange], arguments: argparse.Namespace, target: Topic
 ) -> None:
-    """Print what would be copied."""
+    """Print the plan."""
     columns = ("TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS")
     rows = [(arguments.topic, x.partition, x.next_offset, x.end_offset, x.left) for x in ranges]
     show(
@@ -249,11 +249,11 @@ def show_plan(
         as_json=arguments.json,
     )
     if target.partitions is None:
-        fail(f"topic {target.name} does not exist, and would be created")
+        fail(f"topic {target.name} does not exist and would be created")
 
 
 class Copier:
-    """Sends records on, in the order and at the speed that is wanted, and keeps the state."""
+    """Sends records in the requested order and at the requested speed, and saves the state."""
 
     def __init__(
         self,
@@ -286,7 +286,7 @@ class Copier:
         )
 
     def copy_from(self, consumer: Consumer) -> None:
-        """Copy all, or until somebody stops it. Raises PlogError."""
+        """Copy the whole range, or until a signal. Raises PlogError."""
         total = sum(x.left for x in self._ranges.values())
         try:
             with progress(total, "records") as advance:
@@ -297,7 +297,7 @@ class Copier:
             self._save()
         left = sum(x.left for x in self._ranges.values())
         if left and self._state is not None:
-            fail("stopped; the same command goes on from here")
+            fail("stopped; run the same command to continue from here")
         print(f"Copied {self._sent} records.", file=sys.stderr)
 
     def _send(self, record: ConsumerRecord, advance: Callable[[int], object]) -> None:
@@ -331,7 +331,7 @@ class Copier:
             self._save()
 
     def _wait(self, seconds: float) -> None:
-        """Wait, and keep the state meanwhile; not beyond a request to stop."""
+        """Wait until a stop is requested, at most `seconds`, and save the state meanwhile."""
         deadline_s = time.monotonic() + seconds
         while (left_s := deadline_s - time.monotonic()) > 0:
             if self._stopping.wait(min(left_s, _CHECKPOINT_S)):
@@ -340,7 +340,7 @@ class Copier:
                 self._save()
 
     def _save(self) -> None:
-        """Note how far it has come, once all of that is written. Raises PlogError."""
+        """Save the progress after all records up to it are written. Raises PlogError."""
         self._producer.flush()
         self._saved_s = time.monotonic()
         self._raise_error()
@@ -361,7 +361,7 @@ class Copier:
 
 
 class Reader:
-    """Reads ranges of partitions, by arrival or in the order of time."""
+    """Reads ranges of partitions, in order of arrival or of timestamps."""
 
     def __init__(
         self,
@@ -384,7 +384,7 @@ class Reader:
             consumer.seek(partition, ranges[number].next_offset)
 
     def give(self, send: Callable[[ConsumerRecord], Any], is_stopped: Callable[[], bool]) -> None:
-        """Call `send` with each record, until there are no more or it is stopped."""
+        """Call `send` with each record until the ranges end or `is_stopped` returns true."""
         order = self._order
         while self._open and not is_stopped():
             for record in self._read():
@@ -401,13 +401,13 @@ class Reader:
             self._hold_back()
 
     def _read(self) -> list[ConsumerRecord]:
-        """What has come of the ranges; ends those of which nothing more will."""
+        """Return new records of the ranges, and finish ranges that have no further records."""
         records = self._consumer.consume(_AT_ONCE, _POLL_S)
         within = [x for x in records if x.offset < self._ends[x.partition]]
         for record in records:
             if record.offset + 1 >= self._ends[record.partition]:
                 self._finish(record.partition)
-        if not records:  # Behind the last record there may be control records, or a gap.
+        if not records:  # Control records or a gap may follow the last record.
             for number in list(self._open):
                 if self._consumer.position(self._partitions[number]) >= self._ends[number]:
                     self._finish(number)
@@ -421,7 +421,7 @@ class Reader:
                 self._order.finish(number)
 
     def _hold_back(self) -> None:
-        """Fetch no more of partitions of which much waits for others."""
+        """Pause partitions that have many records waiting for those of others."""
         if self._order is None:
             return
         for number in self._open:

@@ -1,7 +1,7 @@
-"""At which speed, and in which order, ``plog replay`` sends records. Pure.
+"""The speed and order in which ``plog replay`` sends records. Pure.
 
-In a replay by time, records of all partitions go in the order of their timestamps; within a
-partition their order stays, whatever their timestamps are.
+A timed replay sends records of all partitions in the order of their timestamps. Within a partition,
+records keep their order, whatever their timestamps are.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _SPEED: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>x|/s)")
 
 
 class Speed(NamedTuple):
-    """`factor` times as fast as the records came once, or `rate` a second, or, without, at once."""
+    """A factor of the original speed, a rate in records per second, or neither: full speed."""
 
     factor: float | None = None
     rate: float | None = None
 
 
 def speed(text: str) -> Speed:
-    """``max``, ``10x`` or ``500/s``.
+    """Parse ``max``, ``10x`` or ``500/s``.
 
     >>> speed("0.5x"), speed("500/s"), speed("max")
     (Speed(factor=0.5, rate=None), Speed(factor=None, rate=500.0), Speed(factor=None, rate=None))
@@ -35,13 +35,13 @@ def speed(text: str) -> Speed:
         return Speed()
     match = _SPEED.fullmatch(text)
     if match is None or float(match["number"]) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no speed such as 1x, 10x, 500/s or max")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a speed such as 1x, 10x, 500/s or max")
     number = float(match["number"])
     return Speed(factor=number) if match["unit"] == "x" else Speed(rate=number)
 
 
 class TimePace:
-    """When a record is due, by its timestamp; no pause is longer than `longest_s`."""
+    """Computes when records are due by their timestamps, with pauses of at most `longest_s`."""
 
     def __init__(self, factor: float, longest_s: float) -> None:
         self._factor = factor
@@ -50,30 +50,30 @@ class TimePace:
         self._first_ms = 0
 
     def wait_s(self, timestamp_ms: int, now_s: float) -> float:
-        """How long to wait before this record is sent; 0 if it is due."""
+        """Return the time to wait before sending this record; 0 if it is due."""
         if self._begin_s is None:
             self._begin_s, self._first_ms = now_s, timestamp_ms
         due_s = self._begin_s + (timestamp_ms - self._first_ms) / 1000 / self._factor
         wait_s = due_s - now_s
         if wait_s > self._longest_s:
-            # Those behind it follow from there.
+            # Later records are scheduled relative to this one.
             self._begin_s -= wait_s - self._longest_s
             return self._longest_s
         return max(0.0, wait_s)
 
 
 class TimeOrder:
-    """Puts what came of several partitions into the order of time."""
+    """Merges the records of several partitions by timestamp."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         self._held: dict[int, deque[ConsumerRecord]] = {x: deque() for x in partitions}
         self._awaited = set(self._held)
-        """Partitions of which more is to come and nothing is held: theirs may be earlier."""
+        """Unfinished partitions without held records: their next record may be the earliest."""
         self._finished: set[int] = set()
         self._heads: list[tuple[int, int]] = []
 
     def add(self, record: ConsumerRecord) -> None:
-        """The next record of a partition."""
+        """Add the next record of a partition."""
         held = self._held[record.partition]
         held.append(record)
         if len(held) == 1:
@@ -81,16 +81,16 @@ class TimeOrder:
             heapq.heappush(self._heads, (record.timestamp, record.partition))
 
     def finish(self, partition: int) -> None:
-        """Nothing more comes of a partition."""
+        """Mark a partition as having no further records."""
         self._awaited.discard(partition)
         self._finished.add(partition)
 
     def held(self, partition: int) -> int:
-        """Records of a partition that wait here."""
+        """Return the number of held records of a partition."""
         return len(self._held[partition])
 
     def pop(self) -> ConsumerRecord | None:
-        """The earliest record; None if there is none, or one that is not here may be earlier."""
+        """Return the earliest record; None if there is none, or an earlier one may still come."""
         if self._awaited or not self._heads:
             return None
         _, partition = heapq.heappop(self._heads)

@@ -1,7 +1,7 @@
-"""What ``plog replay`` is to copy: a range of offsets of each partition, and how far it has come.
+"""The plan of ``plog replay``: a range of offsets for each partition, and the progress in it.
 
-The plan is made once, so that a replay ends even while others write; the file of ``--state`` holds
-it, and the next run with that file goes on with it.
+The plan is made once, so that a replay ends even while producers keep writing. The file of
+``--state`` stores it, and the next run with that file continues it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PartitionRange:
-    """Offsets of a partition that are still to be copied."""
+    """The offsets of a partition that remain to be copied."""
 
     partition: int
     next_offset: int
@@ -31,12 +31,12 @@ class PartitionRange:
 
     @property
     def left(self) -> int:
-        """Offsets to go: as many records, unless some are compacted away or control records."""
+        """Return the offsets left, an upper bound: compaction and control records leave gaps."""
         return max(0, self.end_offset - self.next_offset)
 
 
 def time_ms(text: str) -> int:
-    """A time: milliseconds since 1970, or ISO 8601, in UTC if it does not say where.
+    """Parse milliseconds since 1970, or an ISO 8601 time, in UTC unless it has a zone.
 
     >>> time_ms("1970-01-01T00:00:01.5"), time_ms("1970-01-01T02:00:00+02:00"), time_ms("7")
     (1500, 0, 7)
@@ -47,7 +47,7 @@ def time_ms(text: str) -> int:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no time such as 2026-03-01T12:00:00 or milliseconds since 1970"
+            f"'{text}' is not a time such as 2026-03-01T12:00:00 or milliseconds since 1970"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
@@ -57,7 +57,7 @@ def time_ms(text: str) -> int:
 def make_plan(
     consumer: Consumer, arguments: argparse.Namespace, partitions: Sequence[int]
 ) -> list[PartitionRange]:
-    """The ranges that the options name, within what is there."""
+    """Return the ranges that the options name, limited to the existing offsets."""
     from plog.types import TopicPartition
 
     all_of_them = [TopicPartition(arguments.topic, partition) for partition in partitions]
@@ -81,7 +81,7 @@ def make_plan(
 
 
 def _within(first: int, last: int, begin: int, end: int) -> tuple[int, int]:
-    """A range cut to what is there.
+    """Return a range limited to the existing offsets.
 
     >>> _within(3, 20, 5, 10), _within(30, 20, 5, 10)
     ((5, 10), (10, 10))
@@ -91,15 +91,15 @@ def _within(first: int, last: int, begin: int, end: int) -> tuple[int, int]:
 
 
 class State:
-    """The plan in a file, written again and again while it is carried out."""
+    """The plan in a file, which is rewritten as the replay progresses."""
 
     def __init__(self, path: Path, source: str, target: str) -> None:
-        """`source` and `target` name topics with their clusters."""
+        """Name the file and the topics; `source` and `target` include the clusters."""
         self._path = path
         self._between = {"source": source, "target": target}
 
     def load(self) -> list[PartitionRange] | None:
-        """What an earlier run has left; None if there was none. Raises UsageError."""
+        """Return the plan of an earlier run, or None without one. Raises UsageError."""
         try:
             text = self._path.read_text()
         except FileNotFoundError:
@@ -112,16 +112,18 @@ class State:
                 for number, each in held["partitions"].items()
             ]
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise UsageError(f"{self._path} is no state of a replay: name another file") from None
+            raise UsageError(
+                f"cannot read {self._path}: not the state of a replay; use another file"
+            ) from None
         if between != self._between:
             raise UsageError(
-                f"{self._path} is of a replay from {between['source']} to {between['target']}:"
-                " name another file"
+                f"{self._path} belongs to a replay from {between['source']} to {between['target']};"
+                " use another file"
             )
         return ranges
 
     def save(self, ranges: Sequence[PartitionRange]) -> None:
-        """Write it, whole or not at all."""
+        """Write the file atomically."""
         held = {
             **self._between,
             "partitions": {

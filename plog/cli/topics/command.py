@@ -1,6 +1,6 @@
-"""``plog topics``: create, change, delete, list and describe topics, as kafka-topics.sh does.
+"""The entry of ``plog topics``: create, change, delete, list and describe topics.
 
-What a description looks like is in report.py. Source: Kafka 4.3 TopicCommand.
+report.py prints descriptions. Source: Kafka 4.3 TopicCommand.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ _MAX_REPLICATION_FACTOR = 0x7FFF
 def configure(parser: argparse.ArgumentParser) -> None:
     """Create, change, delete, list and describe topics."""
     add_admin_options(parser)
-    actions = parser.add_argument_group("actions, one of which is needed")
-    actions.add_argument("--list", action="store_true", help="list the topics there are")
-    actions.add_argument("--describe", action="store_true", help="tell all about topics")
+    actions = parser.add_argument_group("actions, exactly one")
+    actions.add_argument("--list", action="store_true", help="list topics")
+    actions.add_argument("--describe", action="store_true", help="describe topics")
     actions.add_argument("--create", action="store_true", help="create a topic")
-    actions.add_argument("--alter", action="store_true", help="give a topic more partitions")
+    actions.add_argument("--alter", action="store_true", help="increase a topic's partitions")
     actions.add_argument("--delete", action="store_true", help="delete topics")
     _add_topic_options(parser)
     _add_description_options(parser)
     add_examples(
         parser,
         (
-            "a topic of three partitions that keeps a week",
+            "create a topic of three partitions that keeps records for a week",
             "plog topics --bootstrap-server localhost:9092 --create --topic orders "
             "--partitions 3 --config retention.ms=604800000",
         ),
-        ("the topics there are", "plog topics --bootstrap-server localhost:9092 --list"),
+        ("list topics", "plog topics --bootstrap-server localhost:9092 --list"),
         (
-            "what a topic looks like",
+            "describe a topic",
             "plog topics --bootstrap-server localhost:9092 --describe --topic orders",
         ),
         (
-            "more partitions",
+            "add partitions",
             "plog topics --bootstrap-server localhost:9092 --alter --topic orders --partitions 6",
         ),
     )
@@ -67,37 +67,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_topic_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("which topic, and how")
+    group = parser.add_argument_group("topic options")
     group.add_argument(
         "--topic",
         metavar="TOPIC",
-        help="the topic; to list and describe, a list of regular expressions; to alter and "
-        "delete, a list of names, or of regular expressions with characters no name can have",
+        help="the topic; --list, --describe: regular expressions, separated by commas; --alter, "
+        "--delete: names, or regular expressions with characters that names cannot contain",
     )
     group.add_argument(
         "--regex",
         action="store_true",
         help="--alter, --delete: --topic is a list of regular expressions, even if it is a name",
     )
-    group.add_argument("--topic-id", metavar="ID", help="the id of the topic to describe")
+    group.add_argument("--topic-id", metavar="ID", help="id of the topic to describe")
     group.add_argument(
         "--partitions",
         type=positive,
         metavar="NUMBER",
-        help="how many partitions it is to have in all (default: the broker's num.partitions); "
-        "with more of them keys move to other partitions",
+        help="total number of partitions (default: the broker's num.partitions); "
+        "increasing it moves keys to other partitions",
     )
     group.add_argument(
         "--replication-factor",
         type=positive,
         metavar="NUMBER",
-        help="how many brokers hold each partition (default: the broker's setting)",
+        help="number of replicas of each partition (default: the broker's setting)",
     )
     group.add_argument(
         "--replica-assignment",
         type=replica_assignment,
         metavar="BROKER:BROKER,...",
-        help="the brokers of each partition instead, the preferred leader first",
+        help="brokers of each partition instead, the preferred leader first",
     )
     group.add_argument(
         "--config",
@@ -105,32 +105,32 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=key_value,
         metavar="NAME=VALUE",
-        help="a setting of the topic to create; may be repeated ('plog configs' changes them)",
+        help="setting of the new topic; may be repeated ('plog configs' changes settings)",
     )
     group.add_argument("--delete-config", metavar="NAME", help=argparse.SUPPRESS)
     group.add_argument(
         "--if-exists",
         action="store_true",
-        help="a topic that is not there is no error, except to --create",
+        help="ignore missing topics; not for --create",
     )
     group.add_argument(
-        "--if-not-exists", action="store_true", help="--create: a topic that is there is no error"
+        "--if-not-exists", action="store_true", help="--create: ignore an existing topic"
     )
     group.add_argument(
         "--exclude-internal",
         action="store_true",
-        help="leave out topics of brokers, such as __consumer_offsets",
+        help="exclude internal topics such as __consumer_offsets",
     )
 
 
 def _add_description_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what to describe")
+    group = parser.add_argument_group("description filters")
     for name, what in (
-        ("--under-replicated-partitions", "partitions with too few replicas in sync"),
-        ("--unavailable-partitions", "partitions without a leader that lives"),
-        ("--under-min-isr-partitions", "partitions with fewer in sync than min.insync.replicas"),
+        ("--under-replicated-partitions", "partitions with too few in-sync replicas"),
+        ("--unavailable-partitions", "partitions without a live leader"),
+        ("--under-min-isr-partitions", "partitions with fewer ISRs than min.insync.replicas"),
         ("--at-min-isr-partitions", "partitions with exactly min.insync.replicas in sync"),
-        ("--topics-with-overrides", "topics with settings of their own"),
+        ("--topics-with-overrides", "topics with overridden settings"),
     ):
         group.add_argument(name, action="store_true", help=f"only {what}")
     group.add_argument(
@@ -138,12 +138,12 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=2000,
         metavar="NUMBER",
-        help="partitions to ask for at once (default: %(default)s)",
+        help="maximum partitions per request (default: %(default)s)",
     )
 
 
 def replica_assignment(text: str) -> list[list[int]]:
-    """The brokers of each partition.
+    """Return the brokers of each partition.
 
     >>> replica_assignment("1:2,2:1")
     [[1, 2], [2, 1]]
@@ -152,7 +152,7 @@ def replica_assignment(text: str) -> list[list[int]]:
         brokers = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not brokers of partitions, such as 1:2,2:1"
+            f"'{text}' is not a list of brokers per partition, such as 1:2,2:1"
         ) from None
     for number, replicas in enumerate(brokers):
         if len(set(replicas)) < len(replicas):
@@ -165,7 +165,7 @@ def replica_assignment(text: str) -> list[list[int]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry out the one action."""
+    """Run the requested action."""
     action = one_of(arguments, _ACTIONS)
     check(arguments, action)
     match action:
@@ -181,13 +181,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace, action: str) -> None:
-    """Refuse options that do not go together. Raises UsageError."""
+    """Reject options that exclude each other. Raises UsageError."""
     if action in ("--create", "--alter", "--delete") and not arguments.topic:
         raise UsageError(f"{action} needs --topic")
     if action == "--alter" and arguments.partitions is None:
-        raise UsageError("--alter needs --partitions; 'plog configs --alter' changes settings")
+        raise UsageError("--alter requires --partitions; 'plog configs --alter' changes settings")
     if is_given(arguments, "--delete-config"):
-        raise UsageError("--delete-config is not known any more: use 'plog configs --alter'")
+        raise UsageError("--delete-config was removed; use 'plog configs --alter'")
     only_with(arguments, ["--create"], "--config", "--replication-factor", "--if-not-exists")
     only_with(arguments, ["--create", "--alter"], "--partitions", "--replica-assignment")
     only_with(arguments, ["--alter", "--delete", "--describe"], "--if-exists")
@@ -197,15 +197,15 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     if arguments.create and arguments.replica_assignment:
         for name in ("--partitions", "--replication-factor"):
             if is_given(arguments, name):
-                raise UsageError(f"--replica-assignment says what {name} says: leave one out")
+                raise UsageError(f"--replica-assignment and {name} exclude each other")
     if arguments.topics_with_overrides and any(is_given(arguments, name) for name in REPORTS):
-        raise UsageError("--topics-with-overrides tells of topics, the others of partitions")
+        raise UsageError("--topics-with-overrides excludes the filters of partitions")
     if (arguments.replication_factor or 0) > _MAX_REPLICATION_FACTOR:
-        raise UsageError(f"--replication-factor is at most {_MAX_REPLICATION_FACTOR}")
+        raise UsageError(f"--replication-factor must be at most {_MAX_REPLICATION_FACTOR}")
 
 
 async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--create``."""
+    """Run ``--create``."""
     name = arguments.topic
     if "." in name or "_" in name:
         print(
@@ -232,7 +232,7 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--alter``."""
+    """Run ``--alter``."""
     admin = TopicDescriptionAdmin(cluster)
     names = await _named(admin, arguments)
     totals: dict[str, int | NewPartitions] = {}
@@ -250,7 +250,7 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--delete``."""
+    """Run ``--delete``."""
     names = await _named(TopicDescriptionAdmin(cluster), arguments)
     results = await TopicAdmin(cluster).delete_topics(names)
     deleted = [name for name in names if name not in results.errors]
@@ -261,7 +261,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--list``."""
+    """Run ``--list``."""
     topics = await _matching(TopicDescriptionAdmin(cluster), arguments)
     show(
         lambda: [topic.name for topic in topics],
@@ -280,7 +280,7 @@ async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def describe_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """``--describe``."""
+    """Run ``--describe``."""
     admin = TopicDescriptionAdmin(cluster)
     if arguments.topic_id is not None:
         topic_id = _topic_id(arguments.topic_id)
@@ -297,13 +297,15 @@ def _topic_id(text: str) -> bytes:
     try:
         return uuid_from_text(text)
     except ValueError:
-        raise UsageError(f"'{text}' is no topic id: it has 22 letters, digits, - and _") from None
+        raise UsageError(
+            f"'{text}' is not a topic id: it must have 22 letters, digits, - and _"
+        ) from None
 
 
 async def _named(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
-    """The topics that --topic of an action with consequences means.
+    """Return the topics that --topic names, for an action that changes or deletes them.
 
-    In ``web.log`` the period is one, unless --regex says otherwise: a mistake deletes records.
+    The period in ``web.log`` is literal unless --regex is given: a mistake would delete records.
     Raises UsageError for a name or a pattern without a topic, unless --if-exists is given.
     """
     if arguments.regex:
@@ -324,12 +326,12 @@ async def _named(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) ->
 
 
 def _is_name(text: str) -> bool:
-    """Whether a topic could have this name; a pattern has a character that none can have."""
+    """Return whether a topic can have this name; patterns contain characters that names cannot."""
     return re.fullmatch(r"[a-zA-Z0-9._-]+", text) is not None
 
 
 async def _existing(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
-    """The names --topic means. Raises UsageError if there is none and there has to be."""
+    """Return the names that --topic selects. Raises UsageError if there must be one and is not."""
     names = [topic.name for topic in await _matching(admin, arguments)]
     if arguments.topic and not names and not arguments.if_exists:
         raise UsageError(f"Topic '{arguments.topic}' does not exist as expected")

@@ -1,4 +1,4 @@
-"""What ``plog topics --describe`` tells: Kafka's lines with tabs, tables, or JSON."""
+"""The report of ``plog topics --describe``: Kafka's tabbed lines, tables, or JSON."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ REPORTS = (
     "--under-min-isr-partitions",
     "--at-min-isr-partitions",
 )
-"""Options that leave only partitions that are not as they should be."""
+"""Options that select only partitions with problems."""
 _MIN_ISR = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition with what is needed to judge it."""
+    """A partition with the settings that decide whether it has problems."""
 
     about: PartitionDescription
     reassignment: Reassignment | None
@@ -44,7 +44,7 @@ class Partition:
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas it is to have: those that a move adds do not count yet."""
+        """Return the target number of replicas, without those that a reassignment adds."""
         moving = self.reassignment
         if moving is None:
             return len(self.about.replicas)
@@ -54,7 +54,7 @@ class Partition:
         return len(moving.replicas) - len(moving.adding_replicas)
 
     def is_reported(self, options: Iterable[str]) -> bool:
-        """Whether one of the REPORTS finds it."""
+        """Return whether one of the given REPORTS selects the partition."""
         in_sync, leader = len(self.about.isr), self.about.leader
         found = {
             "--under-replicated-partitions": in_sync < self.replication_factor,
@@ -67,7 +67,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic as it is described."""
+    """A topic with the facts to describe."""
 
     about: TopicDescription
     configs: Mapping[str, ConfigEntry]
@@ -75,7 +75,7 @@ class Topic:
 
     @property
     def overrides(self) -> list[str]:
-        """Settings somebody has chosen, as Kafka shows them."""
+        """Return the overridden settings as Kafka prints them."""
         return [
             f"{entry.name}={entry.value}" for entry in self.configs.values() if not entry.is_default
         ]
@@ -106,7 +106,7 @@ async def describe(cluster: Cluster, names: Sequence[str], arguments: argparse.N
 
 
 async def _read(cluster: Cluster, names: Sequence[str], page_partitions: int) -> list[Topic]:
-    """Ask for all there is to tell. Raises the first error."""
+    """Request all facts about the topics. Raises the first error."""
     if not names:
         return []
     described = await TopicDescriptionAdmin(cluster).describe_topics(
@@ -143,7 +143,7 @@ def _min_isr(configs: Mapping[str, ConfigEntry]) -> int:
 async def _reassignments(
     cluster: Cluster, topics: Iterable[TopicDescription]
 ) -> dict[TopicPartition, Reassignment]:
-    """Moves under way; none if this client or that broker knows nothing of them."""
+    """Return ongoing reassignments; none if the client or the broker does not support the API."""
     partitions = [
         TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions
     ]
@@ -157,7 +157,7 @@ async def _reassignments(
 
 
 def lines(topic: Topic, partitions: Sequence[Partition], *, head: bool) -> Iterator[str]:
-    """Kafka's lines about one topic."""
+    """Yield Kafka's lines about one topic."""
     about = topic.about
     if head:
         topic_id = f"\tTopicId: {uuid_to_text(about.topic_id)}" if about.topic_id else ""
@@ -193,7 +193,7 @@ def _joined(brokers: Iterable[int] | None) -> str:
 
 
 def tables(shown: Sequence[tuple[Topic, Sequence[Partition]]], *, head: bool) -> Iterator[Table]:
-    """A table of the topics, and one of their partitions."""
+    """Yield a table of the topics and one of their partitions."""
     if head:
         yield Table(
             ("TOPIC", "ID", "PARTITIONS", "REPLICATION", "SETTINGS"),
@@ -224,7 +224,7 @@ def tables(shown: Sequence[tuple[Topic, Sequence[Partition]]], *, head: bool) ->
 
 
 def as_data(topic: Topic, partitions: Sequence[Partition]) -> dict[str, Any]:
-    """A topic for ``--json``."""
+    """Return a topic for ``--json``."""
     about = topic.about
     return {
         "topic": about.name,

@@ -1,4 +1,4 @@
-"""Events of the verifiable tools: one JSON object in a line, as Kafka's print them.
+"""Events of the verifiable tools: one JSON object per line, in the format of Kafka's tools.
 
 Kafka's system tests and black-box checkers read these lines, so names, fields, their order and the
 names of errors are Java's.
@@ -30,14 +30,14 @@ _JAVA_NAMES: Final[Mapping[str, str]] = {
 
 
 class Events:
-    """Prints events, from any thread."""
+    """Prints events; any thread may call it."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self._stream = stream or sys.stdout
         self._lock = threading.Lock()
 
     def print(self, name: str, **fields: object) -> None:
-        """Print one; its time comes first."""
+        """Print an event, with its time first."""
         event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
         with self._lock:
@@ -46,7 +46,7 @@ class Events:
 
 
 def java_class_of(error: Exception) -> str:
-    """What Java prints of an error's class.
+    """Return the class of an error as Java prints it.
 
     >>> from plog.errors import UnknownTopicOrPartition
     >>> java_class_of(UnknownTopicOrPartition())

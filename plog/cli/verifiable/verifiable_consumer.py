@@ -1,4 +1,4 @@
-"""``plog verifiable-consumer``: a member of a group that tells of each of its steps.
+"""``plog verifiable-consumer``: a group member that prints each of its steps.
 
 Flags and events are those of Kafka's kafka-verifiable-consumer.sh. Source: Kafka 4.3
 VerifiableConsumer.
@@ -24,48 +24,48 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Read in a group, and print an event of JSON for each step."""
+    """Consume as a group member and print each step as a JSON event."""
     add_bootstrap_option(parser, "--broker-list")
     parser.add_argument("--topic", required=True, help="the topic to read")
     parser.add_argument("--group-id", required=True, metavar="GROUP", help="the group to join")
-    parser.add_argument("--group-instance-id", metavar="ID", help="makes it a static member")
+    parser.add_argument("--group-instance-id", metavar="ID", help="id of a static member")
     parser.add_argument(
         "--group-protocol", default="classic", type=str.lower, help="classic (default)"
     )
     parser.add_argument(
-        "--group-remote-assignor", metavar="NAME", help="of the protocol consumer alone"
+        "--group-remote-assignor", metavar="NAME", help="for the consumer protocol only"
     )
     parser.add_argument(
         "--max-messages",
         type=int,
         default=-1,
         metavar="COUNT",
-        help="how many to read; -1 goes on until it is stopped (default: %(default)s)",
+        help="number of records to read; -1 for no limit (default: %(default)s)",
     )
     parser.add_argument(
         "--session-timeout", type=positive, metavar="MS", help="the setting session.timeout.ms"
     )
     parser.add_argument("--verbose", action="store_true", help="print an event for each record")
     parser.add_argument(
-        "--enable-autocommit", action="store_true", help="leave commits to the client"
+        "--enable-autocommit", action="store_true", help="let the client commit offsets"
     )
     parser.add_argument(
         "--reset-policy",
         default="earliest",
         choices=("earliest", "latest", "none"),
-        help="where to begin without a commit (default: %(default)s)",
+        help="start position without committed offsets (default: %(default)s)",
     )
     parser.add_argument(
         "--assignment-strategy",
         default="org.apache.kafka.clients.consumer.RangeAssignor",
         metavar="NAME",
-        help="a class of Java's, or range, roundrobin, sticky, cooperative-sticky (default: range)",
+        help="a Java class, or range, roundrobin, sticky, cooperative-sticky (default: range)",
     )
     add_client_config_option(parser, "consumer")
     add_examples(
         parser,
         (
-            "a member that tells of its records",
+            "a member that prints its records",
             "plog verifiable-consumer --bootstrap-server localhost:9092 --topic checked"
             " --group-id checkers --verbose",
         ),
@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
-    """The consumer's settings; here the flags win over the file, as in Kafka's tool."""
+    """Return the consumer's settings; flags override the file here, as in Kafka's tool."""
     is_classic = arguments.group_protocol == "classic"
     flags = {
         "group.id": arguments.group_id,
@@ -90,7 +90,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read until there are enough or somebody stops it."""
+    """Read until the requested count or a signal."""
     config = settings_of(arguments)
     from plog.client.faces.blocking import Consumer
 
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class VerifiableReader:
-    """Reads, commits what it has read, and prints what happens; it listens to its group."""
+    """Reads records, commits offsets, and prints events; also the group's rebalance listener."""
 
     def __init__(self, arguments: argparse.Namespace, consumer: Consumer, events: Events) -> None:
         self._consumer = consumer
@@ -118,7 +118,7 @@ class VerifiableReader:
         self._count = 0
 
     def read_all(self, stopping: Shutdown) -> None:
-        """Read until there are enough or somebody stops it. Raises what the consumer raises."""
+        """Read until the requested count or a signal. Raises the consumer's errors."""
         from plog.client.errors import WokenUp
 
         self._events.print("startup_complete")
@@ -136,7 +136,7 @@ class VerifiableReader:
             self._events.print("shutdown_requested")
 
     def _tell(self, records: Sequence[ConsumerRecord]) -> dict[TopicPartition, int]:
-        """Print what came; what to commit."""
+        """Print the received records and return the offsets to commit."""
         by_partition: dict[tuple[str, int], list[ConsumerRecord]] = {}
         for record in records:
             by_partition.setdefault((record.topic, record.partition), []).append(record)
@@ -171,7 +171,7 @@ class VerifiableReader:
         try:
             try:
                 self._consumer.commit(offsets)
-            except WokenUp:  # It is to end, but this comes first.
+            except WokenUp:  # A shutdown was requested, but the commit comes first.
                 self._consumer.commit(offsets)
         except PlogError as caught:
             error = caught
@@ -180,12 +180,12 @@ class VerifiableReader:
         self._events.print("offsets_committed", offsets=shown, **problem, success=error is None)
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """The group has given us these."""
+        """Print the partitions that the group assigned to this member."""
         shown = [partition_fields(x) for x in sorted(partitions)]
         self._events.print("partitions_assigned", partitions=shown)
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These go to others."""
+        """Print the partitions that this member lost."""
         shown = [partition_fields(x) for x in sorted(partitions)]
         self._events.print("partitions_revoked", partitions=shown)
 
@@ -195,12 +195,12 @@ class VerifiableReader:
 
 
 def partition_fields(partition: TopicPartition) -> dict[str, object]:
-    """A partition, in an event."""
+    """Return a partition as fields of an event."""
     return {"topic": partition.topic, "partition": partition.partition}
 
 
 def record_fields(record: ConsumerRecord) -> dict[str, object]:
-    """A record, in an event."""
+    """Return a record as fields of an event."""
     return {
         "key": None if record.key is None else record.key.decode("utf-8", "replace"),
         "value": None if record.value is None else record.value.decode("utf-8", "replace"),

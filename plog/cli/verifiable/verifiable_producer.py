@@ -1,4 +1,4 @@
-"""``plog verifiable-producer``: sends growing numbers, and tells of each whether it arrived.
+"""``plog verifiable-producer``: send increasing numbers and print the result of each.
 
 Flags and events are those of Kafka's kafka-verifiable-producer.sh. Source: Kafka 4.3
 VerifiableProducer.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Send growing numbers, and print an event of JSON for each."""
+    """Send increasing numbers and print each step as a JSON event."""
     add_bootstrap_option(parser, "--broker-list")
     parser.add_argument("--topic", required=True, help="the topic to send to")
     parser.add_argument(
@@ -34,14 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=-1,
         metavar="COUNT",
-        help="how many to send; -1 goes on until it is stopped (default: %(default)s)",
+        help="number of records to send; -1 for no limit (default: %(default)s)",
     )
     parser.add_argument(
         "--throughput",
         type=int,
         default=-1,
         metavar="RATE",
-        help="about how many a second; -1 for as many as go (default: %(default)s)",
+        help="approximate records per second; -1 for no limit (default: %(default)s)",
     )
     parser.add_argument(
         "--acks", choices=("0", "1", "-1"), default="-1", help="acks (default: %(default)s)"
@@ -52,21 +52,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=-1,
         metavar="MS",
-        help="the first record's time, from which the others go on (default: now)",
+        help="timestamp of the first record; later ones advance from it (default: now)",
     )
     parser.add_argument(
-        "--value-prefix", type=int, metavar="NUMBER", help="what each value begins with, and a dot"
+        "--value-prefix", type=int, metavar="NUMBER", help="prefix of values, followed by a dot"
     )
     parser.add_argument(
         "--repeating-keys",
         type=positive,
         metavar="COUNT",
-        help="keys from 0 on, so many, again and again (default: no keys)",
+        help="cycle through this many keys, from 0 (default: no keys)",
     )
     add_examples(
         parser,
         (
-            "a thousand numbers",
+            "send a thousand numbers",
             "plog verifiable-producer --bootstrap-server localhost:9092 --topic checked"
             " --max-messages 1000",
         ),
@@ -75,9 +75,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send until there are enough or somebody stops it; then tell how many."""
-    # In Kafka's tool the file wins over the flags, and there are no retries unless it says so.
-    # An idempotent producer is one that retries.
+    """Send until the requested count or a signal; then print the totals."""
+    # In Kafka's tool, the file overrides the flags, and retries are off unless the file sets them.
+    # An idempotent producer always retries.
     config = client_config(arguments, defaults={"acks": arguments.acks, "retries": 0})
     from plog.client.faces.blocking import Producer
 
@@ -97,9 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Closing:
-    """Closes the producer once, from a thread of its own: as Kafka's tool does on a signal.
+    """Closes the producer once, in a thread of its own, as Kafka's tool does on a signal.
 
-    So a send that waits for a broker ends at once, and what was sent before is waited for.
+    A send that waits for a broker then ends immediately; earlier sends are completed.
     """
 
     def __init__(self, close: Callable[[], object]) -> None:
@@ -107,19 +107,19 @@ class Closing:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Close it, and do not wait for the end. A signal may call this, at any moment."""
+        """Start closing without waiting for the end. A signal handler may call this any time."""
         if not self._has_begun:
             self._has_begun = True
             self._thread.start()
 
     def finish(self) -> None:
-        """Close it, and wait until all that was sent has its outcome."""
+        """Close the producer and wait for the results of all sent records."""
         self.begin()
         self._thread.join()
 
 
 class VerifiableSender:
-    """Sends numbers, and prints what becomes of them."""
+    """Sends numbers and prints their results."""
 
     def __init__(self, arguments: argparse.Namespace, producer: Producer, events: Events) -> None:
         self._arguments = arguments
@@ -131,7 +131,7 @@ class VerifiableSender:
         self._acked = 0
 
     def send_all(self, stopping: Shutdown) -> None:
-        """Send until there are enough or somebody stops it."""
+        """Send until the requested count or a signal."""
         self._events.print("startup_complete")
         rate = self._arguments.throughput
         throttle = Throttle(rate, now_s=time.monotonic, wait=lambda s: stopping.wait(min(s, 1e6)))
@@ -196,7 +196,7 @@ class VerifiableSender:
 
 
 def messages(arguments: argparse.Namespace) -> Iterator[tuple[str | None, str]]:
-    """Keys and values, without end if no number is given.
+    """Yield keys and values, without end if no number is given.
 
     >>> options = argparse.Namespace(max_messages=3, value_prefix=7, repeating_keys=2)
     >>> list(messages(options))

@@ -29,25 +29,25 @@ _TLS_FILE: Final = "-zk-tls-config-file"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Look at ZooKeeper's znodes, and change them."""
+    """Read and change ZooKeeper's znodes."""
     parser.add_argument(
         "server",
         metavar="HOST:PORT[,HOST:PORT][/CHROOT]",
-        help="servers of the ensemble, and the path that is the root here",
+        help="servers of the ensemble, and an optional root path (chroot)",
     )
     _add_connection_options(parser)
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help="run one command and end; without one, those of standard input; `help` lists them",
+        help="command to run; by default read commands from standard input; `help` lists them",
     )
     add_examples(
         parser,
-        ("where a partition is", _example("get /brokers/topics/orders/partitions/0/state")),
-        ("the brokers there are", _example("ls /brokers/ids")),
+        ("the state of a partition", _example("get /brokers/topics/orders/partitions/0/state")),
+        ("the registered brokers", _example("ls /brokers/ids")),
         ("elect another controller", _example("deleteall /controller")),
-        ("what a tree may hold", _example("setquota -N 100 /brokers/topics")),
+        ("limit the size of a tree", _example("setquota -N 100 /brokers/topics")),
         ("a shell", _example("")),
     )
     parser.set_defaults(run=run)
@@ -63,7 +63,7 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
         f"-{_TLS_FILE}",
         dest="tls_file",
         metavar="FILE",
-        help="properties file with zookeeper.ssl.* settings: TLS, with stores in PEM form",
+        help="properties file with zookeeper.ssl.* settings for TLS, with PEM stores",
     )
     parser.add_argument(
         "-timeout",
@@ -71,20 +71,20 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         type=positive,
         default=_SESSION_TIMEOUT_MS,
-        help="how long a session outlives its connection (default: %(default)s)",
+        help="session timeout (default: %(default)s)",
     )
     parser.add_argument(
-        "-r", dest="read_only", action="store_true", help="a server without a quorum will do"
+        "-r", dest="read_only", action="store_true", help="accept a server without a quorum"
     )
     parser.add_argument(
         "-waitforconnection",
         action="store_true",
-        help="wait for the connection before a command; always so here",
+        help="wait for the connection before a command; always on here",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the one command, or a shell."""
+    """Run the given command, or a shell."""
     _take_late_options(arguments)
     security = _security(arguments.tls_file)
     from plog.cli.zookeeper import client as zookeeper_client
@@ -115,12 +115,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _take_late_options(arguments: argparse.Namespace) -> None:
-    """Options may stand behind the server, and that of TLS behind the command as well."""
+    """Parse options after the server, and the TLS option also after the command."""
     command = arguments.command
     if _TLS_FILE in command:
         at = command.index(_TLS_FILE)
         if at + 1 == len(command):
-            raise UsageError(f"{_TLS_FILE} needs the name of a file")
+            raise UsageError(f"{_TLS_FILE} requires a file name")
         arguments.tls_file = command[at + 1]
         command = command[:at] + command[at + 2 :]
     parser = Parser(prog="plog zookeeper-shell", add_help=False)
@@ -132,7 +132,7 @@ def _take_late_options(arguments: argparse.Namespace) -> None:
 
 
 def _security(path: str | None) -> Security | None:
-    """TLS as a file of Kafka's says it. Raises UsageError, ConfigError, OSError."""
+    """Return the TLS settings of Kafka's file. Raises UsageError, ConfigError, OSError."""
     if path is None:
         return None
     from plog.client.network.tls_context import Security
@@ -143,7 +143,7 @@ def _security(path: str | None) -> Security | None:
 
 
 def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """Our own names for what ``zookeeper.ssl.*`` says.
+    """Return the client's own settings for ``zookeeper.ssl.*``.
 
     >>> tls_settings({"zookeeper.ssl.truststore.location": "ca.pem"})
     {'security.protocol': 'SSL', 'ssl.truststore.location': 'ca.pem'}
@@ -154,7 +154,7 @@ def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
         if short == name or short in _NOT_NEEDED:
             continue
         if short == "ssl.keystore.password":
-            # Of a PEM file, ZooKeeper takes it for that of the key.
+            # For a PEM file, ZooKeeper uses the store's password for the key.
             settings["ssl.key.password"] = value
         else:
             settings[_ALSO_CALLED.get(short, short)] = value
@@ -162,7 +162,7 @@ def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _interact(session: Session) -> None:
-    """Read lines until there are no more."""
+    """Read and run lines until the input ends."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         _use_readline(session)
@@ -177,10 +177,10 @@ def _interact(session: Session) -> None:
 
 
 def _use_readline(session: Session) -> None:
-    """Let the terminal's line have a history, and complete paths and commands."""
+    """Enable line history, and completion of paths and commands."""
     try:
         import readline
-    except ImportError:  # A Python built without it.
+    except ImportError:  # Python was built without readline.
         return
 
     def complete(text: str, state: int) -> str | None:
@@ -193,7 +193,7 @@ def _use_readline(session: Session) -> None:
 
 
 def _say(line: str) -> None:
-    # At once: watches fire in another thread, and remarks go to another stream.
+    # Flush immediately: watches fire in another thread, and notes go to another stream.
     print(line, flush=True)
 
 

@@ -1,9 +1,9 @@
-"""The admin client: topics, settings, groups, offsets, ACLs, quotas and users.
+"""The admin client: topics, configs, groups, offsets, ACLs, quotas and users.
 
-Each file has one family of operations, as a class that also works alone; core.py joins them all.
-How applications call them belongs to `plog.client.faces`, and printing the results belongs to
-`plog.cli`. Start with topics.py; public names are imported on first use, so that a command that
-needs one family does not wait for the others.
+Each file provides one family of operations, as a class that can be used alone; core.py combines
+them. `plog.client.faces` adapts them for applications; `plog.cli` prints the results. Start with
+topics.py. Public names are imported on first use, so that a command that needs one family does not
+wait for the others.
 """
 
 from __future__ import annotations

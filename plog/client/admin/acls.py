@@ -1,7 +1,7 @@
-"""Access control lists: rules about who may do what to which resource.
+"""Access control lists: create, describe and delete rules.
 
-Rules are the controller's to change; any broker describes them. plog keeps rules and enforces none
-yet (docs/security.md). Source: KIP-140, KIP-290.
+The controller changes the rules; any broker describes them. plog brokers store rules but do not
+enforce them yet (docs/security.md). Source: KIP-140, KIP-290.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plog.wire.messages.acls import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acl:
-    """One rule: `principal`, like "User:alice", from `host` may or may not do `operation`."""
+    """A rule that allows or denies `operation` to `principal`, such as "User:alice", at `host`."""
 
     resource_type: AclResourceType
     resource_name: str
@@ -41,7 +41,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Which rules are meant: None and ANY match everything."""
+    """A filter for rules; None and ANY match everything."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     resource_name: str | None = None
@@ -53,10 +53,10 @@ class AclFilter:
 
 
 class AclAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on ACLs."""
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
-        """Make rules; one that there is already is as good as made. Errors: InvalidRequest, ..."""
+        """Create rules; creating an existing rule succeeds. Errors: InvalidRequest, ..."""
         listed = list(dict.fromkeys(acls))
         response = await self._cluster.ask_controller(
             create_acls_request(listed),
@@ -74,7 +74,7 @@ class AclAdmin(AdminBase):
         )
 
     async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
-        """The rules that match, or all."""
+        """Return the rules that match the filter, by default all rules."""
         request = describe_acls_request(which or AclFilter())
         response = await self._cluster.ask_any(request, DescribeAclsResponse)
         raise_if_error(response.error_code, response.error_message, "the rules")
@@ -84,7 +84,7 @@ class AclAdmin(AdminBase):
     async def delete_acls(
         self, filters: Iterable[AclFilter]
     ) -> Results[AclFilter, Results[Acl, None]]:
-        """Delete the rules that match any of `filters`: what each found, and what became of it."""
+        """Delete the rules that match any of `filters`; return the outcomes by filter and rule."""
         listed = list(dict.fromkeys(filters))
         response = await self._cluster.ask_controller(
             DeleteAclsRequest(filters=[_wire_filter(one) for one in listed]),
@@ -108,7 +108,7 @@ class AclAdmin(AdminBase):
 
 
 def create_acls_request(acls: Iterable[Acl]) -> CreateAclsRequest:
-    """The request to make rules."""
+    """Return the request to create rules."""
     return CreateAclsRequest(
         creations=[
             AclCreation(
@@ -126,7 +126,7 @@ def create_acls_request(acls: Iterable[Acl]) -> CreateAclsRequest:
 
 
 def describe_acls_request(which: AclFilter) -> DescribeAclsRequest:
-    """The request to tell of rules."""
+    """Return the request to describe rules."""
     return DescribeAclsRequest(
         resource_type_filter=which.resource_type,
         resource_name_filter=which.resource_name,
@@ -154,7 +154,7 @@ def _wire_filter(which: AclFilter) -> DeleteAclsFilter:
 
 
 def described_acls(response: DescribeAclsResponse) -> list[Acl]:
-    """The rules a broker tells of."""
+    """Return the rules in a response."""
     return [
         Acl(
             resource_type=AclResourceType(resource.resource_type),

@@ -1,12 +1,12 @@
 """Check the arguments of admin operations against their annotations.
 
 A wrong argument raises TypeError when the operation is called, and the error names the parameter.
-Without the check it would fail while a request is encoded, or a broker would refuse it in terms
-that a caller cannot relate to the call. `AdminBase` applies `checked` to every operation, so that a
-new one needs no checks of its own.
+Without the check, encoding the request would fail, or a broker would reject it with an error that
+the caller cannot relate to the call. `AdminBase` applies `checked` to every operation, so new
+operations need no checks.
 
-Where the intent is clear the value is converted: a pair stands for a `TopicPartition`, a number of
-an enum for its member. Values of settings stay as they are; `config_text` has their Kafka form.
+Where the intent is clear, the value is converted: a pair becomes a `TopicPartition`, the number of
+an enum its member. Config values stay unchanged; `config_text` returns their Kafka form.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 ConfigValue: TypeAlias = str | int | float | bool
-"""The value of a setting: its text, or a number or truth value that has one."""
+"""A config value: a string, a number or a bool."""
 
 
 def config_text(value: ConfigValue) -> str:
-    """The text of a setting's value, as Kafka writes it.
+    """Return the text of a config value, as Kafka writes it.
 
     >>> config_text(5), config_text(0.5), config_text(True), config_text("compact")
     ('5', '0.5', 'true', 'compact')
@@ -54,7 +54,7 @@ def _parameters(method: Callable[..., Any]) -> tuple[inspect.Signature, dict[str
 
 
 def conform(value: Any, hint: Any, name: str) -> Any:
-    """Return `value` as `hint` wants it. Raises TypeError, in which the value is called `name`.
+    """Return `value` converted to the type `hint`. Raises TypeError, which names it `name`.
 
     >>> from plog.types import TopicPartition
     >>> conform(("page-views", 0), TopicPartition, "partition")
@@ -95,7 +95,7 @@ def _is_named_tuple(kind: Any) -> bool:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether `value` is of this kind, whatever it contains."""
+    """Return whether `value` has the outer type of `hint`, whatever it contains."""
     if hint is Any:
         return True
     if hint is None or hint is NoneType:
@@ -121,7 +121,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _converted(value: Any, hint: Any, name: str) -> Any:
-    """`value`, which is of this kind, with what it contains checked."""
+    """Return `value`, which has the outer type of `hint`, with its contents converted."""
     if _is_mapping(hint):
         key_hint, value_hint = get_args(hint)
         return {
@@ -177,7 +177,7 @@ def _shown(value: object) -> str:
 
 
 def _described(hint: Any) -> str:
-    """What to give, in words."""
+    """Return the expected type in words."""
     words = []
     for option in _options(hint):
         if option is None or option is NoneType:

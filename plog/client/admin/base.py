@@ -1,7 +1,7 @@
-"""What the families of admin operations have in common: the cluster, checks and a time limit.
+"""The base class of the families of admin operations: cluster, argument checks and time limit.
 
-Every public coroutine method of a subclass of `AdminBase` is an operation: its arguments are
-checked when it is called (argument_checks.py), and all of it ends after ``default.api.timeout.ms``.
+Every public coroutine method of a subclass of `AdminBase` is an operation. Its arguments are
+checked when it is called (argument_checks.py), and it times out after ``default.api.timeout.ms``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def is_operation(name: str, method: object) -> bool:
-    """Whether a method of a family is public and sends requests."""
+    """Return whether a method of a family is an operation: public and a coroutine function."""
     inner = inspect.unwrap(method) if callable(method) else method
     return not name.startswith("_") and inspect.iscoroutinefunction(inner)
 
 
 def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `method` with its arguments checked at the call, and within one time limit."""
+    """Return `method` with arguments checked at the call and a time limit for the whole call."""
 
     @functools.wraps(method)
     def call(self: AdminBase, /, *arguments: Any, **options: Any) -> Any:
@@ -43,7 +43,7 @@ class AdminBase:
     """A family of operations on a cluster. Used from the thread of the cluster's network only."""
 
     _cluster: BoundedCluster
-    """The cluster within the time limit of a call; only while one runs."""
+    """The cluster with the deadline of the current call; set only during a call."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._shared = cluster
@@ -55,7 +55,7 @@ class AdminBase:
                 setattr(cls, name, _operation(method))
 
     def _for_call(self) -> Self:
-        """Return this for one call; an operation within another shares its time limit."""
+        """Return a copy for one call; an operation within another one shares its deadline."""
         if "_cluster" in vars(self):
             return self
         bounded = copy.copy(self)
@@ -64,11 +64,11 @@ class AdminBase:
 
     @property
     def _request_timeout_ms(self) -> int:
-        """How long a broker may take for what it is asked to do."""
+        """How long a broker may take to complete a request, in ms."""
         return self._cluster.settings.request_timeout_ms
 
     async def _version_at_controller(self, request: type[ApiMessage]) -> int:
-        """The version in which the controller will be asked this."""
+        """Return the version in which the controller will receive this request."""
         metadata = self._cluster.metadata
         if metadata.controller_id not in metadata.brokers:
             metadata = await self._cluster.refresh(())
@@ -78,17 +78,17 @@ class AdminBase:
         return (await self._cluster.connection(node_id)).version_of(request)
 
     async def _some_broker(self) -> int:
-        """A live broker, or the active controller of a client that asks controllers."""
+        """Return a live broker, or the active controller if the client bootstraps from them."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
-            raise BrokerNotAvailable("the cluster has no live broker; try again")
+            raise BrokerNotAvailable("no broker of the cluster is alive; retry later")
         controller = self._cluster.metadata.controller_id
         if self._cluster.settings.uses_controllers and controller in brokers:
             return controller
         return min(brokers)
 
     async def _broker(self, node_id: int) -> BrokerDescription:
-        """A broker that has just answered; its address is unknown if it has left since."""
+        """Return the description of a broker; its address is unknown if it has left the cluster."""
         known = self._cluster.metadata.brokers.get(node_id)
         if known is None:
             known = (await self._cluster.refresh(())).brokers.get(node_id)

@@ -1,4 +1,4 @@
-"""The cluster as a whole: its brokers, what they speak, and the levels of its features."""
+"""The cluster as a whole: its brokers, the API versions they support, and feature levels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIRST_WITH_LEVEL_0 = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerApiVersions:
-    """What a broker speaks: the versions it serves, by the number of the API."""
+    """The API versions that a broker supports, by API key."""
 
     broker: BrokerDescription
     apis: Mapping[int, VersionRange]
@@ -44,31 +44,32 @@ class BrokerApiVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureMetadata:
-    """Features a broker could run at some levels, and those the cluster runs at one."""
+    """The feature levels that a broker supports and the finalized levels of the cluster."""
 
     supported: Mapping[str, VersionRange]
     finalized: Mapping[str, VersionRange]
     finalized_epoch: int | None
-    """None if the broker does not know which are finalized."""
+    """None if the broker does not know the finalized features."""
 
 
 class FeatureUpdate(NamedTuple):
-    """The level a feature is to have; 0 ends it."""
+    """A new level for a feature; 0 disables the feature."""
 
     level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
 class BrokerAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on the cluster, its brokers and features."""
 
     async def describe_cluster(
         self, *, include_fenced: bool = False, include_authorized_operations: bool = False
     ) -> ClusterDescription:
-        """The cluster and its brokers, also the fenced ones where the broker (Kafka 4.0) can tell.
+        """Return the cluster and its brokers, optionally with fenced ones (Kafka 4.0).
 
-        The controller of a KRaft cluster is not told: it is some broker, which hands on. A client
-        of controllers is told of those instead, and which of them is active.
+        In a KRaft cluster, `controller` is a random broker, which forwards requests to the active
+        controller. A client that bootstraps from controllers receives the controllers instead, and
+        `controller` is the active one.
         """
         asks_controllers = self._cluster.settings.uses_controllers
         request = DescribeClusterRequest(
@@ -86,7 +87,7 @@ class BrokerAdmin(AdminBase):
         return described_cluster(response)
 
     async def _describe_by_metadata(self, include_operations: bool) -> ClusterDescription:
-        """As before Kafka 2.8."""
+        """Describe the cluster with Metadata, as before Kafka 2.8."""
         request = MetadataRequest(
             topics=[],
             allow_auto_topic_creation=False,
@@ -97,7 +98,7 @@ class BrokerAdmin(AdminBase):
     async def api_versions(
         self, brokers: Iterable[int] | None = None
     ) -> Results[int, BrokerApiVersions]:
-        """What each broker speaks."""
+        """Return the API versions that each broker supports."""
 
         async def ask(node_id: int) -> BrokerApiVersions:
             versions = (await self._cluster.connection(node_id)).api_versions
@@ -106,22 +107,22 @@ class BrokerAdmin(AdminBase):
         return await by_broker(self._cluster, brokers, ask)
 
     async def describe_features(self, broker: int | None = None) -> FeatureMetadata:
-        """The features, as some broker or `broker` knows them."""
+        """Return the features as `broker` knows them, by default as any broker does."""
         node_id = await self._some_broker() if broker is None else broker
         connection = await self._cluster.connection(node_id)
         versions = connection.api_versions
-        # Connections begin with an earlier one, which leaves out features that may be at level 0.
+        # New connections send an older version, whose response omits features that may be at 0.
         if connection.version_of(ApiVersionsRequest) >= _FIRST_WITH_LEVEL_0:
             versions = await self._cluster.ask_node(
                 node_id, api_versions_request(), ApiVersionsResponse
             )
-            raise_if_error(versions.error_code, None, f"what broker {node_id} speaks")
+            raise_if_error(versions.error_code, None, f"the API versions of broker {node_id}")
         return described_features(versions)
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Give features other levels. Errors: InvalidUpdateVersion, ..."""
+        """Change the levels of features. Errors: InvalidUpdateVersion, ..."""
         version = await self._version_at_controller(UpdateFeaturesRequest)
         request = update_features_request(
             updates,
@@ -137,9 +138,9 @@ class BrokerAdmin(AdminBase):
         return Results(updated_features(updates, response))
 
     async def unregister_broker(self, broker: int) -> None:
-        """Let an Apache Kafka cluster forget a broker that has stopped and will not come back.
+        """Remove the registration of a stopped broker from an Apache Kafka cluster.
 
-        Raises BrokerIdNotRegistered for one there is not, UnsupportedVersion at a plog broker.
+        Raises BrokerIdNotRegistered for an unknown broker, UnsupportedVersion from a plog broker.
         """
         response = await self._cluster.ask_controller(
             UnregisterBrokerRequest(broker_id=broker),
@@ -152,10 +153,13 @@ class BrokerAdmin(AdminBase):
 def update_features_request(
     updates: Mapping[str, FeatureUpdate], *, version: int, validate_only: bool, timeout_ms: int
 ) -> UpdateFeaturesRequest:
-    """The request for other levels. Raises UnsupportedVersion for a trial before Kafka 3.3."""
+    """Return the request to change levels.
+
+    Raises UnsupportedVersion for `validate_only` before Kafka 3.3.
+    """
     typed = version >= _FIRST_WITH_TYPES
     if validate_only and not typed:
-        raise UnsupportedVersion("this broker cannot check an update without making it")
+        raise UnsupportedVersion("the broker does not support validate_only for feature updates")
     return UpdateFeaturesRequest(
         timeout_ms=timeout_ms,
         feature_updates=[
@@ -175,7 +179,7 @@ def update_features_request(
 
 
 def described_cluster(response: DescribeClusterResponse) -> ClusterDescription:
-    """The cluster as DescribeCluster tells it."""
+    """Return the cluster in a DescribeCluster response."""
     return ClusterDescription(
         cluster_id=response.cluster_id,
         controller_id=None if response.controller_id < 0 else response.controller_id,
@@ -194,7 +198,7 @@ def described_cluster(response: DescribeClusterResponse) -> ClusterDescription:
 
 
 def cluster_of_metadata(response: MetadataResponse) -> ClusterDescription:
-    """The cluster as Metadata tells it."""
+    """Return the cluster in a Metadata response."""
     return ClusterDescription(
         cluster_id=response.cluster_id or "",
         controller_id=None if response.controller_id < 0 else response.controller_id,
@@ -209,7 +213,7 @@ def cluster_of_metadata(response: MetadataResponse) -> ClusterDescription:
 
 
 def served_apis(response: ApiVersionsResponse) -> dict[int, VersionRange]:
-    """The versions a broker serves, by the number of the API."""
+    """Return the API versions that a broker supports, by API key."""
     return {
         api.api_key: VersionRange(api.min_version, api.max_version)
         for api in sorted(response.api_keys, key=lambda api: api.api_key)
@@ -217,7 +221,7 @@ def served_apis(response: ApiVersionsResponse) -> dict[int, VersionRange]:
 
 
 def described_features(response: ApiVersionsResponse) -> FeatureMetadata:
-    """The features a broker tells of."""
+    """Return the features in an ApiVersions response."""
     epoch = response.finalized_features_epoch
     return FeatureMetadata(
         supported={
@@ -235,7 +239,7 @@ def described_features(response: ApiVersionsResponse) -> FeatureMetadata:
 def updated_features(
     updates: Iterable[str], response: UpdateFeaturesResponse
 ) -> dict[str, KafkaError | None]:
-    """What became of each feature: all have one fate where the answer tells no more."""
+    """Return the outcome for each feature: one for all if the response has only one."""
     whole = outcome(response.error_code, response.error_message, "the features", None)
     told = {
         result.feature: outcome(

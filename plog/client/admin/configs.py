@@ -1,7 +1,7 @@
-"""Settings of topics, brokers, loggers, groups and client metrics: describe, alter, list.
+"""Configs of topics, brokers, loggers, groups and client metrics: describe, alter and list them.
 
-What only one broker knows, its own settings and the levels of its loggers, is that broker's to
-answer and to change; everything else any broker's.
+Requests about a broker's own configs and logger levels go to that broker; all others go to any
+broker.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Response = TypeVar("_Response", bound=ApiMessage)
 
 
 class ConfigAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on configs."""
 
     async def describe_configs(
         self,
@@ -63,7 +63,7 @@ class ConfigAdmin(AdminBase):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """The settings of each resource, by name; only those `names` lists, if it is given."""
+        """Return the configs of each resource by name; only those in `names` if it is given."""
 
         async def ask(
             node_id: int, resources: Sequence[ConfigResource]
@@ -83,7 +83,7 @@ class ConfigAdmin(AdminBase):
         )
 
     async def describe_config(self, resource: ConfigResource) -> dict[str, ConfigEntry]:
-        """The settings of one resource, by name. Raises what `describe_configs` gives for it."""
+        """Return the configs of one resource by name. Raises its error, as in describe_configs."""
         return (await self.describe_configs([resource])).get(resource)
 
     async def incremental_alter_configs(
@@ -92,9 +92,9 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Change single settings, all or none of a resource; the others stay.
+        """Change individual configs and keep the others; per resource, all changes or none apply.
 
-        Errors, each a resource's own: InvalidConfig, UnknownTopicOrPartition, InvalidRequest, ...
+        Errors, per resource: InvalidConfig, UnknownTopicOrPartition, InvalidRequest, ...
         """
         listed = {resource: list(some) for resource, some in changes.items()}
 
@@ -118,10 +118,10 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set single settings of one resource; a value of None restores the default.
+        """Set individual configs of one resource; a value of None restores the default.
 
-        Values are texts, or numbers and truth values: ``{"retention.ms": 5}``. Raises what
-        `incremental_alter_configs` gives for it.
+        Values are strings, numbers or bools: ``{"retention.ms": 5}``. Raises the error that
+        `incremental_alter_configs` returns for the resource.
         """
         changes = [
             AlterConfig(name, value)
@@ -140,9 +140,10 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Replace all settings of each resource: what is not named gets its default back.
+        """Replace all configs of each resource; configs that are not named return to the default.
 
-        For brokers before Kafka 2.3; `incremental_alter_configs` loses nobody's changes.
+        Use it only with brokers before Kafka 2.3: it overwrites concurrent changes, which
+        `incremental_alter_configs` keeps.
         """
 
         async def ask(
@@ -162,10 +163,10 @@ class ConfigAdmin(AdminBase):
     async def list_config_resources(
         self, types: Iterable[ConfigResourceType] = ()
     ) -> list[ConfigResource]:
-        """What there is that has settings, or may have some: of these types, or of all.
+        """Return the resources that have or may have configs, of these types or of all types.
 
-        Before Kafka 4.1 a broker lists client metrics only. Raises UnsupportedVersion there for
-        others.
+        Before Kafka 4.1 a broker lists only client metrics and raises UnsupportedVersion for other
+        types.
         """
         wanted = list(types)
         request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in wanted])
@@ -174,10 +175,10 @@ class ConfigAdmin(AdminBase):
         except UnsupportedVersion:
             if wanted != [ConfigResourceType.CLIENT_METRICS]:
                 raise
-            # A version in which types cannot be asked for has only these.
+            # The version without resource types lists only these.
             anything = ListConfigResourcesRequest()
             response = await self._cluster.ask_any(anything, ListConfigResourcesResponse)
-        raise_if_error(response.error_code, None, "resources that have settings")
+        raise_if_error(response.error_code, None, "the config resources")
         return [
             ConfigResource(ConfigResourceType(found.resource_type), found.resource_name)
             for found in response.config_resources
@@ -190,7 +191,7 @@ class ConfigAdmin(AdminBase):
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """The resources by who knows of them."""
+    """Group the resources by the broker to ask; the key for any broker is _ANY_NODE."""
     grouped: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         node_id = resource.node_id
@@ -208,7 +209,7 @@ def describe_configs_request(
     include_synonyms: bool,
     include_documentation: bool,
 ) -> DescribeConfigsRequest:
-    """The request to describe settings."""
+    """Return the request to describe configs."""
     return DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
@@ -226,7 +227,7 @@ def describe_configs_request(
 def incremental_alter_configs_request(
     changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool
 ) -> IncrementalAlterConfigsRequest:
-    """The request to change single settings."""
+    """Return the request to change individual configs."""
     return IncrementalAlterConfigsRequest(
         resources=[
             IncrementalAlterConfigsResource(
@@ -250,7 +251,7 @@ def incremental_alter_configs_request(
 def alter_configs_request(
     configs: Mapping[ConfigResource, Mapping[str, ConfigValue]], *, validate_only: bool
 ) -> AlterConfigsRequest:
-    """The request to replace all settings of each resource."""
+    """Return the request to replace all configs of each resource."""
     return AlterConfigsRequest(
         resources=[
             AlterConfigsResource(
@@ -273,7 +274,7 @@ def alter_configs_request(
 def described_configs(
     response: DescribeConfigsResponse,
 ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-    """The settings of each resource, by name."""
+    """Return the configs of each resource, by name."""
     described: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
     for result in response.results:
         resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
@@ -305,7 +306,7 @@ def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
 def altered_configs(
     responses: Iterable[AlterConfigsResourceResponse],
 ) -> dict[ConfigResource, KafkaError | None]:
-    """What became of the changes of each resource."""
+    """Return the outcome for each resource."""
     altered: dict[ConfigResource, KafkaError | None] = {}
     for response in responses:
         kind = ConfigResourceType(response.resource_type)

@@ -1,11 +1,11 @@
-"""The admin client's engine: all families in one, as coroutines over a `Cluster`.
+"""The admin client's engine: all families of operations, as coroutines over a `Cluster`.
 
     admin = AdminCore(cluster)
     await admin.create_topic("page-views", partitions=3)
     for name, topic in (await admin.describe_topics()).raise_first().items(): ...
 
-It imports neither a reactor nor threads, so that it runs on blocking sockets as well. Who needs one
-family only, and a quick start, takes its class alone: they share nothing but the cluster.
+It imports neither a reactor nor threads, so it also runs on blocking sockets. A program that needs
+only one family and a quick start can use the class of that family: families share only the cluster.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class AdminCore(
     QuotaAdmin,
     CredentialAdmin,
 ):
-    """Everything Kafka's admin client does that needs no KRaft quorum.
+    """The operations of Kafka's admin client, except those on the KRaft quorum.
 
-    A method about many things gives `Results`, and raises only for trouble of the whole; one about
-    a single thing raises its error. Everything is tried again for ``default.api.timeout.ms`` where
-    that may help, so a change may have been made although an error says that nobody answered.
+    An operation on many items returns `Results` and raises only errors of the whole request; an
+    operation on a single item raises its error. Retriable errors are retried for
+    ``default.api.timeout.ms``. A change may therefore have taken effect although the operation
+    failed with a timeout.
     """

@@ -1,7 +1,7 @@
-"""Groups as coordinators describe them, of the classic protocol and of KIP-848's. Pure.
+"""Decode descriptions of groups of the classic protocol and of KIP-848. Pure.
 
-In the classic protocol the broker knows only as bytes what members tell each other: those of
-members that consume are decoded here. In the newer one the broker has assigned the partitions.
+In the classic protocol, the broker stores subscriptions and assignments as bytes; this module
+decodes those of consumers. In the newer protocol the broker assigns the partitions itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CLASSIC, _CONSUMER = "classic", "consumer"
 def described_groups(
     response: DescribeGroupsResponse, coordinator: BrokerDescription
 ) -> dict[str, GroupDescription | KafkaError]:
-    """The classic groups of one coordinator."""
+    """Return the classic groups of one coordinator."""
     return {
         group.group_id: outcome(
             group.error_code,
@@ -78,7 +78,7 @@ def _classic_member(member: DescribedGroupMember, *, consumes: bool) -> MemberDe
 
 
 def _subscription(metadata: bytes) -> frozenset[str]:
-    """None of it during a rebalance, or if the member sent what is no subscription."""
+    """Return the topics; empty during a rebalance and for an invalid subscription."""
     try:
         return subscribed_topics(metadata)
     except WireError:
@@ -86,7 +86,7 @@ def _subscription(metadata: bytes) -> frozenset[str]:
 
 
 def _assignment(data: bytes) -> frozenset[TopicPartition]:
-    """None of it during a rebalance, or if the leader sent what is no assignment."""
+    """Return the partitions; empty during a rebalance and for an invalid assignment."""
     try:
         assignment = decode_assignment(data)
     except WireError:
@@ -101,7 +101,7 @@ def _assignment(data: bytes) -> frozenset[TopicPartition]:
 def described_consumer_groups(
     response: newer.ConsumerGroupDescribeResponse, coordinator: BrokerDescription
 ) -> dict[str, GroupDescription | KafkaError]:
-    """The groups of one coordinator that speak the newer protocol."""
+    """Return the groups of one coordinator that use the protocol of KIP-848."""
     return {
         group.group_id: outcome(
             group.error_code,

@@ -1,7 +1,7 @@
-"""Committed offsets of groups: list, alter, delete. The groups themselves: groups.py.
+"""Committed offsets of groups: list, alter and delete them. groups.py manages the groups.
 
-All of it is asked of each group's coordinator. Offsets are altered as a client commits them that
-belongs to no generation, which a coordinator takes only while the group has no members.
+Each group's coordinator serves these requests. Altering offsets commits them without a generation,
+which a coordinator accepts only while the group has no members.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNKNOWN_EPOCH = -1
 
 
 class GroupOffsetAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on committed offsets."""
 
     async def list_group_offsets(
         self,
@@ -51,10 +51,10 @@ class GroupOffsetAdmin(AdminBase):
         *,
         require_stable: bool = False,
     ) -> Results[str, Results[TopicPartition, OffsetAndMetadata | None]]:
-        """The offsets of each group: all it has, or those of the partitions given for it.
+        """Return the offsets of each group: all of them, or those of the given partitions.
 
-        A partition asked for without an offset has None. With `require_stable` offsets of
-        transactions that have not ended are waited for.
+        A requested partition without a committed offset has None. With `require_stable`, the call
+        waits for pending transactions that commit offsets.
         """
         wanted: Mapping[str, Collection[TopicPartition] | None]
         wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(several(groups))
@@ -78,15 +78,15 @@ class GroupOffsetAdmin(AdminBase):
     async def group_offsets(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The offsets of one group. Raises the first error there is."""
+        """Return the offsets of one group. Raises the first error."""
         return (await self.list_group_offsets({group: partitions})).get(group).raise_first()
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
     ) -> Results[TopicPartition, None]:
-        """Set offsets of a group that has no members. Makes a group nobody knew.
+        """Set offsets of a group without members; creates the group if it does not exist.
 
-        Errors, each a partition's own: NonEmptyGroup, UnknownTopicOrPartition, ...
+        Errors, per partition: NonEmptyGroup, UnknownTopicOrPartition, ...
         """
         if not offsets:
             return Results({})
@@ -101,9 +101,9 @@ class GroupOffsetAdmin(AdminBase):
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> Results[TopicPartition, None]:
-        """Let a group forget its offsets of partitions.
+        """Delete the committed offsets of a group for partitions.
 
-        Errors, each a partition's own: GroupSubscribedToTopic, UnknownTopicOrPartition. Raises
+        Errors, per partition: GroupSubscribedToTopic, UnknownTopicOrPartition. Raises
         GroupIdNotFound, NonEmptyGroup, ...
         """
         listed = list(dict.fromkeys(partitions))
@@ -129,7 +129,7 @@ class GroupOffsetAdmin(AdminBase):
 def _raise_for_whole(
     outcomes: Mapping[TopicPartition, KafkaError | None],
 ) -> Mapping[TopicPartition, KafkaError | None]:
-    """OffsetCommit has no error for the whole: what ails the coordinator, each partition tells."""
+    """Raise an error of the coordinator, which OffsetCommit repeats in each partition."""
     for error in outcomes.values():
         if error is not None and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -146,7 +146,7 @@ def _raise_for_whole(
 def offset_fetch_requests(
     groups: Mapping[str, Collection[TopicPartition] | None], *, version: int, require_stable: bool
 ) -> list[OffsetFetchRequest]:
-    """One request for all groups of a coordinator, or one a group where it knows no better."""
+    """Return one request for all groups, or one per group for an older coordinator."""
     stable = require_stable and version >= _FIRST_BATCH - 1
     if version < _FIRST_BATCH:
         return [
@@ -184,7 +184,7 @@ def offset_fetch_requests(
 def offset_commit_request(
     group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
 ) -> OffsetCommitRequest:
-    """The request to keep `offsets`, in the name of nobody in the group."""
+    """Return the request to commit `offsets` without a member id."""
     full = {
         partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         for partition, offset in offsets.items()
@@ -217,7 +217,7 @@ def offset_commit_request(
 def fetched_offsets(
     request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError]:
-    """The offsets of each group, in whatever version it was asked and answered."""
+    """Return the offsets of each group, from a response of any version."""
     if request.group_id:
         found = _offsets((topic.name, topic.partitions) for topic in response.topics)
         about = f"group {request.group_id}"
@@ -260,14 +260,14 @@ def _offsets(
 def committed_offsets(
     group: str, response: OffsetCommitResponse
 ) -> dict[TopicPartition, KafkaError | None]:
-    """What became of each offset that was set."""
+    """Return the outcome for each partition."""
     outcomes: dict[TopicPartition, KafkaError | None] = {}
     for topic in response.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
-            if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:  # We have named no member.
+            if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:  # The request names no member.
                 outcomes[partition] = NonEmptyGroup(
-                    f"group {group} has members: its offsets can be set when they have left"
+                    f"cannot set offsets of group {group}: it has members; stop them first"
                 )
             else:
                 outcomes[partition] = outcome(result.error_code, None, str(partition), None)
@@ -275,7 +275,7 @@ def committed_offsets(
 
 
 def deleted_offsets(response: OffsetDeleteResponse) -> dict[TopicPartition, KafkaError | None]:
-    """What became of each offset that was to be forgotten."""
+    """Return the outcome for each partition."""
     return {
         TopicPartition(topic.name, result.partition_index): outcome(
             result.error_code, None, f"{topic.name}-{result.partition_index}", None

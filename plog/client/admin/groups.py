@@ -1,7 +1,7 @@
-"""Groups: list and describe them, take members out, delete them. Their offsets: group_offsets.py.
+"""Groups: list, describe and delete them, and remove members. For offsets see group_offsets.py.
 
-Every broker lists the groups it coordinates; all else is asked of a group's coordinator. What a
-description says is group_descriptions.py's knowledge.
+Every broker lists the groups that it coordinates; a group's coordinator serves all other requests.
+group_descriptions.py decodes the descriptions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REASON = "removed by an administrator"
 
 
 class GroupAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on groups."""
 
     async def list_groups(
         self,
@@ -45,11 +45,11 @@ class GroupAdmin(AdminBase):
         types: Collection[str] = (),
         protocol_types: Collection[str] = (),
     ) -> dict[str, GroupListing]:
-        """The groups of all brokers, by name: those in some states or of some types, or all.
+        """Return the groups of all brokers by name, optionally only some states or types.
 
-        Types are "classic", "consumer", "share", "streams"; protocol types "consumer" for who
-        consumes topics, "" for groups that only keep offsets. Raises what any broker failed with,
-        and UnsupportedVersion where one is too old for a filter.
+        Types are "classic", "consumer", "share" and "streams". The protocol type is "consumer" for
+        groups of consumers and "" for groups that only store offsets. Raises the error of any
+        broker that fails, and UnsupportedVersion if one is too old for a filter.
         """
         request = ListGroupsRequest(
             states_filter=[str(GroupState(state)) for state in states], types_filter=list(types)
@@ -73,9 +73,9 @@ class GroupAdmin(AdminBase):
     async def describe_groups(
         self, groups: Iterable[str], *, include_authorized_operations: bool = False
     ) -> Results[str, GroupDescription]:
-        """Groups with their members. Errors: GroupIdNotFound, GroupAuthorizationFailed, ...
+        """Return groups with their members. Errors: GroupIdNotFound, GroupAuthorizationFailed, ...
 
-        A broker before Kafka 4.0 describes a group nobody knows as Dead.
+        A broker before Kafka 4.0 describes an unknown group as Dead.
         """
 
         async def ask(node_id: int, groups: Sequence[str]) -> Answers[str, GroupDescription]:
@@ -98,9 +98,9 @@ class GroupAdmin(AdminBase):
     async def _describe_newer(
         self, node_id: int, groups: Sequence[str], include_operations: bool
     ) -> dict[str, GroupDescription | KafkaError]:
-        """The groups among these that speak the protocol of KIP-848.
+        """Describe the groups among these that use the protocol of KIP-848.
 
-        A broker that has it switched off, as 3.7 to 3.9 do, says so of each group.
+        A broker that has it disabled, as 3.7 to 3.9 do by default, returns an error for each group.
         """
         request = ConsumerGroupDescribeRequest(
             group_ids=list(groups), include_authorized_operations=include_operations
@@ -116,7 +116,7 @@ class GroupAdmin(AdminBase):
     async def describe_group(
         self, group: str, *, include_authorized_operations: bool = False
     ) -> GroupDescription:
-        """One group with its members. Raises what `describe_groups` gives for it."""
+        """Return one group with its members. Raises its error, as in `describe_groups`."""
         described = await self.describe_groups(
             [group], include_authorized_operations=include_authorized_operations
         )
@@ -139,7 +139,7 @@ class GroupAdmin(AdminBase):
         return await by_coordinator(self._cluster, groups, ask)
 
     async def delete_group(self, group: str) -> None:
-        """Delete one group. Raises what `delete_groups` gives for it."""
+        """Delete one group. Raises its error, as in `delete_groups`."""
         (await self.delete_groups([group])).get(group)
 
     async def remove_members(
@@ -149,10 +149,10 @@ class GroupAdmin(AdminBase):
         *,
         reason: str = _REASON,
     ) -> Results[MemberToRemove, None]:
-        """Take members out of a group; None takes all. A text names a static member's instance id.
+        """Remove members from a group, by default all; a string is a static member's instance id.
 
-        A member that still runs and is not static joins again. Errors, each a member's own:
-        UnknownMemberId. Raises UnsupportedVersion before Kafka 2.4.
+        A dynamic member that is still running joins again. Errors, per member: UnknownMemberId.
+        Raises UnsupportedVersion before Kafka 2.4.
         """
         if members is None:
             leaving = [
@@ -177,7 +177,7 @@ class GroupAdmin(AdminBase):
 
 
 def _may_be_newer(described: GroupDescription | KafkaError | None) -> bool:
-    """Whether a group nobody knows in the classic protocol may speak another."""
+    """Return whether a group that is unknown in the classic protocol may use a newer one."""
     if isinstance(described, GroupDescription):
         return described.state is GroupState.DEAD
     return isinstance(described, GroupIdNotFound)
@@ -189,7 +189,7 @@ def _may_be_newer(described: GroupDescription | KafkaError | None) -> bool:
 def leave_group_request(
     group: str, members: Iterable[MemberToRemove], reason: str
 ) -> LeaveGroupRequest:
-    """The request in the name of members that are to go."""
+    """Return the request to remove members."""
     return LeaveGroupRequest(
         group_id=group,
         members=[
@@ -207,7 +207,7 @@ def leave_group_request(
 
 
 def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
-    """The groups of one broker."""
+    """Return the groups of one broker."""
     return [
         GroupListing(
             group_id=group.group_id,
@@ -222,7 +222,7 @@ def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
 def removed_members(
     leaving: Sequence[MemberToRemove], response: LeaveGroupResponse
 ) -> dict[MemberToRemove, KafkaError | None]:
-    """What became of each member that was to leave."""
+    """Return the outcome for each member."""
     codes = {(x.member_id, x.group_instance_id): x.error_code for x in response.members}
     by_instance = {
         x.group_instance_id: x.error_code for x in response.members if x.group_instance_id
@@ -232,7 +232,7 @@ def removed_members(
         code = codes.get(member, by_instance.get(member.group_instance_id or ""))
         about = f"member {member.group_instance_id or member.member_id}"
         if code is None:
-            removed[member] = KafkaError(f"the answer does not say what became of {about}")
+            removed[member] = KafkaError(f"the response has no result for {about}")
         else:
             removed[member] = outcome(code, None, about, None)
     return removed

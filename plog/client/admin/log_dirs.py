@@ -1,6 +1,6 @@
-"""Log directories of brokers: what lies where, how much room there is, and moving it.
+"""Log directories of brokers: describe their replicas and space, and move replicas between them.
 
-Each broker is asked about its own.
+Each broker serves requests about its own directories.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from plog.wire.messages.describe_log_dirs import (
 )
 
 ANY_LOG_DIR: Final = "any"
-"""As the directory to move a replica to: the broker may choose."""
+"""As the target directory of a replica: the broker chooses."""
 
 
 class LogDirAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on log directories."""
 
     async def describe_log_dirs(
         self,
@@ -41,9 +41,9 @@ class LogDirAdmin(AdminBase):
         *,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Results[int, dict[str, LogDirDescription]]:
-        """The log directories of each broker, by path; with all they hold, or with `partitions`.
+        """Return the log directories of each broker by path, with all replicas or `partitions`.
 
-        An error of one directory is in its description.
+        The description of a directory contains its error, if any.
         """
         request = describe_log_dirs_request(partitions)
 
@@ -57,10 +57,10 @@ class LogDirAdmin(AdminBase):
     async def alter_replica_log_dirs(
         self, paths: Mapping[TopicPartitionReplica, str]
     ) -> Results[TopicPartitionReplica, None]:
-        """Move replicas to other directories of their brokers. The answer is that it has begun.
+        """Start to move replicas to other directories of their brokers.
 
-        Errors: LogDirNotFound, KafkaStorageError, ReplicaNotAvailable, and UnsupportedVersion where
-        the broker moves nothing.
+        Errors: LogDirNotFound, KafkaStorageError, ReplicaNotAvailable, and UnsupportedVersion if
+        the broker does not support moves.
         """
 
         async def ask(
@@ -92,7 +92,7 @@ def _by_node(
 def describe_log_dirs_request(
     partitions: Iterable[TopicPartition] | None,
 ) -> DescribeLogDirsRequest:
-    """The request to tell of `partitions`, or of all."""
+    """Return the request to describe `partitions`, by default all."""
     if partitions is None:
         return DescribeLogDirsRequest(topics=None)
     return DescribeLogDirsRequest(
@@ -106,7 +106,7 @@ def describe_log_dirs_request(
 def alter_replica_log_dirs_request(
     paths: Mapping[TopicPartitionReplica, str],
 ) -> AlterReplicaLogDirsRequest:
-    """The request to move replicas of one broker."""
+    """Return the request to move replicas of one broker."""
     by_path: dict[str, list[TopicPartition]] = {}
     for replica, path in paths.items():
         by_path.setdefault(path, []).append(TopicPartition(replica.topic, replica.partition))
@@ -128,7 +128,7 @@ def alter_replica_log_dirs_request(
 
 
 def described_log_dirs(response: DescribeLogDirsResponse) -> dict[str, LogDirDescription]:
-    """The log directories of one broker."""
+    """Return the log directories of one broker, by path."""
     return {result.log_dir: _log_dir(result) for result in response.results}
 
 
@@ -154,7 +154,7 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
 def altered_replica_log_dirs(
     node_id: int, response: AlterReplicaLogDirsResponse
 ) -> dict[TopicPartitionReplica, KafkaError | None]:
-    """What became of each replica of one broker."""
+    """Return the outcome for each replica of one broker."""
     return {
         TopicPartitionReplica(topic.topic_name, result.partition_index, node_id): outcome(
             result.error_code,

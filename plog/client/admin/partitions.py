@@ -1,7 +1,4 @@
-"""Where partitions are and who leads them: elections, and moving partitions to other brokers.
-
-All of it is the controller's work.
-"""
+"""Leader elections and partition reassignments. The controller serves all these requests."""
 
 from __future__ import annotations
 
@@ -33,14 +30,14 @@ from plog.wire.messages.list_partition_reassignments import (
 
 
 class PartitionAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on leaders and replicas of partitions."""
 
     async def elect_leaders(
         self, kind: ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> Results[TopicPartition, None]:
-        """Elect leaders of `partitions`, or of all that could do with an election.
+        """Elect leaders of `partitions`, by default of all partitions that need an election.
 
-        Errors, each a partition's own: ElectionNotNeeded, PreferredLeaderNotAvailable,
+        Errors, per partition: ElectionNotNeeded, PreferredLeaderNotAvailable,
         EligibleLeadersNotAvailable, UnknownTopicOrPartition.
         """
         response = await self._cluster.ask_controller(
@@ -57,10 +54,10 @@ class PartitionAdmin(AdminBase):
         *,
         allow_replication_factor_change: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Let brokers hold partitions, the first to lead; None ends a move that is under way.
+        """Start to move partitions to brokers, the preferred leader first; None cancels a move.
 
-        The answer is that it has begun. Errors, each a partition's own: InvalidReplicaAssignment,
-        NoReassignmentInProgress, UnknownTopicOrPartition, ...
+        Errors, per partition: InvalidReplicaAssignment, NoReassignmentInProgress,
+        UnknownTopicOrPartition, ...
         """
         request = alter_partition_reassignments_request(
             replicas,
@@ -78,7 +75,7 @@ class PartitionAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The partitions that are being moved: of `partitions`, or of all."""
+        """Return the reassignments in progress, of `partitions` or by default of all."""
         request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms)
         if partitions is not None:
             request.topics = [
@@ -100,7 +97,7 @@ class PartitionAdmin(AdminBase):
 def elect_leaders_request(
     kind: ElectionType, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
 ) -> ElectLeadersRequest:
-    """The request for elections."""
+    """Return the request for elections."""
     topics = None
     if partitions is not None:
         topics = [
@@ -116,7 +113,7 @@ def alter_partition_reassignments_request(
     allow_replication_factor_change: bool,
     timeout_ms: int,
 ) -> AlterPartitionReassignmentsRequest:
-    """The request to move partitions."""
+    """Return the request to move partitions."""
 
     def wanted(partition: TopicPartition) -> ReassignablePartition:
         brokers = replicas[partition]
@@ -141,7 +138,7 @@ def alter_partition_reassignments_request(
 
 
 def elected_leaders(response: ElectLeadersResponse) -> dict[TopicPartition, KafkaError | None]:
-    """What became of each election."""
+    """Return the outcome of each election."""
     return {
         TopicPartition(topic.topic, result.partition_id): outcome(
             result.error_code,
@@ -157,7 +154,7 @@ def elected_leaders(response: ElectLeadersResponse) -> dict[TopicPartition, Kafk
 def altered_reassignments(
     response: AlterPartitionReassignmentsResponse,
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Whether each partition is being moved."""
+    """Return the outcome for each partition."""
     return {
         TopicPartition(topic.name, result.partition_index): outcome(
             result.error_code,
@@ -173,7 +170,7 @@ def altered_reassignments(
 def listed_reassignments(
     response: ListPartitionReassignmentsResponse,
 ) -> dict[TopicPartition, Reassignment]:
-    """The partitions that are being moved."""
+    """Return the reassignments in progress."""
     return {
         TopicPartition(topic.name, moving.partition_index): Reassignment(
             replicas=tuple(moving.replicas),

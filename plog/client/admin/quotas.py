@@ -1,4 +1,4 @@
-"""Quotas: how much users, clients and addresses may take (KIP-546)."""
+"""Client quotas: limits for users, client ids and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXACT, _DEFAULT, _ANY = range(3)
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """Whom quotas are for: parts of some types, each with a name or None for the default.
+    """An entity with quotas: entity types, each with a name or None for the default.
 
     >>> QuotaEntity.of(user="alice", client_id=None)
     QuotaEntity(parts=(('client-id', None), ('user', 'alice')))
@@ -39,12 +39,12 @@ class QuotaEntity:
 
     @classmethod
     def of(cls, **names: str | None) -> QuotaEntity:
-        """The entity with these parts: user, client_id, ip."""
+        """Return the entity with these parts: user, client_id, ip."""
         return cls.of_parts({kind.replace("_", "-"): name for kind, name in names.items()})
 
     @classmethod
     def of_parts(cls, names: Mapping[str, str | None]) -> QuotaEntity:
-        """The entity with these parts, by Kafka's names of their types."""
+        """Return the entity with these parts, by Kafka's names of the entity types."""
         return cls(tuple(sorted(names.items())))
 
 
@@ -56,19 +56,22 @@ class _AnyName:
 
 
 ANY_NAME: Final = _AnyName()
-"""In a filter: entities with a part of this type, whatever its name."""
+"""In a filter: matches any name of this entity type."""
 
 QuotaFilter: TypeAlias = Mapping[str, str | _AnyName | None]
-"""What entities must have: by type of the part its name, None for the default, or `ANY_NAME`."""
+"""Required parts by entity type: a name, None for the default, or `ANY_NAME`."""
 
 
 class QuotaAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on client quotas."""
 
     async def describe_client_quotas(
         self, which: QuotaFilter | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The quotas of the entities that match, or of all; `strict`: without parts besides."""
+        """Return the quotas of matching entities, by default of all.
+
+        With `strict`, entities with additional parts do not match.
+        """
         request = describe_client_quotas_request(which or {}, strict=strict)
         response = await self._cluster.ask_any(request, DescribeClientQuotasResponse)
         raise_if_error(response.error_code, response.error_message, "the quotas")
@@ -80,7 +83,7 @@ class QuotaAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[QuotaEntity, None]:
-        """Set quotas, by their names; None removes one. Errors: InvalidRequest, ..."""
+        """Set quotas by name; None removes a quota. Errors: InvalidRequest, ..."""
         response = await self._cluster.ask_controller(
             alter_client_quotas_request(quotas, validate_only=validate_only),
             AlterClientQuotasResponse,
@@ -97,7 +100,7 @@ class QuotaAdmin(AdminBase):
 def describe_client_quotas_request(
     which: QuotaFilter, *, strict: bool
 ) -> DescribeClientQuotasRequest:
-    """The request to tell of quotas."""
+    """Return the request to describe quotas."""
     return DescribeClientQuotasRequest(
         components=[_component(kind, name) for kind, name in which.items()], strict=strict
     )
@@ -114,7 +117,7 @@ def _component(kind: str, name: str | _AnyName | None) -> ComponentData:
 def alter_client_quotas_request(
     quotas: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
 ) -> AlterClientQuotasRequest:
-    """The request to set and to remove quotas."""
+    """Return the request to set and remove quotas."""
     return AlterClientQuotasRequest(
         entries=[
             AlterationEntry(
@@ -142,7 +145,7 @@ def _entity(parts: Iterable[EntityData]) -> QuotaEntity:
 def described_quotas(
     response: DescribeClientQuotasResponse,
 ) -> dict[QuotaEntity, dict[str, float]]:
-    """The quotas a broker tells of."""
+    """Return the quotas in a response."""
     return {
         _entity(entry.entity): {value.key: value.value for value in entry.values}
         for entry in response.entries or ()
@@ -150,7 +153,7 @@ def described_quotas(
 
 
 def altered_quotas(response: AlterClientQuotasResponse) -> dict[QuotaEntity, KafkaError | None]:
-    """What became of each entity's quotas."""
+    """Return the outcome for each entity."""
     altered: dict[QuotaEntity, KafkaError | None] = {}
     for entry in response.entries:
         entity = _entity(entry.entity)

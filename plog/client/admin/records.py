@@ -1,6 +1,6 @@
-"""What lies in partitions: offsets by time, records to delete, producers remembered.
+"""Contents of partitions: list offsets by time, delete records, describe producers.
 
-All of it is asked of each partition's leader. Source: Kafka 4.3 ListOffsetsHandler,
+Each partition's leader serves these requests. Source: Kafka 4.3 ListOffsetsHandler,
 DeleteRecordsHandler, DescribeProducersHandler.
 """
 
@@ -34,7 +34,7 @@ from plog.wire.messages.list_offsets import (
 )
 
 HIGH_WATERMARK: Final = -1
-"""As the offset to delete records up to: all that consumers could read."""
+"""As the offset for `delete_records`: delete all records that consumers can read."""
 
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 _NOT_A_REPLICA = -1
@@ -47,7 +47,7 @@ _FIRST_VERSION: Mapping[int, int] = {
 
 
 class RecordAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on the contents of partitions."""
 
     async def list_offsets(
         self,
@@ -55,11 +55,11 @@ class RecordAdmin(AdminBase):
         *,
         isolation_level: str = "read_uncommitted",
     ) -> Results[TopicPartition, ListedOffset]:
-        """The first offset at or after each partition's time, or the one its `OffsetSpec` names.
+        """Return the first offset at or after each partition's time, or that of an `OffsetSpec`.
 
-        With "read_committed" the latest offset is that of the first record of a transaction that
-        has not ended. Errors: UnknownTopicOrPartition, LeaderNotAvailable, UnsupportedVersion for a
-        time an old broker does not know, ...
+        With "read_committed" the latest offset is the first offset of the earliest open
+        transaction, if any. Errors: UnknownTopicOrPartition, LeaderNotAvailable, UnsupportedVersion
+        for an `OffsetSpec` that an old broker does not support, ...
         """
         level = _isolation_level(isolation_level)
 
@@ -81,10 +81,10 @@ class RecordAdmin(AdminBase):
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int]
     ) -> Results[TopicPartition, int]:
-        """Delete all records below each partition's offset; where its log begins then.
+        """Delete all records below each partition's offset; return the new log start offsets.
 
-        `HIGH_WATERMARK` as the offset deletes all there is. Errors: OffsetOutOfRange for an offset
-        above it, PolicyViolation for a topic that is only compacted, UnknownTopicOrPartition, ...
+        `HIGH_WATERMARK` deletes all records. Errors: OffsetOutOfRange for an offset above the high
+        watermark, PolicyViolation for a topic that is only compacted, UnknownTopicOrPartition, ...
         """
 
         async def ask(
@@ -103,7 +103,7 @@ class RecordAdmin(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """The idempotent producers that the leaders remember, or the replicas on one `broker`."""
+        """Return the idempotent producers known to the leaders, or to the replicas on `broker`."""
 
         async def ask(
             node_id: int, partitions: Sequence[TopicPartition]
@@ -130,13 +130,13 @@ class RecordAdmin(AdminBase):
 def _isolation_level(name: str) -> int:
     if name not in _ISOLATION_LEVELS:
         raise InvalidRequest(
-            f"isolation_level is {name!r}; it can be {' or '.join(_ISOLATION_LEVELS)}"
+            f"invalid isolation_level {name!r}; use {' or '.join(_ISOLATION_LEVELS)}"
         )
     return _ISOLATION_LEVELS[name]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of the partitions, by topic.
+    """Return the partition numbers, by topic.
 
     >>> by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
     {'a': [1, 0], 'b': [0]}
@@ -153,7 +153,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def split_by_version(
     times: Mapping[TopicPartition, int], version: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ListedOffset | KafkaError]]:
-    """The times that can be asked for in this version of ListOffsets, and errors for the others."""
+    """Return the times that this version of ListOffsets supports, and errors for the others."""
     known: dict[TopicPartition, int] = {}
     unknown: dict[TopicPartition, ListedOffset | KafkaError] = {}
     for partition, time in times.items():
@@ -162,8 +162,8 @@ def split_by_version(
             known[partition] = int(time)
         else:
             unknown[partition] = UnsupportedVersion(
-                f"the leader of {partition} does not know what {OffsetSpec(time).name} means: "
-                f"ListOffsets version {first} is needed, it serves {version}"
+                f"the leader of {partition} does not support {OffsetSpec(time).name}: "
+                f"it needs ListOffsets version {first}, the broker supports {version}"
             )
     return known, unknown
 
@@ -171,7 +171,7 @@ def split_by_version(
 def list_offsets_request(
     times: Mapping[TopicPartition, int], *, isolation_level: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """The request to look times up in partitions of one leader."""
+    """Return the request to look up times in partitions of one leader."""
     return ListOffsetsRequest(
         replica_id=_NOT_A_REPLICA,
         isolation_level=isolation_level,
@@ -194,7 +194,7 @@ def list_offsets_request(
 def delete_records_request(
     before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int
 ) -> DeleteRecordsRequest:
-    """The request to delete records of partitions of one leader."""
+    """Return the request to delete records of partitions of one leader."""
     return DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
@@ -219,7 +219,7 @@ def delete_records_request(
 def listed_offsets(
     response: ListOffsetsResponse,
 ) -> dict[TopicPartition, ListedOffset | KafkaError]:
-    """The offsets of one leader's partitions."""
+    """Return the offsets of one leader's partitions."""
     listed: dict[TopicPartition, ListedOffset | KafkaError] = {}
     for topic in response.topics:
         for found in topic.partitions:
@@ -234,7 +234,7 @@ def listed_offsets(
 
 
 def deleted_records(response: DeleteRecordsResponse) -> dict[TopicPartition, int | KafkaError]:
-    """Where the logs of one leader's partitions begin now."""
+    """Return the log start offsets of one leader's partitions."""
     deleted: dict[TopicPartition, int | KafkaError] = {}
     for topic in response.topics:
         for result in topic.partitions:
@@ -248,7 +248,7 @@ def deleted_records(response: DeleteRecordsResponse) -> dict[TopicPartition, int
 def described_producers(
     response: DescribeProducersResponse,
 ) -> dict[TopicPartition, tuple[ProducerState, ...] | KafkaError]:
-    """The producers of one leader's partitions."""
+    """Return the producers of one leader's partitions."""
     described: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
     for topic in response.topics:
         for found in topic.partitions:

@@ -1,6 +1,6 @@
-"""What became of many things at once: each has an outcome of its own.
+"""Results of operations on many items, each with its own outcome.
 
-Every admin method about many things gives `Results`; trouble of the whole is raised instead.
+Every admin operation on many items returns `Results`; it raises errors of the whole request.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ V = TypeVar("V")
 
 
 class Results(Mapping[K, V | KafkaError]):
-    """A mapping from what was asked about to its value, or to the error it has instead of one.
+    """A mapping from each requested item to its value or its error, in the order of the request.
 
-    In the order asked. Looking one up, `results[key]`, gives either; `get` raises the error.
+    `results[key]` returns the value or the error; `get` raises the error.
 
-    >>> results = Results({"a": 1, "b": KafkaError("b is gone")})
+    >>> results = Results({"a": 1, "b": KafkaError("b is missing")})
     >>> results.get("a"), results["b"], results.values_by_key
-    (1, KafkaError('b is gone'), {'a': 1})
+    (1, KafkaError('b is missing'), {'a': 1})
     >>> results.raise_first()
     Traceback (most recent call last):
         ...
-    plog.error_base.KafkaError: b is gone
+    plog.error_base.KafkaError: b is missing
     """
 
     __slots__ = ("_outcomes",)
@@ -50,14 +50,14 @@ class Results(Mapping[K, V | KafkaError]):
         return f"Results({self._outcomes!r})"
 
     def get(self, key: K) -> V:  # type: ignore[override]  # a default would hide what went wrong
-        """The value of `key`. Raises its error, or KeyError if it was not asked about."""
+        """Return the value of `key`. Raises its error, or KeyError if it was not requested."""
         outcome = self._outcomes[key]
         if isinstance(outcome, KafkaError):
             raise outcome
         return outcome
 
     def raise_first(self) -> dict[K, V]:
-        """All values, by key, if there is no error; else raises the first."""
+        """Return all values by key, or raise the first error."""
         for outcome in self._outcomes.values():
             if isinstance(outcome, KafkaError):
                 raise outcome
@@ -65,30 +65,30 @@ class Results(Mapping[K, V | KafkaError]):
 
     @property
     def values_by_key(self) -> dict[K, V]:
-        """What has a value."""
+        """The items without an error and their values."""
         return {key: x for key, x in self._outcomes.items() if not isinstance(x, KafkaError)}
 
     @property
     def errors(self) -> dict[K, KafkaError]:
-        """What has none, and why."""
+        """The items with an error and their errors."""
         return {key: x for key, x in self._outcomes.items() if isinstance(x, KafkaError)}
 
 
 def several(items: Iterable[K]) -> list[K]:
-    """Each of `items` once. Raises TypeError for one name, which is made of letters.
+    """Return `items` without duplicates. Raises TypeError for a string instead of a list.
 
     >>> several("page-views")
     Traceback (most recent call last):
         ...
-    TypeError: several are asked for: ['page-views'] instead of 'page-views'
+    TypeError: expected a list: pass ['page-views'] instead of 'page-views'
     """
     if isinstance(items, str | bytes):
-        raise TypeError(f"several are asked for: [{items!r}] instead of {items!r}")
+        raise TypeError(f"expected a list: pass [{items!r}] instead of {items!r}")
     return list(dict.fromkeys(items))
 
 
 def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaError:
-    """`value`, or the error `code` stands for; it is `about` this if the broker says no more.
+    """Return `value`, or the error of `code`, with the broker's message or else `about`.
 
     >>> outcome(0, None, "topic a", 3)
     3
@@ -103,9 +103,9 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
 
 
 def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
-    """Log what a broker says of things that have no error, each text once.
+    """Log the messages that a broker sends with successful outcomes, each text once.
 
-    plog says so of rules that are stored, not enforced; Apache Kafka says nothing.
+    plog brokers send one for rules that are stored but not enforced; Apache Kafka sends none.
     """
     notes = dict.fromkeys(message for code, message in outcomes if code == 0 and message)
     for note in notes:
@@ -113,7 +113,7 @@ def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
 
 
 def raise_if_error(code: int, message: str | None, about: str) -> None:
-    """Raise the error `code` stands for, unless it is none."""
+    """Raise the error of `code`, unless it is 0."""
     error = outcome(code, message, about, None)
     if error is not None:
         raise error

@@ -1,9 +1,9 @@
-"""Whom to ask about what: leaders, coordinators, every broker; and asking again where that helps.
+"""Route requests to leaders, coordinators or all brokers, and retry the items that failed.
 
-A question about many things is split by who can answer it, put to all of them, and put again for
-those things whose answer was a passing trouble: a leader that moved, a coordinator that still
-loads, a connection that broke. `settle` is the loop, the others say how one round goes. What an
-answer means is the business of the family whose question it is.
+A request about many items is split by the broker that serves them and sent to all these brokers. It
+is retried for items with a retriable error: a leader that has moved, a coordinator that is loading,
+a broken connection. `settle` is the retry loop; the other functions do one round. Each family
+of operations interprets its responses.
 
 Source: Kafka 4.3 AdminApiDriver and its lookup strategies.
 """
@@ -28,7 +28,7 @@ V = TypeVar("V")
 Answers: TypeAlias = Mapping[K, V | KafkaError]
 Asking: TypeAlias = Coroutine[Any, Any, Answers[K, V]]
 Passing: TypeAlias = Callable[[KafkaError, int], bool]
-"""Whether an error may go away by itself, after so many tries."""
+"""A predicate: whether an error may still be transient after this number of attempts."""
 
 _WRONG_COORDINATOR: Final = frozenset(
     {
@@ -50,25 +50,25 @@ _PASSING: Final = _WRONG_COORDINATOR | {
     ErrorCode.UNKNOWN_LEADER_EPOCH,
 }
 _TRIES_OF_UNKNOWN: Final = 4
-"""How often a topic is asked about before it is taken for one that does not exist.
+"""How many attempts to make for an unknown topic before reporting that it does not exist.
 
-Another broker may not have heard yet of one just created. Kafka's own client asks for a minute,
-which is long for who has mistyped a name.
+A broker may not know yet about a topic that was just created. Kafka's own client retries for a
+minute, which is a long time for a user who has mistyped a name.
 """
 
 
 def is_throttled(error: KafkaError, tries: int) -> bool:
-    """What a controller's answer about one thing can be asked again for (KIP-599)."""
+    """Return whether the controller has throttled the change of one item (KIP-599)."""
     return error.code in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER)
 
 
 def is_passing(error: KafkaError, tries: int) -> bool:
-    """What a broker's answer about one thing can be asked again for."""
+    """Return whether the error of one item is retriable."""
     return error.code in _PASSING
 
 
 def is_passing_for_leaders(error: KafkaError, tries: int) -> bool:
-    """As `is_passing`; a leader may be gone until there is another, a topic unknown for a while."""
+    """Return as `is_passing`, but also retry missing leaders and, briefly, unknown topics."""
     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return tries < _TRIES_OF_UNKNOWN
     return error.code == ErrorCode.BROKER_NOT_AVAILABLE or is_passing(error, tries)
@@ -80,9 +80,9 @@ async def settle(
     ask: Callable[[list[K]], Asking[K, V]],
     passing: Passing = is_passing,
 ) -> Results[K, V]:
-    """Ask about `items`, and again about those whose error may pass, until there is no time left.
+    """Call `ask` for `items`, and again for those with a transient error, until the deadline.
 
-    `ask` gives answers for those it is asked about; what it raises is trouble of the whole.
+    `ask` returns outcomes for the items passed to it; it raises errors of the whole request.
     """
     backoff = cluster.backoff()
     waiting = several(items)
@@ -96,7 +96,7 @@ async def settle(
         if not waiting:
             break
         await backoff.wait()
-        if backoff.is_over:  # Asking without time would only hide the errors there are.
+        if backoff.is_over:  # An attempt without time would hide the errors.
             break
     return Results(outcomes)
 
@@ -106,7 +106,7 @@ def _may_pass(outcome: object, passing: Passing, tries: int) -> bool:
 
 
 def _unanswered(item: object) -> KafkaError:
-    return KafkaError(f"the answer does not say what became of {item}")
+    return KafkaError(f"the response has no result for {item}")
 
 
 async def ask_nodes(
@@ -114,7 +114,7 @@ async def ask_nodes(
     items_by_node: Mapping[int, Sequence[K]],
     ask: Callable[[int, Sequence[K]], Asking[K, V]],
 ) -> dict[K, V | KafkaError]:
-    """What each node answers about its items; an error of a node is that of all its items."""
+    """Ask each node about its items; an error of a node is the outcome of all its items."""
 
     async def ask_one(node_id: int, items: Sequence[K]) -> Answers[K, V]:
         try:
@@ -134,7 +134,7 @@ async def by_leader(
     partitions: Iterable[TopicPartition],
     ask: Callable[[int, Sequence[TopicPartition]], Asking[TopicPartition, V]],
 ) -> Results[TopicPartition, V]:
-    """What the leaders answer about their partitions, with fresh metadata for each try."""
+    """Ask the leaders about their partitions, with fresh metadata for each attempt."""
 
     async def ask_leaders(waiting: list[TopicPartition]) -> Answers[TopicPartition, V]:
         metadata = await cluster.refresh({partition.topic for partition in waiting})
@@ -155,15 +155,15 @@ def _why_no_leader(partition: TopicPartition, metadata: ClusterMetadata) -> Kafk
     topic = metadata.topics.get(partition.topic)
     if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error_from_code(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {partition.topic}"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic} does not exist"
         )
     if topic.error:
         return error_about(topic.error, f"topic {partition.topic}")
     if metadata.partition(partition) is None:
         return error_from_code(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {partition.topic} has {len(topic.partitions)} partitions, "
-            f"there is none of number {partition.partition}",
+            f"partition {partition.partition} does not exist: "
+            f"topic {partition.topic} has {len(topic.partitions)} partitions",
         )
     return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
 
@@ -173,7 +173,7 @@ async def by_coordinator(
     groups: Iterable[str],
     ask: Callable[[int, Sequence[str]], Asking[str, V]],
 ) -> Results[str, V]:
-    """What the coordinators answer about their groups."""
+    """Ask the coordinators about their groups."""
 
     async def find(group: str) -> int | KafkaError:
         try:
@@ -202,7 +202,7 @@ async def by_coordinator(
 async def ask_coordinator(
     cluster: BoundedCluster, group: str, ask: Callable[[int], Coroutine[Any, Any, V]]
 ) -> V:
-    """What the coordinator of one group answers. Raises what is wrong with it."""
+    """Ask the coordinator of one group. Raises the error of the group."""
 
     async def ask_about_one(node_id: int, groups: Sequence[str]) -> Answers[str, V]:
         return {group: await ask(node_id) for group in groups}
@@ -215,7 +215,7 @@ async def by_broker(
     brokers: Iterable[int] | None,
     ask: Callable[[int], Coroutine[Any, Any, V]],
 ) -> Results[int, V]:
-    """What each of `brokers` answers, by its number; None asks all there are."""
+    """Ask each of `brokers`, by default all brokers; return the outcomes by broker id."""
     if brokers is None:
         brokers = sorted((await cluster.refresh(())).brokers)
 

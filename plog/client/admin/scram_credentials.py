@@ -1,6 +1,6 @@
-"""SCRAM credentials of users: which there are, setting and removing them (KIP-554).
+"""SCRAM credentials of users: describe, set and remove them (KIP-554).
 
-A password never travels: it is salted and hashed here, which takes some milliseconds.
+Passwords are never sent: the client salts and hashes them, which takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from plog.wire.messages.user_scram_credentials import (
 )
 
 _SALT_BYTES = 26
-"""As many characters as Kafka's own salts have."""
+"""The length of Kafka's own salts."""
 
 
 class ScramMechanism(WireEnum):
-    """How a password is hashed."""
+    """A SCRAM mechanism, which determines the hash function."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -35,7 +35,7 @@ class ScramMechanism(WireEnum):
 
     @property
     def sasl_name(self) -> str:
-        """Its name in settings.
+        """The name of the mechanism in settings.
 
         >>> ScramMechanism.SCRAM_SHA_256.sasl_name
         'SCRAM-SHA-256'
@@ -45,7 +45,7 @@ class ScramMechanism(WireEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredentialInfo:
-    """A credential a user has; the credential itself is told to nobody."""
+    """A credential of a user, without its secrets, which brokers never return."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -53,7 +53,7 @@ class ScramCredentialInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramUpsertion:
-    """A password to set. Without a `salt` a new one is made."""
+    """A password to set; `salt` is random by default."""
 
     user: str
     mechanism: ScramMechanism
@@ -71,14 +71,14 @@ class ScramDeletion:
 
 
 class CredentialAdmin(AdminBase):
-    """See the module's text."""
+    """The operations on SCRAM credentials."""
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
-        """The credentials of each user; None tells of all who have some.
+        """Return the credentials of each user, by default of all users who have any.
 
-        Errors, each a user's own: ResourceNotFound, DuplicateResource.
+        Errors, per user: ResourceNotFound, DuplicateResource.
         """
         names = None if users is None else list(dict.fromkeys(users))
         if names == []:
@@ -94,9 +94,9 @@ class CredentialAdmin(AdminBase):
     async def alter_user_scram_credentials(
         self, alterations: Iterable[ScramUpsertion | ScramDeletion]
     ) -> Results[str, None]:
-        """Set and remove credentials; all or none of a user's.
+        """Set and remove credentials; per user, all changes or none apply.
 
-        Errors, each a user's own: UnacceptableCredential, ResourceNotFound, DuplicateResource,
+        Errors, per user: UnacceptableCredential, ResourceNotFound, DuplicateResource,
         UnsupportedSaslMechanism.
         """
         response = await self._cluster.ask_controller(
@@ -113,7 +113,7 @@ class CredentialAdmin(AdminBase):
 def alter_user_scram_credentials_request(
     alterations: Sequence[ScramUpsertion | ScramDeletion],
 ) -> AlterUserScramCredentialsRequest:
-    """The request to set and to remove credentials."""
+    """Return the request to set and remove credentials."""
     return AlterUserScramCredentialsRequest(
         deletions=[
             ScramCredentialDeletion(name=one.user, mechanism=one.mechanism)
@@ -125,13 +125,13 @@ def alter_user_scram_credentials_request(
 
 
 def _upsertion(one: ScramUpsertion) -> ScramCredentialUpsertion:
-    import hashlib  # It brings OpenSSL with it, which the other families can do without.
+    import hashlib  # Imported here because it loads OpenSSL, which other families do not need.
     import os
 
     salt = os.urandom(_SALT_BYTES) if one.salt is None else one.salt
     password = one.password.encode() if isinstance(one.password, str) else one.password
     hash_name = "sha512" if one.mechanism is ScramMechanism.SCRAM_SHA_512 else "sha256"
-    # Fewer rounds than one cannot be hashed; the broker refuses the number that was meant.
+    # Hashing needs at least one iteration; the broker rejects the caller's lower number.
     salted = hashlib.pbkdf2_hmac(hash_name, password, salt, max(1, one.iterations))
     return ScramCredentialUpsertion(
         name=one.user,
@@ -148,7 +148,7 @@ def _upsertion(one: ScramUpsertion) -> ScramCredentialUpsertion:
 def described_credentials(
     response: DescribeUserScramCredentialsResponse,
 ) -> dict[str, tuple[ScramCredentialInfo, ...] | KafkaError]:
-    """The credentials of each user."""
+    """Return the credentials of each user."""
     return {
         result.user: outcome(
             result.error_code,
@@ -168,7 +168,7 @@ def described_credentials(
 def altered_credentials(
     response: AlterUserScramCredentialsResponse,
 ) -> dict[str, KafkaError | None]:
-    """What became of each user's changes."""
+    """Return the outcome for each user."""
     return {
         result.user: outcome(result.error_code, result.error_message, f"user {result.user}", None)
         for result in response.results

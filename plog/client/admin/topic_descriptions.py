@@ -1,7 +1,8 @@
-"""Which topics there are, and what they are made of. Changing them: topics.py.
+"""List and describe topics. topics.py changes them.
 
-Any broker is asked. Topics are described page by page where the broker can (KIP-966), so that a
-thousand large topics are no single answer; else, and for topics named by their id, with Metadata.
+Any broker serves these requests. Where the broker supports it, topics are described in pages
+(KIP-966), so that a thousand large topics do not come in one response. Older brokers, and topics
+named by id, are queried with Metadata.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from plog.wire.messages.metadata import (
 
 
 class TopicDescriptionAdmin(AdminBase):
-    """See the module's text. A topic is named by its name or by its id."""
+    """The operations that list and describe topics, which are identified by name or id."""
 
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
-        """The topics this client may see, by name."""
+        """Return the topics that this client may see, by name."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
@@ -56,9 +57,9 @@ class TopicDescriptionAdmin(AdminBase):
         include_authorized_operations: bool = False,
         page_partitions: int = 2000,
     ) -> Results[str | Uuid, TopicDescription]:
-        """Topics with their partitions; None describes all, internal ones too.
+        """Return topics with their partitions, by default all topics, including internal ones.
 
-        Pages of `page_partitions` are asked for where the broker can. Errors, each a topic's own:
+        Where the broker supports pages, each contains up to `page_partitions`. Errors, per topic:
         UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed, InvalidTopicException.
         """
         if topics is None:
@@ -74,15 +75,15 @@ class TopicDescriptionAdmin(AdminBase):
             described |= await self._describe_by_name(
                 names, page_partitions, include_authorized_operations
             )
-        if ids:  # Kafka looks at no names in a request that has ids.
+        if ids:  # Kafka ignores names in a request with ids.
             described |= await self._describe_at_once(ids, include_authorized_operations)
-        missing = InvalidRequest("the broker did not tell of this topic")
+        missing = InvalidRequest("the response has no result for this topic")
         return Results({topic: described.get(topic, missing) for topic in asked})
 
     async def describe_topic(
         self, topic: str | Uuid, *, include_authorized_operations: bool = False
     ) -> TopicDescription:
-        """One topic with its partitions. Raises what `describe_topics` gives for it."""
+        """Return one topic with its partitions. Raises its error, as in `describe_topics`."""
         described = await self.describe_topics(
             [topic], include_authorized_operations=include_authorized_operations
         )
@@ -102,7 +103,7 @@ class TopicDescriptionAdmin(AdminBase):
     async def _describe_in_pages(
         self, names: Sequence[str], page_partitions: int
     ) -> dict[str | Uuid, TopicDescription | KafkaError]:
-        """No names ask for all topics."""
+        """Describe topics in pages; without names, all topics."""
         pages = TopicPages()
         cursor: Cursor | None = None
         while True:
@@ -145,7 +146,7 @@ def _requested(topic: str | Uuid) -> MetadataRequestTopic:
 
 
 def listed_topics(response: MetadataResponse) -> list[TopicListing]:
-    """The topics of a Metadata response that can be used, by name."""
+    """Return the topics without an error in a Metadata response."""
     return [
         TopicListing(
             name=topic.name, topic_id=topic_id_of(topic.topic_id), is_internal=topic.is_internal
@@ -156,7 +157,7 @@ def listed_topics(response: MetadataResponse) -> list[TopicListing]:
 
 
 def described_topics(response: MetadataResponse) -> list[TopicDescription | KafkaError]:
-    """The topics of a Metadata response, in its order."""
+    """Return the topics in a Metadata response, in its order."""
     return [
         outcome(
             topic.error_code,
@@ -175,13 +176,13 @@ def described_topics(response: MetadataResponse) -> list[TopicDescription | Kafk
 
 
 class TopicPages:
-    """Puts together topics whose partitions come in pages."""
+    """The topics assembled from pages of partitions."""
 
     def __init__(self) -> None:
         self.topics: dict[str | Uuid, TopicDescription | KafkaError] = {}
 
     def add(self, page: DescribeTopicPartitionsResponse) -> None:
-        """Take the next page."""
+        """Add the next page."""
         for topic in page.topics:
             name = topic.name or ""
             before = self.topics.get(name)
@@ -223,5 +224,5 @@ def _tuple_of(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _without_operations(topic: TopicDescription | KafkaError) -> TopicDescription | KafkaError:
-    """Pages tell of operations whether they are asked for or not."""
+    """Return the topic without authorized operations, which pages always contain."""
     return topic if isinstance(topic, KafkaError) else replace(topic, authorized_operations=None)

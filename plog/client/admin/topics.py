@@ -1,6 +1,7 @@
-"""Topics: create and delete them, give them more partitions. What there is: topic_descriptions.py.
+"""Create and delete topics, and add partitions. topic_descriptions.py lists and describes them.
 
-All of it is the controller's work. The functions are pure: requests of values, values of responses.
+The controller serves these requests. The functions are pure: they convert values to requests and
+responses to values.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ _NONE_TOLD = -1
 
 
 class TopicAdmin(AdminBase):
-    """See the module's text. A topic is named by its name or, where told, by its id."""
+    """The operations that change topics, which are identified by name or, for deletion, id."""
 
     async def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> Results[str, CreatedTopic]:
-        """Create topics; with `validate_only`, tell what would become of them.
+        """Create topics; with `validate_only`, only check whether they could be created.
 
-        A name alone stands for a topic as the broker's settings make it. Errors, each a topic's
-        own: TopicAlreadyExists, InvalidReplicationFactor, InvalidPartitions, InvalidConfig, ...
+        A string stands for a topic with the broker's defaults. Errors, per topic:
+        TopicAlreadyExists, InvalidReplicationFactor, InvalidPartitions, InvalidConfig, ...
         """
         new = [NewTopic(name=topic) if isinstance(topic, str) else topic for topic in _each(topics)]
         by_name = {topic.name: topic for topic in new}
         if len(by_name) < len(new):
-            raise InvalidRequest("a topic to create is named more than once")
+            raise InvalidRequest("cannot create topics: a topic is named more than once")
 
         async def ask(names: list[str]) -> Mapping[str, CreatedTopic | KafkaError]:
             request = create_topics_request(
@@ -82,9 +83,9 @@ class TopicAdmin(AdminBase):
         configs: Mapping[str, ConfigValue] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create one topic. Raises what `create_topics` gives for it.
+        """Create one topic. Raises its error, as in `create_topics`.
 
-        The values in `configs` are texts, or numbers and truth values: ``{"retention.ms": 5}``.
+        The values in `configs` are strings, numbers or bools: ``{"retention.ms": 5}``.
         """
         topic = NewTopic(
             name=name,
@@ -114,13 +115,13 @@ class TopicAdmin(AdminBase):
         return await settle(self._cluster, topics, ask, is_throttled)
 
     async def delete_topic(self, topic: str | Uuid) -> None:
-        """Delete one topic. Raises what `delete_topics` gives for it."""
+        """Delete one topic. Raises its error, as in `delete_topics`."""
         (await self.delete_topics([topic])).get(topic)
 
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Let topics have so many partitions in all. Errors: InvalidPartitions, ..."""
+        """Increase topics to a total number of partitions. Errors: InvalidPartitions, ..."""
 
         async def ask(names: list[str]) -> Mapping[str, KafkaError | None]:
             request = create_partitions_request(
@@ -144,7 +145,7 @@ class TopicAdmin(AdminBase):
 
 
 def _each(topics: Iterable[NewTopic | str]) -> Iterable[NewTopic | str]:
-    return several(topics) if isinstance(topics, str) else topics  # Which refuses one name.
+    return several(topics) if isinstance(topics, str) else topics  # `several` refuses a string.
 
 
 def _asked_wrongly(codes: Iterable[int]) -> bool:
@@ -157,7 +158,7 @@ def _asked_wrongly(codes: Iterable[int]) -> bool:
 def create_topics_request(
     topics: Iterable[NewTopic], *, timeout_ms: int, validate_only: bool
 ) -> CreateTopicsRequest:
-    """The request to create `topics`."""
+    """Return the request to create `topics`."""
     return CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
         timeout_ms=timeout_ms,
@@ -168,7 +169,8 @@ def create_topics_request(
 def _creatable(topic: NewTopic) -> CreatableTopic:
     if topic.assignments is not None and (topic.partitions or topic.replication_factor):
         raise InvalidRequest(
-            f"topic {topic.name}: give either assignments or counts of partitions and replicas"
+            f"topic {topic.name}: give either assignments or counts of partitions and replicas,"
+            " not both"
         )
     partitions, replicas = topic.partitions, topic.replication_factor
     return CreatableTopic(
@@ -189,7 +191,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 def delete_topics_request(
     topics: Iterable[str | Uuid], *, version: int, timeout_ms: int
 ) -> DeleteTopicsRequest:
-    """The request to delete `topics`. Raises UnsupportedVersion for ids before Kafka 2.8."""
+    """Return the request to delete `topics`. Raises UnsupportedVersion for ids before 2.8."""
     if version >= _FIRST_DELETION_BY_ID:
         return DeleteTopicsRequest(
             topics=[
@@ -203,7 +205,7 @@ def delete_topics_request(
     names = []
     for topic in topics:
         if not isinstance(topic, str):
-            raise UnsupportedVersion("this broker cannot delete a topic by its id: name it")
+            raise UnsupportedVersion("the broker cannot delete topics by id; use the topic name")
         names.append(topic)
     return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
 
@@ -211,7 +213,7 @@ def delete_topics_request(
 def create_partitions_request(
     totals: Mapping[str, int | NewPartitions], *, timeout_ms: int, validate_only: bool
 ) -> CreatePartitionsRequest:
-    """The request to let topics have so many partitions."""
+    """Return the request to increase the number of partitions."""
     wanted = {
         name: NewPartitions(total=total) if isinstance(total, int) else total
         for name, total in totals.items()
@@ -236,7 +238,7 @@ def create_partitions_request(
 
 
 def created_topics(response: CreateTopicsResponse) -> dict[str, CreatedTopic | KafkaError]:
-    """What became of each topic to create."""
+    """Return the outcome for each topic."""
     return {
         topic.name: outcome(
             topic.error_code, topic.error_message, f"topic {topic.name}", _created(topic)
@@ -270,7 +272,7 @@ def _created(topic: CreatableTopicResult) -> CreatedTopic:
 
 
 def deleted_topics(response: DeleteTopicsResponse) -> dict[str | Uuid, KafkaError | None]:
-    """What became of each topic to delete, by its name and by its id, whichever it was asked by."""
+    """Return the outcome for each topic, both by name and by id."""
     outcomes: dict[str | Uuid, KafkaError | None] = {}
     for topic in response.responses:
         about = f"topic {topic.name or uuid_to_text(topic.topic_id)}"

@@ -1,7 +1,7 @@
-"""What the admin client gives back and is given: frozen values, one for each noun.
+"""The frozen values that the admin client takes and returns, one class for each noun.
 
-What belongs to one small family only (ACLs, quotas, SCRAM, features) is in that family's file. Ids
-are `plog.types.Uuid`; what a broker does not tell is None.
+The values of small families (ACLs, quotas, SCRAM, features) are in the files of those families. Ids
+are `plog.types.Uuid`. A value that the broker does not provide is None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_OPERATIONS = -(1 << 31)
 
 
 def operations_of(bits: int) -> frozenset[AclOperation] | None:
-    """What a client may do, of the bits of KIP-430; None if it was not asked for or is not told.
+    """Return the operations in the bit field of KIP-430; None if the response has none.
 
     >>> sorted(x.name for x in operations_of(0b1_0000_1000) or ())
     ['DESCRIBE', 'READ']
@@ -34,15 +34,15 @@ def operations_of(bits: int) -> frozenset[AclOperation] | None:
 
 
 def topic_id_of(told: Uuid) -> Uuid | None:
-    """The id of a topic; None if a broker is too old to tell it."""
+    """Return the id of a topic; None if the broker is too old to send it."""
     return None if told == ZERO_UUID else told
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; counts of None leave the choice to the broker's settings.
+    """A topic to create; for counts of None, the broker uses its defaults.
 
-    `assignments` are the brokers of each partition, the preferred leader first, instead of counts.
+    Instead of counts, `assignments` lists the brokers of each partition, preferred leader first.
     """
 
     name: str
@@ -54,19 +54,19 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic as it was created, or would be. Before Kafka 2.4 nothing is told but the name."""
+    """A topic as it was created, or would be. Before Kafka 2.4 only the name is set."""
 
     name: str
     topic_id: Uuid | None
     partitions: int | None
     replication_factor: int | None
     configs: Mapping[str, ConfigEntry] | None = field(repr=False)
-    """None also if this client may not see them."""
+    """Also None if the client may not see the configs."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic is to have in all; `assignments`: the brokers of new ones."""
+    """The new total number of partitions; `assignments` lists the brokers of the new ones."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -74,7 +74,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicListing:
-    """A topic there is."""
+    """A topic in a listing."""
 
     name: str
     topic_id: Uuid | None
@@ -83,7 +83,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """A partition: `leader` is None while there is none. Replicas are broker numbers."""
+    """A partition; `leader` is None while there is none. Replicas are broker ids."""
 
     partition: int
     leader: int | None
@@ -92,13 +92,13 @@ class PartitionDescription:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     eligible_leaders: tuple[int, ...] | None = None
-    """Who could lead although it is not in sync (KIP-966)."""
+    """The eligible leader replicas: not in sync, but able to lead (KIP-966)."""
     last_known_eligible_leaders: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic with its partitions, in the order of their numbers."""
+    """A topic with its partitions in index order."""
 
     name: str
     topic_id: Uuid | None
@@ -108,15 +108,15 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """Of the first partition, as tools show it; 0 without partitions."""
+        """The number of replicas of the first partition, as tools show it; 0 without any."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-# -- settings ---------------------------------------------------------------------------------
+# -- configs ----------------------------------------------------------------------------------
 
 
 class ConfigResource(NamedTuple):
-    """Something that has settings. A BROKER without a name stands for the default of all brokers.
+    """A resource with configs. A BROKER without a name is the default of all brokers.
 
     >>> ConfigResource.topic("page-views").name
     'page-views'
@@ -127,27 +127,27 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def topic(cls, name: str) -> Self:
-        """A topic."""
+        """Return the resource of a topic."""
         return cls(ConfigResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> Self:
-        """A broker, or what all of them have by default."""
+        """Return the resource of a broker, or of the default for all brokers."""
         return cls(ConfigResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
     def broker_logger(cls, node_id: int) -> Self:
-        """The levels of a broker's loggers."""
+        """Return the resource of a broker's logger levels."""
         return cls(ConfigResourceType.BROKER_LOGGER, str(node_id))
 
     @classmethod
     def group(cls, name: str) -> Self:
-        """A group."""
+        """Return the resource of a group."""
         return cls(ConfigResourceType.GROUP, name)
 
     @property
     def node_id(self) -> int | None:
-        """The one broker that knows of this resource; None if any does."""
+        """The broker that serves this resource; None if any broker does."""
         of_one = self.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
         return int(self.name) if of_one and self.name.isdecimal() else None
 
@@ -156,7 +156,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigType(WireEnum):
-    """What a value is."""
+    """The type of a config value."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -172,7 +172,7 @@ class ConfigType(WireEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """A setting that gives the value, or would if those before it were not set."""
+    """A config that provides the value, or would if the preceding synonyms were not set."""
 
     name: str
     value: str | None
@@ -181,7 +181,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """A setting. The value of a sensitive one is never told."""
+    """A config of a resource. Brokers never return the value of a sensitive one."""
 
     name: str
     value: str | None
@@ -194,12 +194,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether the value is the default."""
         return self.source == ConfigSource.DEFAULT_CONFIG
 
 
 class AlterConfig(NamedTuple):
-    """One change of a setting. DELETE takes no value: the default counts again.
+    """A change of a config. DELETE takes no value and restores the default.
 
     >>> AlterConfig("retention.ms", "60000").operation.name
     'SET'
@@ -214,12 +214,12 @@ class AlterConfig(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """Times that are none; every other one is in milliseconds since 1970."""
+    """Special values in place of a time, which is otherwise in milliseconds since 1970."""
 
     LATEST = -1
     EARLIEST = -2
     MAX_TIMESTAMP = -3
-    """The record with the largest timestamp."""
+    """The offset of the record with the largest timestamp."""
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
     EARLIEST_PENDING_UPLOAD = -6
@@ -227,7 +227,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """The offset that belongs to a time; offset and timestamp are -1 where there is none."""
+    """The offset found for a time; offset and timestamp are -1 if there is none."""
 
     offset: int
     timestamp: int
@@ -236,7 +236,7 @@ class ListedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """An idempotent producer, as the leader of a partition remembers it."""
+    """The state of an idempotent producer in a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -250,7 +250,7 @@ class ProducerState:
 
 
 class VersionRange(NamedTuple):
-    """Versions or levels, both ends included."""
+    """A range of versions or levels, both ends inclusive."""
 
     lowest: int
     highest: int
@@ -258,7 +258,7 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """A broker; a fenced one takes part in nothing."""
+    """A broker; a fenced broker serves no clients."""
 
     id: int
     host: str
@@ -272,7 +272,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The cluster and its brokers, by number."""
+    """The cluster and its brokers, by broker id."""
 
     cluster_id: str
     controller_id: int | None
@@ -281,13 +281,13 @@ class ClusterDescription:
 
     @property
     def controller(self) -> BrokerDescription | None:
-        """The broker that controls, or that hands on to who does."""
+        """The controller, or in KRaft a broker that forwards requests to it."""
         return None if self.controller_id is None else self.brokers.get(self.controller_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaInfo:
-    """A log of a partition in some directory; a future one is to replace the current."""
+    """A replica in a log directory; a future replica will replace the current one."""
 
     size_bytes: int
     offset_lag: int
@@ -296,7 +296,7 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """A log directory: what is wrong with it, or what it holds. Bytes are of its file system."""
+    """A log directory: its error, or its replicas. The byte counts are of its file system."""
 
     path: str
     error: KafkaError | None
@@ -307,7 +307,7 @@ class LogDirDescription:
 
 
 class TopicPartitionReplica(NamedTuple):
-    """A broker's copy of a partition."""
+    """A replica: a partition on a broker."""
 
     topic: str
     partition: int
@@ -316,7 +316,7 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A partition on its way to other brokers."""
+    """A reassignment in progress."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -327,7 +327,7 @@ class Reassignment:
 
 
 class GroupState(StrEnum):
-    """What a group is doing, in Kafka's words."""
+    """The state of a group, with Kafka's names."""
 
     UNKNOWN = "Unknown"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -341,13 +341,13 @@ class GroupState(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> GroupState:
-        """In any case of letters; what is no state, or one of a newer Kafka, is UNKNOWN."""
+        """Ignore case; return UNKNOWN for any other value, such as a state of a newer Kafka."""
         return next((x for x in cls if x.lower() == str(value).lower()), cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group there is; its state is None before Kafka 2.6, its type before 3.8."""
+    """A group in a listing; `state` is None before Kafka 2.6, `type` before 3.8."""
 
     group_id: str
     protocol_type: str
@@ -356,15 +356,15 @@ class GroupListing:
 
     @property
     def is_simple(self) -> bool:
-        """Whether it has no members and only keeps offsets for somebody."""
+        """Whether the group has no protocol and only stores offsets."""
         return not self.protocol_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member; what it consumes is decoded, the raw bytes are what members of its kind sent.
+    """A member of a group; topics and partitions are decoded, and raw bytes are as it sent them.
 
-    The epoch, the target and the pattern are told in the protocol of KIP-848 only.
+    The epoch, the target assignment and the pattern exist only in the protocol of KIP-848.
     """
 
     member_id: str
@@ -383,11 +383,11 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group; `protocol` is what its members agreed on, an assignor's name if they consume."""
+    """A group; `protocol` is the one its members share, for consumers the assignor's name."""
 
     group_id: str
     type: str
-    """As in `list_groups`: classic, or consumer for KIP-848's, which alone have epochs."""
+    """As in `list_groups`: classic, or consumer for KIP-848, the only groups with epochs."""
     state: GroupState
     protocol_type: str
     protocol: str
@@ -399,7 +399,7 @@ class GroupDescription:
 
 
 class MemberToRemove(NamedTuple):
-    """A member, by its instance id if it is a static one, else by its member id."""
+    """A member to remove, by instance id if it is static, otherwise by member id."""
 
     member_id: str = ""
     group_instance_id: str | None = None

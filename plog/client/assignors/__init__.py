@@ -1,8 +1,8 @@
 """Partition assignors: how the leader of a consumer group divides the partitions.
 
-Kafka's range, round-robin, sticky and cooperative sticky assignors belong here, and their results
-are Kafka's. Joining the group and revoking partitions do not; they are in `plog.client.group`.
-Start with assignor.py, which defines the interface, then read range_assignor.py.
+Kafka's range, round-robin, sticky and cooperative sticky assignors belong here; their results are
+the same as Kafka's. Joining groups and revoking partitions belong to `plog.client.group`. Start
+with assignor.py, which defines the interface, then read range_assignor.py.
 """
 
 from plog.client.assignors.assignor import Assignment as Assignment

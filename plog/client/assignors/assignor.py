@@ -1,11 +1,10 @@
-"""What an assignor is, and what members of a group tell each other through the broker.
+"""The interface of assignors, and the subscriptions and assignments that group members exchange.
 
-Each member sends its subscription, once for each assignor it knows; the group's leader hands all of
-them to the assignor that all know, and sends every member its assignment. So a leader of ours must
-read what members of other clients write, and the other way round. An assignor belongs to one member
-and may remember what it was told. A rule of one's own is a class with `name` and `assign`: derive
-it from `Assignor` for the rest, and give an instance, or the class, as
-``partition.assignment.strategy``.
+Each member sends its subscription once for each assignor that it supports. The group's leader
+passes all subscriptions to the assignor that all members support and sends each member its
+assignment. The byte formats are therefore those of all Kafka clients. An assignor belongs to one
+member and may keep state. To write your own, derive a class with `name` and `assign` from
+`Assignor`, and pass the class or an instance as ``partition.assignment.strategy``.
 
 Source: Kafka 4.3 ConsumerPartitionAssignor, ConsumerProtocol; KIP-429.
 """
@@ -37,20 +36,20 @@ _ASSIGNMENT_VERSION = 3
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do before they join anew."""
+    """What members do with their partitions before they rejoin."""
 
     EAGER = 0
-    """Give up everything."""
+    """Revoke all partitions."""
     COOPERATIVE = 1
-    """Keep all and give up what they are told to, which somebody else gets in a next round."""
+    """Keep all; revoke what the assignment omits, which the next rebalance gives to others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member tells its leader.
+    """A member's subscription, as it sends it to the leader.
 
-    `owned_partitions` are those it holds while it joins, as of `generation_id`; eager members hold
-    none. The group instance id comes by the coordinator and is not part of the bytes.
+    `owned_partitions` are those it owns while it joins, as of `generation_id`; eager members own
+    none. The group instance id comes from the coordinator and is not encoded.
     """
 
     topics: tuple[str, ...]
@@ -61,7 +60,7 @@ class Subscription:
     group_instance_id: str | None = None
 
     def encode(self) -> bytes:
-        """As JoinGroup carries it."""
+        """Return the bytes for JoinGroup."""
         message = ConsumerProtocolSubscription(
             topics=sorted(self.topics),
             user_data=self.user_data,
@@ -73,7 +72,7 @@ class Subscription:
 
     @classmethod
     def decode(cls, metadata: Buffer, group_instance_id: str | None = None) -> Subscription:
-        """The other way, from any client and version. Raises WireError."""
+        """Return the subscription in bytes from any client and version. Raises WireError."""
         message = decode_subscription(metadata)
         return cls(
             topics=tuple(message.topics),
@@ -87,13 +86,13 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a member gets, and what its leader's assignor lets its own assignor know besides."""
+    """A member's partitions, and user data from the leader's assignor for the member's assignor."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
 
     def encode(self) -> bytes:
-        """As SyncGroup carries it."""
+        """Return the bytes for SyncGroup."""
         message = ConsumerProtocolAssignment(
             assigned_partitions=_by_topic(sorted(self.partitions)), user_data=self.user_data
         )
@@ -101,7 +100,7 @@ class Assignment:
 
     @classmethod
     def decode(cls, data: Buffer) -> Assignment:
-        """The other way. Raises WireError."""
+        """Return the assignment in bytes from SyncGroup. Raises WireError."""
         message = decode_assignment(data)
         return cls(
             partitions=_partitions(message.assigned_partitions),
@@ -110,51 +109,51 @@ class Assignment:
 
 
 class Assignor(Protocol):
-    """A way of dividing partitions; `name` is the same for all members that know it.
+    """A strategy that assigns partitions to members, identified by its `name` in the whole group.
 
-    `protocols` says which ways of rebalancing it works with.
+    `protocols` lists the rebalance protocols that it supports.
     """
 
     name: str
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What the leader's assignor is to know of this member besides its topics."""
+        """Return data about this member for the leader's assignor, in addition to its topics."""
         return None
 
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """An assignment for each member; only its leader is asked.
+        """Return an assignment for each member. Called only in the leader.
 
         Args:
-            partition_counts: How many partitions each topic has that somebody wants, of those that
-                exist.
-            subscriptions: What each member has told, by member id.
+            partition_counts: The number of partitions of each subscribed topic that exists.
+            subscriptions: The subscription of each member, by member id.
         """
         ...
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """This member has got `assignment`, in a generation that has just begun."""
+        """Note the `assignment` that this member has received in a new generation."""
         return
 
 
 def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """The highest protocol that all of `assignors` support: which one is used is not known before.
+    """Return the highest protocol that all of `assignors` support.
 
-    Raises ValueError if there is none.
+    The member must know it before the group chooses one of the assignors. Raises ValueError if
+    there is none.
     """
     common = set(RebalanceProtocol)
     for assignor in assignors:
         common &= set(assignor.protocols)
     if not common:
         names = ", ".join(assignor.name for assignor in assignors)
-        raise ValueError(f"no way of rebalancing is supported by all of {names}")
+        raise ValueError(f"the assignors {names} have no rebalance protocol in common")
     return max(common)
 
 
 def assigned(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
-    """`shares` by member as what `Assignor.assign` returns."""
+    """Return `shares`, by member, in the form that `Assignor.assign` returns."""
     return {member: Assignment(partitions=tuple(share)) for member, share in shares.items()}
 
 

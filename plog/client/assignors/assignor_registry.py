@@ -1,4 +1,4 @@
-"""Assignors by the values of ``partition.assignment.strategy``."""
+"""Create assignors from the values of ``partition.assignment.strategy``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 
 
 def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[Assignor]:
-    """A new assignor for each entry: a name, Kafka's class name, or one's own class or instance.
+    """Return an assignor for each entry: a name, Kafka's class name, or a class or instance.
 
-    Raises ValueError for a name nobody has, naming those there are, and for one given twice.
+    Raises ValueError for an unknown name, listing the known ones, and for a duplicate.
 
     >>> [x.name for x in assignors_from(["org.apache.kafka.clients.consumer.RangeAssignor"])]
     ['range']
@@ -32,9 +32,9 @@ def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[
     found = [_assignor(entry) for entry in strategy]
     names = [assignor.name for assignor in found]
     if not names:
-        raise ValueError("at least one assignor has to be given")
+        raise ValueError("set at least one assignor")
     if len(set(names)) < len(names):
-        raise ValueError(f"an assignor is given twice in {', '.join(names)}")
+        raise ValueError(f"duplicate assignor in {', '.join(names)}")
     return found
 
 
@@ -47,5 +47,5 @@ def _assignor(entry: str | Assignor | type[Assignor]) -> Assignor:
     if known is None:
         near = get_close_matches(entry, [*_BY_NAME, *_BY_CLASS], 1)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_BY_NAME)}"
-        raise ValueError(f"there is no assignor {entry!r}: {hint}")
+        raise ValueError(f"unknown assignor {entry!r}: {hint}")
     return known()

@@ -1,8 +1,9 @@
-"""The order in which Java's HashMap and HashSet go through their keys.
+"""The iteration order of Java's HashMap and HashSet.
 
-Where members have an equal claim to one partition more, Kafka's sticky assignor gives it to the
-one that comes first in such a map. Going by the same order gives the same result, whichever client
-leads the group. Not followed: a bucket of eight keys and more, which Java turns into a tree.
+When several members are equally entitled to an extra partition, Kafka's sticky assignor gives it to
+the one that comes first in such a map. With the same order, the result does not depend on which
+client leads the group. Buckets of eight or more keys, which Java turns into trees, are not
+reproduced.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 def in_hash_order(keys: Iterable[str]) -> list[str]:
-    """The strings as a HashMap they were put into one by one gives them back.
+    """Return the strings in the order of a HashMap into which they were inserted one by one.
 
     >>> in_hash_order(["member-10", "member-2", "b", "a"])
     ['a', 'b', 'member-2', 'member-10']
@@ -32,12 +33,12 @@ def in_hash_order(keys: Iterable[str]) -> list[str]:
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """Java's ``TopicPartition.hashCode``; only its lower 32 bits count."""
+    """Return Java's ``TopicPartition.hashCode``; only the lower 32 bits are significant."""
     return 31 * (31 + partition.partition) + java_hash(partition.topic)
 
 
 class HashOrder(Generic[T]):
-    """A HashSet: it grows with what is in it and never shrinks."""
+    """A set with the iteration order of Java's HashSet; its table grows but never shrinks."""
 
     def __init__(self, hash_of: Callable[[T], int]) -> None:
         self._hash_of = hash_of
@@ -48,7 +49,7 @@ class HashOrder(Generic[T]):
         return bool(self._keys)
 
     def add(self, key: T) -> None:
-        """Add `key`, unless it is there."""
+        """Add `key` unless it is present."""
         if key in self._keys:
             return
         value = self._hash_of(key) & 0xFFFF_FFFF
@@ -57,15 +58,15 @@ class HashOrder(Generic[T]):
             self._capacity *= 2
 
     def remove(self, key: T) -> None:
-        """Remove `key`, which has to be there."""
+        """Remove `key`, which must be present."""
         del self._keys[key]
 
     def first(self) -> T:
-        """The key that comes first."""
+        """Return the first key."""
         return min(self._keys, key=self._bucket)
 
     def keys(self) -> list[T]:
-        """All keys, in order. Those of one bucket stand as they came."""
+        """Return all keys in order; within a bucket, in order of insertion."""
         return sorted(self._keys, key=self._bucket)
 
     def _bucket(self, key: T) -> int:

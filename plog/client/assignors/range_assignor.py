@@ -1,8 +1,8 @@
-"""Range: each topic's partitions in as many runs as it has readers.
+"""The range assignor: divide each topic's partitions into consecutive ranges, one per subscriber.
 
-Topics with equally many partitions and the same readers are divided alike, so that a key's records
-of both meet in one member (co-partitioning). Source: Kafka 4.3 RangeAssignor. Racks are not looked
-at: an assignment is the one Kafka gives where no member names its rack.
+Topics with the same number of partitions and the same subscribers are divided alike, so the records
+of a key go to one member (co-partitioning). Racks are ignored: assignments are those of Kafka
+when no member has a rack. Source: Kafka 4.3 RangeAssignor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.types import TopicPartition
 
 
 class RangeAssignor(Assignor):
-    """Kafka's "range"."""
+    """Kafka's "range" assignor."""
 
     name = "range"
 
@@ -38,9 +38,9 @@ class RangeAssignor(Assignor):
 
 
 def in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """Static members by their instance ids, then the others by their member ids.
+    """Return static members by instance id, then the others by member id.
 
-    So a static member keeps its place when it comes back under another member id (KIP-345).
+    A static member thus keeps its place when it returns with another member id (KIP-345).
     """
 
     def place(member: str) -> tuple[bool, str]:
@@ -51,5 +51,5 @@ def in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
 
 
 def wanted_topics(subscriptions: Iterable[Subscription]) -> set[str]:
-    """All topics somebody wants."""
+    """Return all subscribed topics."""
     return {topic for subscription in subscriptions for topic in subscription.topics}

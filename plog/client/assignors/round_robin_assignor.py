@@ -1,7 +1,7 @@
-"""Round robin: all partitions of all topics dealt out one by one.
+"""The round-robin assignor: assign all partitions of all topics to the members in turn.
 
-Whoever does not want a topic is passed over, so that shares may differ by more than one where
-members want different topics. Source: Kafka 4.3 RoundRobinAssignor.
+Members that are not subscribed to a topic are skipped, so shares may differ by more than one if
+subscriptions differ. Source: Kafka 4.3 RoundRobinAssignor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.types import TopicPartition
 
 
 class RoundRobinAssignor(Assignor):
-    """Kafka's "roundrobin"."""
+    """Kafka's "roundrobin" assignor."""
 
     name = "roundrobin"
 

@@ -1,16 +1,16 @@
-"""Sticky: shares as even as can be, and of those the one that moves the fewest partitions.
+"""The sticky assignors: balance the shares first, then move as few partitions as possible.
 
-Two assignors with one rule. "sticky" is eager: members give up everything before they join and so
-tell in their user data what they had. "cooperative-sticky" goes on with what a member owns
-(KIP-429); what has to change hands is left out of the assignment until its owner has given it up
-and the group has met again.
+Two assignors share one algorithm. "sticky" is eager: members revoke all partitions before they
+join, so they send their previous partitions as user data. "cooperative-sticky" uses the owned
+partitions of the members (KIP-429). It omits partitions that must move from the assignment until
+their owners have revoked them and the group has rebalanced again.
 
-Where all members want the same topics, even means that shares differ by one at most
-(sticky_constrained.py); otherwise as even as their wishes allow (sticky_general.py).
+If all members subscribe to the same topics, shares differ by at most one (sticky_constrained.py);
+otherwise they are as balanced as the subscriptions allow (sticky_general.py).
 
-Source: Kafka 4.3 AbstractStickyAssignor, StickyAssignor, CooperativeStickyAssignor. Racks are not
-looked at. Unlike there, a partition that is gone (its topic was made anew, smaller) is nobody's,
-and no partition goes back to a member that had it once and does not want its topic any more.
+Source: Kafka 4.3 AbstractStickyAssignor, StickyAssignor, CooperativeStickyAssignor. Racks are
+ignored. Unlike Kafka, this assigns no partition that no longer exists (its topic was recreated with
+fewer), and returns no partition to a former owner that is no longer subscribed to the topic.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ class PreviousPartitions(Struct):
 
 
 class StickyUserData(Message, versions="0-1"):
-    """What a member of "sticky" had. The bytes do not tell their version: the first that fits."""
+    """The previous partitions of a "sticky" member. The bytes have no version: try all."""
 
     previous_assignment: list[PreviousPartitions] = field()
     generation: int32 = field("1+", default=NO_GENERATION, ignorable=True)
 
 
 class CooperativeUserData(Message, versions="0"):
-    """The generation of a member's owned partitions, for leaders that read version 1 at most."""
+    """The generation of a member's owned partitions, for leaders that support only version 1."""
 
     generation: int32 = field()
 
 
 class StickyAssignor(Assignor):
-    """Kafka's "sticky"."""
+    """Kafka's "sticky" assignor."""
 
     name = "sticky"
 
@@ -68,7 +68,7 @@ class StickyAssignor(Assignor):
         self._last: StickyUserData | None = None
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member had last; None before it has had anything."""
+        """Return the last partitions of this member; None before the first assignment."""
         return None if self._last is None else self._last.encode(_LAST_USER_DATA_VERSION)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
@@ -85,13 +85,13 @@ class StickyAssignor(Assignor):
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
         """See `Assignor`."""
-        claims = {member: _told_in_user_data(one) for member, one in subscriptions.items()}
+        claims = {member: _claim_in_user_data(one) for member, one in subscriptions.items()}
         shares, _ = _divide(partition_counts, subscriptions, claims)
         return assigned(shares)
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Kafka's "cooperative-sticky"; it works eagerly too, beside others that know only that."""
+    """Kafka's "cooperative-sticky" assignor; also eager, together with eager assignors."""
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
@@ -100,7 +100,7 @@ class CooperativeStickyAssignor(Assignor):
         self._generation = NO_GENERATION
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """The generation this member was assigned something in last."""
+        """Return the generation of this member's last assignment."""
         return CooperativeUserData(generation=self._generation).encode(0)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
@@ -110,8 +110,8 @@ class CooperativeStickyAssignor(Assignor):
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """See `Assignor`; a partition its owner has to give up first is in nobody's share."""
-        claims = {member: _told_in_fields(one) for member, one in subscriptions.items()}
+        """See `Assignor`; partitions that an owner must revoke first are not assigned."""
+        claims = {member: _claim_in_fields(one) for member, one in subscriptions.items()}
         shares, moving = _divide(partition_counts, subscriptions, claims)
         if moving is None:
             moving = _changing_hands(subscriptions, shares)
@@ -126,7 +126,7 @@ def _divide(
     subscriptions: Mapping[str, Subscription],
     claims: Mapping[str, OwnedPartitionsClaim],
 ) -> tuple[Shares, Mapping[TopicPartition, str] | None]:
-    """Each member's share, and what it gets from others, where the rule has that by the way."""
+    """Return the shares, and the moving partitions if the algorithm already knows them."""
     wanted = wanted_topics(subscriptions.values())
     counts = {topic: partition_counts[topic] for topic in wanted if partition_counts.get(topic)}
     members = in_hash_order(subscriptions)
@@ -143,7 +143,7 @@ def _divide(
 def _changing_hands(
     subscriptions: Mapping[str, Subscription], shares: Shares
 ) -> dict[TopicPartition, str]:
-    """The partitions that go from one member, which still owns them, to another: to whom."""
+    """Return the new owner of each partition that another member still owns."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member, share in shares.items():
@@ -153,27 +153,26 @@ def _changing_hands(
     return {partition: member for partition, member in added.items() if partition in revoked}
 
 
-def _told_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
+def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
     data = subscription.user_data
     if not data:
         return OwnedPartitionsClaim()
     for version in range(_LAST_USER_DATA_VERSION, -1, -1):
         try:
-            told = StickyUserData.decode(data, version)
+            user_data = StickyUserData.decode(data, version)
         except WireError:
             continue
         partitions = tuple(
             TopicPartition(topic.topic, number)
-            for topic in told.previous_assignment
+            for topic in user_data.previous_assignment
             for number in topic.partitions
         )
-        return OwnedPartitionsClaim(partitions, told.generation)
-    return (
-        OwnedPartitionsClaim()
-    )  # What cannot be read counts as nothing; the member loses no more than a move.
+        return OwnedPartitionsClaim(partitions, user_data.generation)
+    # Unreadable data counts as no claim: at worst, partitions of the member move.
+    return OwnedPartitionsClaim()
 
 
-def _told_in_fields(subscription: Subscription) -> OwnedPartitionsClaim:
+def _claim_in_fields(subscription: Subscription) -> OwnedPartitionsClaim:
     generation = subscription.generation_id
     if generation < 0 and subscription.user_data is not None:
         try:

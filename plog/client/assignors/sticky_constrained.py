@@ -1,8 +1,8 @@
-"""The sticky rule where all members want the same topics: shares differ by one at most.
+"""Sticky assignment if all members subscribe to the same topics: shares differ by at most one.
 
-With P partitions and M members, P mod M members get one more than the others, of which each gets
-P div M. First everybody keeps what it has, up to its share; whether that is the larger one goes by
-who comes first. Then the rest is dealt out in turns, to those below the smaller share at first.
+With P partitions and M members, each member gets P div M partitions, and P mod M members get one
+more. First, members keep their partitions up to their share; earlier members get the larger shares.
+Then the remaining partitions are assigned in turn, first to members below the smaller share.
 
 Source: Kafka 4.3 AbstractStickyAssignor.ConstrainedAssignmentBuilder.
 """
@@ -20,7 +20,7 @@ Shares: TypeAlias = dict[str, list[TopicPartition]]
 
 
 class ConstrainedAssignment:
-    """One assignment in the making. `divide` is called once; `moving` is right after that."""
+    """The computation of one assignment. Call `divide` once; then `moving` is valid."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class ConstrainedAssignment:
         owned: Mapping[str, Iterable[TopicPartition]],
         contested: Collection[TopicPartition],
     ) -> None:
-        """See `OwnedPartitions` for `owned`, all of which exist, and `contested`."""
+        """Take `owned`, all of which exist, and `contested` as in `OwnedPartitions`."""
         self._counts = partition_counts
         self._owned = owned
         self._contested = contested
@@ -41,10 +41,10 @@ class ConstrainedAssignment:
         self._at_small: list[str] = []
         self._given_up: dict[TopicPartition, str] = {}
         self.moving: dict[TopicPartition, str] = {}
-        """The partitions somebody may still hold that are now another's, and whose."""
+        """The new owners of partitions that another member may still own."""
 
     def divide(self) -> Shares:
-        """Each member's share."""
+        """Return each member's share."""
         for member in self._owned:
             self._keep_owned(member)
         kept = {partition for share in self._shares.values() for partition in share}
@@ -78,7 +78,7 @@ class ConstrainedAssignment:
 
     def _deal_out(self, partitions: Iterable[TopicPartition]) -> None:
         below = sorted(self._below_small)
-        # Only as many of them as there are large shares left will have their turn.
+        # Only as many of these members get a partition as large shares remain.
         at_small = deque(sorted(self._at_small))
         turn = 0
         for partition in partitions:
@@ -94,7 +94,7 @@ class ConstrainedAssignment:
                 self._give(partition, at_small.popleft())
 
     def _give(self, partition: TopicPartition, member: str) -> int:
-        """Add `partition` to the share of `member`, which has how many then."""
+        """Add `partition` to the share of `member`; return the size of the share."""
         share = self._shares[member]
         share.append(partition)
         if partition in self._contested or self._given_up.get(partition, member) != member:

@@ -1,10 +1,11 @@
-"""The sticky rule where members want different topics: as even as their wishes allow.
+"""Sticky assignment if subscriptions differ: shares are as balanced as the subscriptions allow.
 
-Everybody keeps what it has and still wants. What is left goes, the topic with the fewest readers
-first, each partition to whoever wants it and has the least. Then partitions are moved, one by one,
-from members that have at least two more than somebody else who wants them, until that is nowhere
-so; partitions that only one member wants, and members without any other, take no part in it. What
-makes the whole not more even is taken back.
+Members keep the partitions of topics that they still subscribe to. The unassigned partitions
+follow, topics with the fewest subscribers first; each goes to the subscriber with the smallest
+share. Then partitions move one by one from members that have at least two more than another
+subscriber of the topic, until there are no such members. Partitions with a single subscriber, and
+members without any other partitions, do not take part. If moving does not improve the balance, it
+is undone.
 
 Source: Kafka 4.3 AbstractStickyAssignor.GeneralAssignmentBuilder, PartitionMovements.
 """
@@ -22,7 +23,7 @@ from plog.types import TopicPartition
 
 
 class GeneralAssignment:
-    """One assignment in the making; `divide` is called once."""
+    """The computation of one assignment. Call `divide` once."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class GeneralAssignment:
         owned: Mapping[str, OrderedPartitions],
         previous: Mapping[TopicPartition, tuple[str, int]],
     ) -> None:
-        """See `OwnedPartitions` for `owned` and `previous`; `wishes` are each member's topics."""
+        """Take `owned`, `previous` as in `OwnedPartitions`; `wishes` are each member's topics."""
         self._counts = partition_counts
         self._topics = {
             member: [topic for topic in dict.fromkeys(topics) if topic in partition_counts]
@@ -47,18 +48,18 @@ class GeneralAssignment:
         self._owner = {
             partition: member for member, share in self._shares.items() for partition in share
         }
-        # How many partitions of each topic a member has.
+        # The number of partitions of each topic that a member owns.
         self._held = {
             member: Counter(partition.topic for partition in share)
             for member, share in self._shares.items()
         }
-        # Members by the size of their share and their id: who has the least comes first.
+        # Members by the size of their share and their id: the smallest share comes first.
         self._order = sorted((len(share), member) for member, share in self._shares.items())
         self._movements = Movements()
         self._is_even: bool | None = None
 
     def divide(self) -> Shares:
-        """Each member's share."""
+        """Return each member's share."""
         everything = [
             TopicPartition(topic, number)
             for topic in sorted(self._counts, key=lambda one: (len(self._readers[one]), one))
@@ -67,14 +68,14 @@ class GeneralAssignment:
         unassigned = [partition for partition in everything if partition not in self._owner]
         begins_empty = self._order[-1][0] == 0
         for partition in unassigned:
-            self._give_to_the_poorest(partition)
-        set_aside = self._set_aside_the_immovable()
+            self._give_to_smallest_share(partition)
+        set_aside = self._remove_fixed_members()
         before = {member: dict(share) for member, share in self._shares.items()}
-        # What nobody had may go anywhere first; what somebody has moves only if that is not enough.
+        # Move partitions without an owner first; move owned ones only if that is not enough.
         if not self._must_revoke:
-            self._even_out(unassigned)
-        moved = self._even_out(everything)
-        if moved and not begins_empty and _unevenness(self._shares) >= _unevenness(before):
+            self._rebalance(unassigned)
+        moved = self._rebalance(everything)
+        if moved and not begins_empty and _imbalance(self._shares) >= _imbalance(before):
             self._shares = before
         return {member: list(share) for member, share in (self._shares | set_aside).items()}
 
@@ -84,15 +85,15 @@ class GeneralAssignment:
         self._must_revoke = self._must_revoke or len(kept) < len(owned)
         return kept
 
-    def _give_to_the_poorest(self, partition: TopicPartition) -> None:
-        self._add(partition, self._poorest_reader(partition.topic))
+    def _give_to_smallest_share(self, partition: TopicPartition) -> None:
+        self._add(partition, self._smallest_subscriber(partition.topic))
 
-    def _poorest_reader(self, topic: str) -> str:
+    def _smallest_subscriber(self, topic: str) -> str:
         readers = self._readers[topic]
         return next(member for _, member in self._order if member in readers)
 
-    def _set_aside_the_immovable(self) -> dict[str, OrderedPartitions]:
-        """Take out the members that have all they want where nobody else wants any of it."""
+    def _remove_fixed_members(self) -> dict[str, OrderedPartitions]:
+        """Remove members that own all partitions that they can and share none of them."""
         aside = {}
         for member in list(self._shares):
             share = self._shares[member]
@@ -106,24 +107,27 @@ class GeneralAssignment:
         return len(self._readers[topic]) > 1
 
     def _most(self, member: str) -> int:
-        """How many partitions there are for `member`."""
+        """Return the number of partitions that `member` could own."""
         return sum(self._counts[topic] for topic in self._topics[member])
 
-    def _even_out(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move what can be moved to good effect, as long as there is something; was there?"""
+    def _rebalance(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Move partitions as long as that improves the balance; return whether any has moved."""
         movable = [partition for partition in partitions if self._is_shared(partition.topic)]
         moved_any, moved = False, True
         while moved:
             moved = False
             for partition in movable:
-                if self._even():
+                if self._is_balanced():
                     break
                 if self._move_to_better(partition):
                     moved = moved_any = True
         return moved_any
 
     def _move_to_better(self, partition: TopicPartition) -> bool:
-        """Move `partition`, or its like, to who had it before or who has the least, if better."""
+        """Move `partition`, or another of its topic, to its previous owner or the smallest share.
+
+        Moves nothing if that does not improve the balance.
+        """
         size = len(self._shares[self._owner[partition]])
         before, _ = self._previous.get(partition, ("", 0))
         if (
@@ -133,7 +137,7 @@ class GeneralAssignment:
         ):
             self._move(partition, before)
             return True
-        poorest = self._poorest_reader(partition.topic)
+        poorest = self._smallest_subscriber(partition.topic)
         if size > len(self._shares[poorest]) + 1:
             self._move(partition, poorest)
             return True
@@ -162,14 +166,14 @@ class GeneralAssignment:
         insort(self._order, (len(share), member))
         self._held[member][partition.topic] -= 1
 
-    def _even(self) -> bool:
-        """Whether no move could make it more even."""
+    def _is_balanced(self) -> bool:
+        """Return whether no move could improve the balance."""
         if self._is_even is None:
             least, most = self._order[0][0], self._order[-1][0]
-            self._is_even = least >= most - 1 or not self._somebody_could_get_more()
+            self._is_even = least >= most - 1 or not self._can_any_member_get_more()
         return self._is_even
 
-    def _somebody_could_get_more(self) -> bool:
+    def _can_any_member_get_more(self) -> bool:
         largest_owner: Counter[str] = Counter()
         for member, share in self._shares.items():
             for topic, count in self._held[member].items():
@@ -184,10 +188,10 @@ class GeneralAssignment:
 
 
 class Movements:
-    """What has moved between which members, so that none goes one way and its like back.
+    """The moves between members, so that two partitions of a topic do not simply swap owners.
 
-    Of a topic's partitions one is as good as another. If one of them has come from the member that
-    another one would move to, that one goes back instead.
+    The partitions of a topic are interchangeable. If one of them has come from the member to which
+    another one would move, the first one moves back instead.
     """
 
     def __init__(self) -> None:
@@ -195,13 +199,13 @@ class Movements:
         self._moved: dict[tuple[str, str, str], HashOrder[TopicPartition]] = {}
 
     def better_one(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
-        """The partition to move from `old` to `new` in the place of `partition`."""
+        """Return the partition to move from `old` to `new` in place of `partition`."""
         first_owner = self._way[partition][0] if partition in self._way else old
         back = self._moved.get((partition.topic, new, first_owner))
         return back.first() if back else partition
 
     def add(self, partition: TopicPartition, old: str, new: str) -> None:
-        """`partition` has moved; one that is back where it began has not."""
+        """Record that `partition` has moved; a move back to the first owner removes the record."""
         topic = partition.topic
         if partition in self._way:
             old, middle = self._way.pop(partition)
@@ -214,7 +218,7 @@ class Movements:
         self._moved.setdefault((topic, old, new), HashOrder(partition_hash)).add(partition)
 
 
-def _unevenness(shares: Mapping[str, OrderedPartitions]) -> int:
-    """The differences in size between any two shares, added up."""
+def _imbalance(shares: Mapping[str, OrderedPartitions]) -> int:
+    """Return the sum of the differences in size between all pairs of shares."""
     sizes = sorted(len(share) for share in shares.values())
     return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))

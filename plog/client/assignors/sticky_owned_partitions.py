@@ -1,8 +1,8 @@
-"""Who had what before, as far as what members tell of it goes together.
+"""Determine the previous owners of partitions from the claims of the members.
 
-Members tell what they own and in which generation. Two may claim one partition: one of them has
-missed a rebalance, and the later generation is right; or both say the same generation, then nobody
-is believed.
+Members report the partitions they own and the generation. If two claim the same partition, one has
+missed a rebalance, so the later generation wins; if both report the same generation, neither claim
+counts.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ OrderedPartitions: TypeAlias = dict[TopicPartition, None]
 
 
 class OwnedPartitionsClaim(NamedTuple):
-    """What a member says it has, and since when; generation -1 if it does not know."""
+    """The partitions that a member claims to own; the generation is -1 if it is unknown."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
 
 
 class OwnedPartitions:
-    """The claims of all members, settled.
+    """The resolved claims of all members.
 
-    owned: what each member keeps by right; every member is there, in the order they were given.
-    contested: what several claim in the same generation.
-    previous: who had a partition before its owner got it: (member, generation), from those that
-        have missed a generation.
+    owned: the partitions that each member owns; contains all members, in the given order.
+    contested: the partitions that several members claim in the same generation.
+    previous: the (member, generation) that owned a partition before its owner, according to
+        members that have missed a generation.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OwnedPartitions:
             self.owned[member][partition] = None
             self._owner[partition] = member
             return
-        # Kafka compares with the generation in the fields here, whatever stands in the user data.
+        # As in Kafka, this compares the generation in the fields and ignores the user data.
         other_generation = max(self._generations[other], NO_GENERATION)
         if generation < other_generation:
             return

@@ -1,6 +1,6 @@
-"""What applications call: the same clients as blocking, asyncio and Twisted classes.
+"""The classes that applications use: each client as a blocking, an asyncio and a Twisted class.
 
 A face turns the engine's coroutines into methods that block, are awaited or return a Deferred.
-Rules of the protocol do not belong here; they are written once, in the engine. Start with
-method_adapters.py, then compare one class of the three faces, such as their producer.py.
+Protocol rules do not belong here: the engine implements them once for all faces. Start with
+method_adapters.py, then compare one class across the three faces, such as their producer.py.
 """

@@ -1,4 +1,4 @@
-"""A call that the engine wants made in the application's own thread."""
+"""A function of the application that the engine calls in the application's thread."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from plog.client.network.ports import Cancelled
 
 
 class ApplicationCallback:
-    """A function of the application that the engine wants called, and what becomes of it."""
+    """A pending call of an application's function, and the Deferred that receives its outcome."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.function = function
         self.arguments = arguments
         self.outcome: Deferred[Any] = Deferred(lambda d: d.errback(Failure(Cancelled())))
 
-    def make(self, soon: Callable[..., None]) -> None:
-        """Call it here; `soon` brings the outcome to the engine's thread."""
+    def run(self, soon: Callable[..., None]) -> None:
+        """Call the function in this thread; `soon` passes the outcome to the engine's thread."""
         try:
             result = self.function(*self.arguments)
         except Exception:
-            soon(self._end, self.outcome.errback, Failure())
+            soon(self._complete, self.outcome.errback, Failure())
         else:
-            soon(self._end, self.outcome.callback, result)
+            soon(self._complete, self.outcome.callback, result)
 
-    def _end(self, finish: Callable[[Any], None], outcome: Any) -> None:
-        if not self.outcome.called:  # Else nobody waits any more.
-            finish(outcome)
+    def _complete(self, fire: Callable[[Any], None], outcome: Any) -> None:
+        if not self.outcome.called:  # The engine may have cancelled the call.
+            fire(outcome)

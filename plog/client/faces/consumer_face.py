@@ -1,10 +1,10 @@
-"""What the consumers of the faces have in common; each adds what waits, in a manner of its own."""
+"""Methods that the consumers of all faces share. Each face adds the methods that wait."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from plog.client.faces.method_adapters import here
+from plog.client.faces.method_adapters import direct
 from plog.client.faces.polling_consumer import PollingConsumer
 from plog.types import TopicPartition
 
@@ -15,38 +15,38 @@ class _Face(Protocol):
 
 
 class ConsumerFace:
-    """What can be asked in any thread and is known at once."""
+    """The properties and methods that return immediately and may be called from any thread."""
 
     @property
     def assignment(self: _Face) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions currently assigned to this consumer."""
         return self._core.assignment
 
     @property
     def subscription(self: _Face) -> frozenset[str]:
-        """The topics that are wanted; empty after `assign`."""
+        """The topics that this consumer is subscribed to; empty after `assign`."""
         return self._core.subscription
 
     @property
     def paused(self: _Face) -> frozenset[TopicPartition]:
-        """What is paused."""
+        """The partitions that are paused."""
         return self._core.paused
 
-    group_metadata = here(PollingConsumer.group_metadata)
-    lag = here(PollingConsumer.lag)
-    metrics = here(PollingConsumer.metrics)
+    group_metadata = direct(PollingConsumer.group_metadata)
+    lag = direct(PollingConsumer.lag)
+    metrics = direct(PollingConsumer.metrics)
 
 
 class ReactorConsumerFace(ConsumerFace):
-    """And what is done at once, for faces that live in the engine's thread."""
+    """Methods that need not wait in a face that runs in the engine's thread."""
 
-    subscribe = here(PollingConsumer.subscribe)
-    assign = here(PollingConsumer.assign)
-    seek = here(PollingConsumer.seek)
-    seek_to_beginning = here(PollingConsumer.seek_to_beginning)
-    seek_to_end = here(PollingConsumer.seek_to_end)
-    seek_to_time = here(PollingConsumer.seek_to_time)
-    pause = here(PollingConsumer.pause)
-    resume = here(PollingConsumer.resume)
-    commit_async = here(PollingConsumer.commit_async)
-    wakeup = here(PollingConsumer.wake_up)
+    subscribe = direct(PollingConsumer.subscribe)
+    assign = direct(PollingConsumer.assign)
+    seek = direct(PollingConsumer.seek)
+    seek_to_beginning = direct(PollingConsumer.seek_to_beginning)
+    seek_to_end = direct(PollingConsumer.seek_to_end)
+    seek_to_time = direct(PollingConsumer.seek_to_time)
+    pause = direct(PollingConsumer.pause)
+    resume = direct(PollingConsumer.resume)
+    commit_async = direct(PollingConsumer.commit_async)
+    wakeup = direct(PollingConsumer.wake_up)

@@ -1,11 +1,11 @@
-"""Turning the engine's methods into a face's own: a line each, with their types.
+"""Adapters that turn a method of the engine into a method of a face, in one typed line.
 
     class Admin(_Client):
         create_topics = blocking(AdminCore.create_topics)
 
-A face holds the engine's object in `_core`. Parameters, types and docstrings are the engine's, so
-that the three faces cannot drift apart. Constructors and the lists of methods stand in each face,
-because there a checker, and who reads, can see what a call returns.
+A face keeps the engine's object in `_core`. Parameters, types and docstrings come from the engine,
+so the three faces cannot drift apart. Each face has its own constructor and its own list of
+methods, so that type checkers and readers see what each call returns.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from twisted.internet.defer import Deferred
 from plog.client.settings import ClientSettings
 
 EXIT_TIMEOUT_S = 2.5
-"""How long leaving a client's ``with`` block by an exception may take, such as by Ctrl-C.
+"""Time limit for closing a client when an exception, such as Ctrl-C, leaves its ``with`` block.
 
-What could be sent or committed is, in that time. Without a broker nothing can, and the user who
-has pressed Ctrl-C does not want to wait for ``delivery.timeout.ms``.
+The client sends and commits what it can in that time. If no broker is reachable, a user who has
+pressed Ctrl-C should not have to wait for ``delivery.timeout.ms``.
 """
 
 P = ParamSpec("P")
@@ -32,34 +32,40 @@ Core = TypeVar("Core")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def described(face: str, client: object, settings: ClientSettings, state: str = "") -> str:
-    """A client's text form, such as ``<plog.Producer 'billing' at localhost:9092>``."""
+def client_repr(face: str, client: object, settings: ClientSettings, state: str = "") -> str:
+    """Return a client's repr, such as ``<plog.Producer 'billing' at localhost:9092>``."""
     name = f" {settings.client_id!r}" if settings.client_id else ""
     servers = ",".join(settings.bootstrap_servers or getattr(settings, "bootstrap_controllers", ()))
     return f"<{face}.{type(client).__name__}{name} at {servers}{state and ', '}{state}>"
 
 
 class NoCopy:
-    """A client holds connections, which nothing can be made of by copying it."""
+    """A base class for clients, whose connections cannot be pickled or copied."""
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{self!r} cannot be pickled or copied: make a client where it is used")
+        raise TypeError(
+            f"{self!r} cannot be pickled or copied; create a client in the process that uses it"
+        )
 
 
 def check_topics(topics: Sequence[object]) -> None:
-    """Raise TypeError for what another client's constructor takes in the place of topics."""
+    """Raise TypeError if `topics` are arguments that fit another client's constructor."""
     if not topics or isinstance(topics[0], str):
         return
     if isinstance(topics[0], Mapping):
-        raise TypeError("a consumer's settings are config={…}, or keywords; topics come first")
+        raise TypeError(
+            "the positional arguments of a consumer are topics;"
+            " pass settings as config={…} or as keywords"
+        )
     if isinstance(topics[0], list | tuple | set | frozenset):
         raise TypeError(
-            "topics are arguments of their own, Consumer('a', 'b', …), or a list for subscribe(…)"
+            "a consumer takes each topic as a separate argument: Consumer('a', 'b', …);"
+            " only subscribe(…) takes a list"
         )
 
 
 def _named(call: F, method: Callable[..., Any]) -> F:
-    """`call` with the name and the text of `method`."""
+    """Return `call` with the name and the docstring of `method`."""
     functools.update_wrapper(call, method)
     return call
 
@@ -67,7 +73,7 @@ def _named(call: F, method: Callable[..., Any]) -> F:
 def blocking(
     method: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """A coroutine method of the engine as one that returns when it is done."""
+    """Adapt a coroutine method of the engine: the call blocks until the coroutine finishes."""
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         result: T = self._run(method, self._core, *arguments, **options)
@@ -76,12 +82,12 @@ def blocking(
     return _named(call, method)
 
 
-def elsewhere(
+def in_engine_thread(
     method: Callable[Concatenate[Core, P], T],
 ) -> Callable[Concatenate[Any, P], T]:
-    """A plain method of the engine, run in its thread while the caller waits."""
+    """Adapt a plain method of the engine: it runs in the engine's thread while the caller waits."""
 
-    assert not inspect.iscoroutinefunction(method), f"{method} has to be awaited"
+    assert not inspect.iscoroutinefunction(method), f"{method} must be awaited"
 
     async def run(*arguments: Any, **options: Any) -> T:
         return method(*arguments, **options)
@@ -93,12 +99,12 @@ def elsewhere(
     return _named(call, method)
 
 
-def here(
+def direct(
     method: Callable[Concatenate[Core, P], T],
 ) -> Callable[Concatenate[Any, P], T]:
-    """A plain method of the engine, for a face that lives in the engine's thread."""
+    """Adapt a plain method of the engine: it runs in the caller's thread."""
 
-    assert not inspect.iscoroutinefunction(method), f"{method} has to be awaited"
+    assert not inspect.iscoroutinefunction(method), f"{method} must be awaited"
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         return method(self._core, *arguments, **options)
@@ -109,7 +115,7 @@ def here(
 def awaitable(
     method: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Awaitable[T]]:
-    """A coroutine method of the engine as one to be awaited on an asyncio loop."""
+    """Adapt a coroutine method of the engine: the call is awaited on an asyncio loop."""
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Awaitable[T]:
         result: Awaitable[T] = self._run(method, *arguments, **options)
@@ -121,7 +127,7 @@ def awaitable(
 def deferred(
     method: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Deferred[T]]:
-    """A coroutine method of the engine as one that returns a Deferred."""
+    """Adapt a coroutine method of the engine: the call returns a Deferred."""
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Deferred[T]:
         return Deferred.fromCoroutine(method(self._core, *arguments, **options))

@@ -1,8 +1,9 @@
-"""A consumer as every face shows it: asked for records, it waits until there are some.
+"""The consumer that all faces wrap: it waits until it has records to return.
 
-`ConsumerCore` never waits in `take`, and its positions are behind all that was taken. Here is what
-lies between that and an application's loop: waiting for data, for the group and for `wake_up`; and
-records that were taken and not yet given out (pending_records.py), which count as not consumed.
+`ConsumerCore` never waits in `take`, and its positions advance past everything that was taken. This
+module adds what an application's poll loop needs: waiting for data, for the group and for
+`wake_up`. It also keeps the records that were taken but not yet returned (pending_records.py),
+which do not count as consumed.
 """
 
 from __future__ import annotations
@@ -29,51 +30,57 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ARROW_RECORDS_MAX = 1 << 20
-"""How many `consume_arrow` gives at once if it is not told."""
+"""The most records that one `consume_arrow` returns by default."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
-def _as_it_is(awaitable: Awaitable[Any]) -> Awaitable[Any]:
+def _unchanged(awaitable: Awaitable[Any]) -> Awaitable[Any]:
     return awaitable
 
 
 class PollingConsumer(ConsumerCore):
-    """See the module's text. `polled`, `take` and `unread` are the consuming thread's."""
+    """A `ConsumerCore` whose `consume` waits for records.
+
+    Only the consuming thread may use `polled`, `take` and `unread`.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.max_records = self._settings.max_poll_records
-        """How many `consume` gives at once if it is not told."""
+        """The most records that one `consume` returns by default."""
         self.unread = PendingRecords()
         self.positions.held_back = self.unread.offsets
         self._data = self._network.signal()
         self._is_woken = False
         self.on_data = self._data.set
 
-    # -- asking for records -----------------------------------------------------------------------
+    # -- reading records --------------------------------------------------------------------------
 
     def polled(self, *, waits: bool = False) -> None:
-        """The application asks for records, and is done with those it had. Any thread.
+        """Note that the application polls and has processed its earlier records. Any thread.
 
-        If it `waits`, it counts as asking until the next call of this.
+        With `waits`, the application counts as polling until the next call of this method.
         """
         self._member.polled(waits=waits)
 
     async def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
-        """The next record, None if there is none within `timeout_s`."""
+        """Return the next record, or None if none arrives within `timeout_s`."""
         records = await self.consume(1, timeout_s)
         return records[0] if records else None
 
     async def consume(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> list[ConsumerRecord]:
-        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
+        """Return up to `max_records` (default ``max.poll.records``) as soon as any are available.
 
-        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
-        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
-        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
-        the group's coordinator and of a listener; WokenUp after `wakeup`.
+        Without `timeout_s` the call waits indefinitely; with it, the list is empty after that time.
+
+        Raises:
+            OffsetOutOfRange, CorruptRecords, SerializationFailed: a record cannot be read.
+            UnknownTopicOrPartition: a topic does not exist and may not be created.
+            WokenUp: `wakeup` was called.
+            Exception: the group coordinator returned an error or a rebalance listener raised one.
         """
         count = self.max_records if max_records is None else max_records
         if self.unread:
@@ -83,16 +90,17 @@ class PollingConsumer(ConsumerCore):
     async def consume_arrow(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> pyarrow.RecordBatch | None:
-        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+        """Read records as `consume` does, but return them as columns of an Arrow record batch.
 
-        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        The columns are topic, partition, offset, timestamp, key, value, headers … Deserializers are
+        not applied. Requires the extra ``plog[arrow]``.
         """
         count = ARROW_RECORDS_MAX if max_records is None else max_records
         self.give_back_unread()
         return await self.until_taken(lambda: self.take_arrow(count), timeout_s)
 
     async def wait_for_data(self, timeout_s: float | None = None) -> bool:
-        """Do what the group wants done, and wait until `take` would give or raise something."""
+        """Serve the group, and wait until `take` would return records or raise an error."""
         return await self.until_taken(lambda: self.has_data, timeout_s)
 
     async def until_taken(
@@ -100,60 +108,66 @@ class PollingConsumer(ConsumerCore):
         take: Callable[[], T],
         timeout_s: float | None,
         *,
-        here: Callable[[Awaitable[Any]], Awaitable[Any]] = _as_it_is,
+        adapt: Callable[[Awaitable[Any]], Awaitable[Any]] = _unchanged,
     ) -> T:
-        """What `take` gives as soon as that is something; what it gave last when time is over.
+        """Call `take` until it returns something or `timeout_s` is over; return its last result.
 
-        Who does not run it as a coroutine of the engine says how the engine's awaitables are to be
-        awaited `here`. Raises WokenUp, and what `prepare` and `take` raise.
+        A caller that does not run this as a coroutine of the engine passes `adapt`, which makes the
+        engine's awaitables awaitable there. Raises WokenUp, and what `prepare` and `take` raise.
         """
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
-            raise IllegalState("there is nothing to read: subscribe to topics or assign partitions")
+            raise IllegalState(
+                "cannot read records: the consumer has neither a subscription nor an assignment;"
+                " subscribe to topics or assign partitions"
+            )
         now_s = self._network.now_s
         deadline_s = None if timeout_s is None else now_s() + timeout_s
         while True:
             self._data.clear()
             if self._is_closed:
-                raise ClosedError("the consumer is closed: make a new one")
+                raise ClosedError("the consumer is closed; create a new one")
             self.raise_if_woken()
             self.polled()
             if self.needs_prepare:
-                await here(self.prepare())
+                await adapt(self.prepare())
             taken = take()
             left_s = None if deadline_s is None else deadline_s - now_s()
             if taken or (left_s is not None and left_s <= 0):
                 return taken
             self.polled(waits=True)
             try:
-                await here(self._data.wait(left_s))
-            finally:  # Also if the wait is cancelled: who does not wait has to ask again in time.
+                await adapt(self._data.wait(left_s))
+            finally:
+                # Also when the wait is cancelled: max.poll.interval.ms then runs until the next
+                # poll.
                 self.polled()
 
     def wake_up(self) -> None:
-        """End the wait that is under way, or the next one, with WokenUp."""
+        """End the current wait, or the next one, with WokenUp."""
         self._is_woken = True
         self._data.set()
 
     def raise_if_woken(self) -> None:
-        """Raise WokenUp, once for all calls of `wake_up` up to now."""
+        """Raise WokenUp if `wake_up` was called since the last time, however often."""
         if self._is_woken:
             self._is_woken = False
             raise WokenUp("wakeup() was called")
 
-    # -- what was taken and is not read -----------------------------------------------------------
+    # -- records taken but not yet returned -------------------------------------------------------
 
     def give_back_unread(self) -> None:
-        """Have what was not given out fetched again."""
+        """Drop the records that were not returned yet, so that they are fetched again."""
         for partition, offset in self.unread.offsets().items():
             if partition in self.positions.assigned:
                 super().seek(partition, offset)
         self.unread.drop()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read exactly these partitions; those that stay keep their position.
+        """Read exactly these partitions; partitions that were already assigned keep their position.
 
-        A partition that does not exist is reported by the next calls that ask for records. Raises
-        IllegalState while topics are subscribed to, TypeError for what is not a partition.
+        A partition that does not exist is reported by the next calls that read records. Raises
+        IllegalState while the consumer is subscribed to topics, TypeError for anything that is not
+        a partition.
         """
         super().assign(partitions)
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
@@ -163,11 +177,11 @@ class PollingConsumer(ConsumerCore):
         self.unread.drop()
 
     async def abandon(self) -> None:
-        """Leave the group without a commit: the process ends."""
+        """Leave the group without a commit, because the process is exiting."""
         await self._member.abandon()
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group."""
+        """Release all partitions and leave the group."""
         self.unread.drop()
         await super().unsubscribe()
 
@@ -181,10 +195,10 @@ class PollingConsumer(ConsumerCore):
         self.unread.drop(set(partitions) or None)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
-        """Return the offset of the next record that this consumer reads, once that is known.
+        """Return the offset of the next record that this consumer will read, once it is known.
 
         Raises IllegalState if the partition is not assigned, UnknownTopicOrPartition if it does not
-        exist, RequestTimedOut after `timeout_s` (``default.api.timeout.ms``).
+        exist, RequestTimedOut after `timeout_s` (default ``default.api.timeout.ms``).
         """
         held_back = self.unread.offsets().get(partition)
         if held_back is not None:
@@ -194,18 +208,18 @@ class PollingConsumer(ConsumerCore):
     async def seek_to_committed(
         self, partitions: Collection[TopicPartition] = (), timeout_s: float | None = None
     ) -> None:
-        """Go on where the group has committed, of all partitions if none are given.
+        """Continue at the group's committed offsets, for all assigned partitions by default.
 
-        Where it has committed nothing, auto.offset.reset says where. Raises NoOffsetForPartition if
-        that is ``none``, and as `committed`.
+        ``auto.offset.reset`` decides for partitions without a committed offset. Raises
+        NoOffsetForPartition if that is ``none``, and the errors of `committed`.
         """
         asked = checked_partitions(partitions) or list(self.positions.assigned)
         missing = [partition for partition in asked if partition not in self.positions.assigned]
         if missing or not asked:
             raise IllegalState(
-                f"there is nowhere to seek: {', '.join(map(str, missing))} is not assigned"
+                f"cannot seek to committed offsets: not assigned: {', '.join(map(str, missing))}"
                 if missing
-                else "there is nowhere to seek: nothing is assigned"
+                else "cannot seek to committed offsets: no partitions are assigned"
             )
         committed = await self.committed(asked, timeout_s)
         default = self.positions.default_reset
@@ -223,7 +237,10 @@ class PollingConsumer(ConsumerCore):
                 self._seek_to([partition], default)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, None while one of the two is not known."""
+        """Return the number of records between the position and the end of the partition.
+
+        Returns None while one of the two is unknown.
+        """
         lag = super().lag(partition)
         if lag is None or not self.unread:
             return lag
@@ -234,18 +251,18 @@ class PollingConsumer(ConsumerCore):
     # -- commits ----------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None = None, timeout_s: float | None = None) -> None:
-        """Commit `offsets`, by default those of all that the application has had."""
+        """Commit `offsets`, by default the positions after all records that were returned."""
         await self._member.commit(self.to_commit(offsets), timeout_s=timeout_s)
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: Callable[..., Any] | None = None
     ) -> None:
-        """As `commit`, without waiting; `callback` is called with the offsets and the error."""
+        """Commit without waiting; `callback` is called with the offsets and the error or None."""
         check_callback("callback", callback)
         self._member.commit_async(self.to_commit(offsets), callback)
 
     def to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit: a number stands for an offset without metadata."""
+        """Return the offsets to commit; a number stands for an offset without metadata."""
         if offsets is None:
             return self.positions.consumed()
         return {

@@ -1,7 +1,6 @@
 """Membership in a consumer group: joining, heartbeats, revocation and committed offsets.
 
-Everything a consumer says to its group's coordinator belongs here. Which member gets which
-partition is decided in `plog.client.assignors`; fetching records is the work of
-`plog.client.consumer`. Start with member.py, which owns the order of events, and member_state.py,
-which holds the rules.
+All requests of a consumer to its group's coordinator belong here. `plog.client.assignors` decides
+which member gets which partition, and `plog.client.consumer` fetches records. Start with member.py,
+which controls the order of events, and member_state.py, which contains the rules.
 """

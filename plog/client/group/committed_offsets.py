@@ -1,4 +1,4 @@
-"""Asking a group how far it has come; committing that is offset_commits.py's.
+"""Fetch the committed offsets of a group. offset_commits.py commits them.
 
 Source: Kafka 4.3 ConsumerCoordinator.OffsetFetchResponseHandler; KIP-447, KIP-709.
 """
@@ -26,7 +26,7 @@ from plog.wire.messages.offset_fetch import OffsetFetchResponse
 
 
 class CommittedOffsets:
-    """See the module's text."""
+    """The committed offsets of a group, fetched from its coordinator."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offset of each, None where there is none.
+        """Return the committed offset of each partition, None if there is none.
 
-        Whatever isolation.level is, it waits for transactions that commit offsets to end: the
-        group's next reader has to begin where they lead (KIP-447). Raises RequestTimedOut and the
-        like after ``default.api.timeout.ms`` unless told,
-        GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition.
+        Whatever isolation.level is, the call waits for pending transactions that commit offsets,
+        because the next consumer must start from their outcome (KIP-447). Raises RequestTimedOut
+        and other retriable errors after the timeout, by default ``default.api.timeout.ms``;
+        GroupAuthorizationFailed, TopicAuthorizationFailed and UnknownTopicOrPartition immediately.
         """
         if not partitions:
             return {}
@@ -77,7 +77,8 @@ class CommittedOffsets:
         code, results = fetch_results(answer, group_id)
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise GroupAuthorizationFailed(
-                f"group {group_id}: this user may not see its offsets: an ACL has to allow DESCRIBE"
+                f"cannot fetch offsets of group {group_id}: not authorized; add an ACL that allows"
+                " DESCRIBE on the group"
             )
         if code:
             raise error_about(code, f"group {group_id}: committed offsets")
@@ -85,8 +86,7 @@ class CommittedOffsets:
         for partition, (partition_code, offset) in results.items():
             if partition_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 raise UnstableOffsetCommit(
-                    f"group {group_id}: a transaction that commits an offset of {partition} has not"
-                    " ended"
+                    f"group {group_id}: a pending transaction commits an offset of {partition}"
                 )
             if partition_code:
                 raise error_about(

@@ -1,8 +1,8 @@
-"""The connection to a group's coordinator: one of its own, found and found again.
+"""The connection of a group member to its coordinator, which is looked up again when it moves.
 
-A broker answers the requests of one connection in their order, and it may answer a JoinGroup
-minutes later, when all members have joined. So what a group has to say does not share the
-connection that fetches use, even where one broker is both leader and coordinator.
+A broker answers the requests of one connection in order, and it may answer a JoinGroup only minutes
+later, when all members have joined. Group requests therefore do not share the connection of fetch
+requests, even if one broker is both leader and coordinator.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from plog.wire.schema import ApiMessage
 R = TypeVar("R", bound=ApiMessage)
 
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Codes of a broker that is not the coordinator, or not any more."""
+"""Error codes of a broker that is not, or no longer, the coordinator."""
 
 
 class CoordinatorConnection:
-    """See the module's text. Used from the network's thread only."""
+    """The coordinator of a group and the connection to it. Network's thread only."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id
@@ -36,11 +36,11 @@ class CoordinatorConnection:
 
     @property
     def is_known(self) -> bool:
-        """Whether it was found, and nothing has been heard against it since."""
+        """Whether the coordinator is known and no error has invalidated it."""
         return self._node is not None and not self._is_stale
 
     async def connected(self, deadline: Deadline | None = None) -> Connection:
-        """Return the open connection to the coordinator.
+        """Return an open connection to the coordinator.
 
         Raises as `Cluster.coordinator` and `Node.connected` do.
         """
@@ -68,7 +68,7 @@ class CoordinatorConnection:
         if broker is None:
             self.forget()
             raise CoordinatorNotAvailable(
-                f"group {self.group_id}: its coordinator, broker {node_id}, is not in the cluster"
+                f"group {self.group_id}: the coordinator, broker {node_id}, is not in the cluster"
             )
         node = self._node
         if node is None or (node.id, node.host, node.port) != (node_id, broker.host, broker.port):
@@ -85,9 +85,9 @@ class CoordinatorConnection:
         timeout_s: float | None = None,
         deadline: Deadline | None = None,
     ) -> R:
-        """Ask the coordinator once; `request` may depend on what the broker speaks.
+        """Send a request to the coordinator once; `request` may depend on the broker's versions.
 
-        If the connection breaks or stays silent, the coordinator is looked up again next time.
+        If the connection breaks or times out, the next call looks up the coordinator again.
         """
         connection = await self.connected(deadline)
         return await self.ask_on(
@@ -103,7 +103,7 @@ class CoordinatorConnection:
         timeout_s: float | None = None,
         deadline: Deadline | None = None,
     ) -> Awaitable[R]:
-        """As `ask`, on a connection that `connected` has returned: the request leaves now."""
+        """Send a request immediately, on a connection that `connected` has returned."""
         message = request if isinstance(request, ApiMessage) else request(connection)
         answer = connection.ask(message, response, timeout_s=timeout_s, deadline=deadline)
         return self._answer(answer)
@@ -116,25 +116,25 @@ class CoordinatorConnection:
             raise
 
     def moved(self, error: KafkaError) -> None:
-        """Look for the coordinator anew if that is what `error` means."""
+        """Forget the coordinator if `error` means that it has moved."""
         if error.code in MOVED:
             self.forget()
 
     def forget(self) -> None:
-        """It is another one, or cannot be reached: look for it when it is needed again.
+        """Look up the coordinator before the next request: it has moved or is unreachable.
 
-        An open connection stays, for it may be found to be the same one.
+        An open connection is kept, because the coordinator may turn out to be the same broker.
         """
         self._cluster.forget_coordinator(self.group_id)
         self._is_stale = True
 
-    def hang_up(self) -> None:
-        """Close the connection, to be heard on a new one: the broker may hold back an answer."""
+    def disconnect(self) -> None:
+        """Close the connection, so that the next request need not wait for a pending response."""
         if self._node is not None and self._node.open_connection is not None:
             self._node.open_connection.close()
 
     def close(self) -> None:
-        """Close the connection; what was asked fails."""
+        """Close the connection; pending requests fail."""
         self._is_closed = True
         if self._node is not None:
             self._node.close()

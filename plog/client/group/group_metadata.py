@@ -1,4 +1,4 @@
-"""Who commits offsets of a group in a transaction: what a consumer tells of itself (KIP-447)."""
+"""The identity under which a transaction commits offsets of a group (KIP-447)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from plog.client.group.member_state import NO_GENERATION, Generation
 
 
 class GroupMetadata(NamedTuple):
-    """A group, and the place in it under which records were read.
+    """A group, and the member id and generation under which records were read.
 
-    The coordinator refuses offsets from a place the group has given to another one since. Without a
-    generation it can only do so while the group has members.
+    The coordinator rejects offsets from an outdated generation. Without a generation, it rejects
+    offsets only while the group has members.
     """
 
     group_id: str
@@ -21,7 +21,7 @@ class GroupMetadata(NamedTuple):
 
     @classmethod
     def of(cls, group_id: str, generation: Generation) -> GroupMetadata:
-        """That of a member."""
+        """Return the metadata of a member in `generation`."""
         return cls(
             group_id, generation.generation_id, generation.member_id, generation.group_instance_id
         )

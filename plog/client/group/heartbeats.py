@@ -1,9 +1,9 @@
-"""A member's heartbeats, and what makes them end: its own application not polling any more.
+"""Heartbeats of a group member, which stop when its application no longer polls.
 
-A task of its own beside everything else, so that records may take long to work on. It beats while
-the member is in a generation, at ``heartbeat.interval.ms``; an answer may say that the group
-rebalances, or that this member is out of it. When the application has not polled for
-``max.poll.interval.ms``, the member leaves, or its partitions would wait for it for ever.
+They are sent by a separate task, so that processing records may take long. The task sends a
+heartbeat every ``heartbeat.interval.ms`` while the member is in a generation. A response may report
+that the group is rebalancing or that this member was removed. If the application has not polled for
+``max.poll.interval.ms``, the member leaves, so that its partitions do not stay unread.
 
 Source: Kafka 4.3 AbstractCoordinator.HeartbeatThread, Heartbeat; KIP-62.
 """
@@ -31,7 +31,7 @@ _LOST = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class Heartbeats:
-    """See the module's text. `fail` is told what the application has to hear of."""
+    """The heartbeat task of a member. It passes errors for the application to `fail`."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Heartbeats:
         fail: Callable[[Exception], None],
     ) -> None:
         self.last_answer_s: float | None = None
-        """When the coordinator last knew of this member."""
+        """When the coordinator last acknowledged this member."""
         self._network = network
         self._link = link
         self._membership = membership
@@ -59,41 +59,38 @@ class Heartbeats:
         self._is_syncing = False
 
     def polled(self, *, waits: bool = False) -> None:
-        """The application asks for records; if it `waits`, it does so until the next call of this.
-
-        Any thread.
-        """
+        """Note that the application polls; with `waits`, until the next call. Any thread."""
         self._polled_s = self._network.now_s()
         self._is_polling = waits
 
     @property
     def poll_left_s(self) -> float:
-        """How long until the application has to have polled; below 0 when it should have."""
+        """Return the seconds until the next poll is due; negative if it is overdue."""
         longest_s = self._settings.max_poll_interval_ms / 1000
         return self._polled_s + longest_s - self._network.now_s()
 
     def start(self) -> None:
-        """Begin, unless that has been done."""
+        """Start the task unless it is running."""
         if self._task is None or self._task.done:
             self._task = self._network.spawn(self._run(), "heartbeats")
 
     def stop(self) -> None:
-        """End; `start` begins anew."""
+        """Stop the task; `start` restarts it."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     def look(self) -> None:
-        """The membership is another one: when to beat may be, too."""
+        """Recompute the next heartbeat after the membership has changed."""
         self._changed.set()
 
     def begin_generation(self) -> None:
-        """A generation has begun: the coordinator knows that this member is there."""
+        """Note that a generation has begun, which implies that the coordinator knows the member."""
         self.last_answer_s = self._network.now_s()
         self._next_beat_s = self.last_answer_s + self._settings.heartbeat_interval_ms / 1000
 
     def syncing(self, is_syncing: bool) -> None:
-        """While SyncGroup waits on the connection, a heartbeat behind it would tell nobody."""
+        """Pause heartbeats during SyncGroup: the broker would answer them only after it."""
         self._is_syncing = is_syncing
 
     async def _run(self) -> None:
@@ -127,7 +124,7 @@ class Heartbeats:
             member_id=sent.member_id,
             group_instance_id=sent.group_instance_id,
         )
-        # No longer than the coordinator would wait for the next one.
+        # Not longer than the coordinator waits for the next heartbeat.
         timeout_s = min(settings.request_timeout_ms, max(settings.session_timeout_ms, 1)) / 1000
         try:
             answer = await self._link.ask(request, HeartbeatResponse, timeout_s=timeout_s)
@@ -139,7 +136,7 @@ class Heartbeats:
         self._take(answer.error_code, sent)
 
     def _take(self, code: int, sent: Generation) -> None:
-        """What an answer means; one to an older generation means nothing."""
+        """Apply the result of a heartbeat; ignore one that was sent in an older generation."""
         now_s = self._network.now_s()
         self._next_beat_s = now_s + self._settings.heartbeat_interval_ms / 1000
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -149,9 +146,9 @@ class Heartbeats:
             return
         error = error_from_code(code, f"heartbeat of {sent.member_id} in {self._link.group_id}")
         if self._membership.generation != sent:
-            log.info("answer to a heartbeat of generation %s: %s", sent.generation_id, error)
+            log.info("ignored heartbeat error of generation %s: %s", sent.generation_id, error)
         elif code in _LOST:
-            log.warning("out of group %s: %s; joining again", self._link.group_id, error)
+            log.warning("removed from group %s: %s; rejoining", self._link.group_id, error)
             self._membership.reset(
                 f"heartbeat: {ErrorCode(code).name}",
                 keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
@@ -166,15 +163,15 @@ class Heartbeats:
             self._soon()
 
     def _soon(self) -> None:
-        """Try again before the interval is over."""
+        """Schedule the next heartbeat after the retry backoff, before the interval is over."""
         wait_ms = min(self._settings.retry_backoff_ms * 2, self._settings.heartbeat_interval_ms)
         self._next_beat_s = self._network.now_s() + max(wait_ms, 1) / 1000
 
 
 def fenced(generation: Generation, group_id: str) -> FencedInstanceId:
-    """The error for a static member whose place another one has taken."""
+    """Return the error of a static member that another one has replaced."""
     return FencedInstanceId(
         f"group {group_id}: another consumer with group.instance.id="
-        f"{generation.group_instance_id} has taken this one's place; give each member an id of its"
-        " own, or none"
+        f"{generation.group_instance_id} has replaced this member; use a unique id for each member,"
+        " or none"
     )

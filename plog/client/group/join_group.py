@@ -1,9 +1,9 @@
-"""JoinGroup and SyncGroup as one step: from wanting to be a member to having an assignment.
+"""Join a generation of a group: JoinGroup and SyncGroup, up to the assignment.
 
-One `join` is the way into one generation. It sends what the member supports, does the leader's work
-if the coordinator makes it the leader, and ends with an assignment, or with the error that decides
-how to go on. Again and again within it: what tells nothing of the member itself, such as a
-coordinator that moves or loads, or the member id it is given first (KIP-394).
+One call of `join` enters one generation. It sends the assignors that the member supports, assigns
+the partitions if the coordinator selects this member as the leader, and ends with an assignment or
+a permanent error. It retries errors that do not concern the member, such as a coordinator that is
+moving or loading, and the initial response with a member id (KIP-394).
 
 Source: Kafka 4.3 AbstractCoordinator, ConsumerCoordinator; KIP-345, KIP-559, KIP-800, KIP-814.
 """
@@ -52,19 +52,19 @@ from plog.wire.primitives import WireError
 
 log = logging.getLogger("plog.client.group")
 
-# A JoinGroup waits for others as long as they may take, and a little for the way.
+# The coordinator answers a JoinGroup after the rebalance timeout; add some time for the network.
 _JOIN_MARGIN_MS = 5_000
 _FIRST_STATIC_VERSION = 5
 
 TopicCounts = Mapping[str, int]
-"""How many partitions each topic has, 0 for one that does not exist."""
+"""The number of partitions of each topic; 0 for a missing topic."""
 
 
 class GroupJoin:
-    """See the module's text.
+    """The joining of a member to generations of its group.
 
-    `watched` is what the last generation's leader divided, None in members that did not lead: if
-    it changes, the group has to meet again.
+    `watched` holds the partition counts that this member assigned as the leader of the last
+    generation; None if it was not the leader. The group must rebalance if they change.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class GroupJoin:
     async def join(
         self, topics: Collection[str], owned: Collection[TopicPartition]
     ) -> Assignment | None:
-        """This member's assignment, None if the generation ended before it came.
+        """Return this member's assignment; None if the generation ended before it arrived.
 
-        `Membership` tells then what has to happen. Raises what trying again does not cure.
+        `Membership` then has the next state. Raises permanent errors.
         """
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
@@ -105,9 +105,9 @@ class GroupJoin:
                 self._raise_for(answer.error_code)
                 self._check_protocol(answer.protocol_type)
                 if answer.protocol_name not in self._assignors:
-                    raise self._inconsistent(f"its coordinator chose {answer.protocol_name}")
+                    raise self._inconsistent(f"the coordinator chose {answer.protocol_name}")
                 if self._membership.state is not MemberState.PREPARING_REBALANCE:
-                    return None  # A commit has heard meanwhile that this member is out.
+                    return None  # A commit has found that the member was removed.
                 self._heartbeats.begin_generation()
                 self._membership.joined(
                     answer.generation_id, answer.member_id, answer.protocol_name
@@ -118,15 +118,15 @@ class GroupJoin:
                     return None
                 if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
                     if self._membership.state is MemberState.COMPLETING_REBALANCE:
-                        continue  # The next generation has begun; its JoinGroup will wait.
+                        continue  # The next generation has begun; join it.
                 elif not error.retriable:
                     raise
-                log.info("group %s: joining again after %s", self._link.group_id, error)
+                log.info("group %s: rejoining after an error: %s", self._link.group_id, error)
                 self._link.moved(error)
             await backoff.wait()
 
     async def know_all_topics(self) -> None:
-        """What a pattern matches has to be known once, however long that takes."""
+        """Wait until the metadata of all topics is known, to match a pattern."""
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             try:
@@ -135,14 +135,14 @@ class GroupJoin:
             except KafkaError as error:
                 if not error.retriable:
                     raise
-                log.warning("group %s: topics are not known: %s", self._link.group_id, error)
+                log.warning("group %s: cannot fetch metadata: %s", self._link.group_id, error)
                 await backoff.wait()
 
     def _ends(self, error: KafkaError) -> bool:
-        """Whether the member has to begin anew, having lost what it had."""
+        """Reset the membership and return True if `error` means that the member has lost it."""
         if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             return False
-        log.info("group %s: %s; joining anew", self._link.group_id, error)
+        log.info("group %s: %s; joining as a new member", self._link.group_id, error)
         self._membership.reset(
             f"joining: {error.code.name}",
             keeps_member_id=error.code == ErrorCode.ILLEGAL_GENERATION,
@@ -180,8 +180,8 @@ class GroupJoin:
             version = connection.version_of(JoinGroupRequest)
             if version < _FIRST_STATIC_VERSION and request.group_instance_id is not None:
                 raise UnsupportedVersion(
-                    f"group {self._link.group_id}: the broker at {connection.address} knows no"
-                    " static members (Kafka 2.3): leave group.instance.id out"
+                    f"group {self._link.group_id}: the broker at {connection.address} does not"
+                    " support static members (Kafka 2.3); remove group.instance.id"
                 )
             return request
 
@@ -225,19 +225,21 @@ class GroupJoin:
         self._raise_for(answer.error_code)
         self._check_protocol(answer.protocol_type)
         if self._membership.generation != generation:
-            return None  # A heartbeat has heard meanwhile that it is over.
+            return None  # A heartbeat has found that the generation is over.
         if answer.protocol_name not in (None, generation.protocol):
-            raise self._inconsistent(f"its coordinator speaks of {answer.protocol_name}")
+            raise self._inconsistent(f"the coordinator answered with {answer.protocol_name}")
         self._membership.synced()
         if not answer.assignment:
             return Assignment()
         return Assignment.decode(answer.assignment)
 
     async def _lead(self, joined: JoinGroupResponse) -> Mapping[str, Assignment]:
-        """What each member gets; nothing if the coordinator wants it left as it is (KIP-814)."""
-        subscriptions = {member.member_id: self._told_by(member) for member in joined.members}
+        """Return each member's assignment; empty if the coordinator skips it (KIP-814)."""
+        subscriptions = {
+            member.member_id: self._subscription_of(member) for member in joined.members
+        }
         topics = {topic for one in subscriptions.values() for topic in one.topics}
-        # The leader watches all topics of the group from now on, not only its own.
+        # The leader monitors all topics of the group from now on, not only its own.
         counts = await self._learn_counts(topics)
         self.watched = counts
         if joined.skip_assignment:
@@ -248,7 +250,7 @@ class GroupJoin:
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             _check_nothing_moves_at_once(assignor, subscriptions, assignments)
         for member in subscriptions.keys() - assignments.keys():
-            raise ValueError(f"assignor {assignor.name} has given {member} no assignment")
+            raise ValueError(f"assignor {assignor.name} returned no assignment for {member}")
         log.info(
             "group %s: assigned for generation %s by %s: %s",
             self._link.group_id,
@@ -258,22 +260,24 @@ class GroupJoin:
         )
         return assignments
 
-    def _told_by(self, member: JoinGroupResponseMember) -> Subscription:
+    def _subscription_of(self, member: JoinGroupResponseMember) -> Subscription:
         try:
             return Subscription.decode(member.metadata, member.group_instance_id)
         except WireError as error:
             raise WireError(
-                f"group {self._link.group_id}: the subscription of its member {member.member_id}"
-                f" cannot be read: {error}"
+                f"group {self._link.group_id}: invalid subscription of member"
+                f" {member.member_id}: {error}"
             ) from error
 
     async def _learn_counts(self, topics: Collection[str]) -> TopicCounts:
-        self._cluster.want_topics(list(filter(may_be_topic, topics)))  # Others' may be anything.
+        self._cluster.want_topics(
+            list(filter(may_be_topic, topics))
+        )  # Other members may send anything.
         await self._cluster.refresh()
         return self.counts(topics)
 
     def counts(self, topics: Collection[str]) -> TopicCounts:
-        """How many partitions these topics have, as far as is known."""
+        """Return the known partition counts of these topics."""
         metadata = self._cluster.metadata
         return {topic: metadata.partition_count(topic) or 0 for topic in topics}
 
@@ -288,31 +292,31 @@ class GroupJoin:
             case ErrorCode.FENCED_INSTANCE_ID:
                 raise fenced(generation, group_id)
             case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-                raise self._inconsistent("there are members that support none of them")
+                raise self._inconsistent("other members support none of them")
             case ErrorCode.GROUP_MAX_SIZE_REACHED:
-                text = "it has as many members as the broker's group.max.size lets it have"
+                text = "the group is full: the broker's group.max.size limits its members"
             case ErrorCode.INVALID_SESSION_TIMEOUT:
                 text = (
-                    f"session.timeout.ms={settings.session_timeout_ms} is out of the broker's"
-                    " bounds, group.min.session.timeout.ms and group.max.session.timeout.ms"
+                    f"session.timeout.ms={settings.session_timeout_ms} is not between the broker's"
+                    " group.min.session.timeout.ms and group.max.session.timeout.ms"
                 )
             case ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                text = "this user may not read in it: an ACL has to allow READ on the group"
+                text = "not authorized; add an ACL that allows READ on the group"
             case ErrorCode.INVALID_GROUP_ID:
-                text = "the broker does not take it for a group.id"
+                text = "the broker rejected the group.id"
             case _:
                 text = f"member {generation.member_id or '(new)'}"
         raise error_from_code(code, f"group {group_id}: {text}")
 
     def _check_protocol(self, protocol_type: str | None) -> None:
         if protocol_type not in (None, "", CONSUMER_PROTOCOL_TYPE):
-            raise self._inconsistent(f"it is not of consumers but of type {protocol_type}")
+            raise self._inconsistent(f"the group has the type {protocol_type}, not consumer")
 
     def _inconsistent(self, why: str) -> InconsistentGroupProtocol:
         names = ", ".join(self._assignors)
         return InconsistentGroupProtocol(
-            f"group {self._link.group_id}: this member supports {names}, but {why}; set"
-            " partition.assignment.strategy so that all members have one in common, or take another"
+            f"cannot join group {self._link.group_id}: this member supports {names}, but {why}; set"
+            " partition.assignment.strategy so that all members share an assignor, or use another"
             " group.id"
         )
 
@@ -322,10 +326,9 @@ def _check_nothing_moves_at_once(
     subscriptions: Mapping[str, Subscription],
     assignments: Mapping[str, Assignment],
 ) -> None:
-    """Refuse what would give a partition to a second owner while the first still has it.
+    """Refuse an assignment that gives a partition to a new owner before the old one revokes it.
 
-    Not asked of Kafka's own assignor, which goes by generations: a member that claims what it has
-    lost long ago is not believed there.
+    Kafka's own assignor is exempt: it compares generations, so it ignores outdated claims.
     """
     if assignor.name == "cooperative-sticky":
         return
@@ -339,6 +342,6 @@ def _check_nothing_moves_at_once(
     if added & revoked:
         moved = ", ".join(str(x) for x in sorted(added & revoked))
         raise ValueError(
-            f"assignor {assignor.name} gives {moved} to a new owner at once; a cooperative one"
-            " leaves out what another member owns until the next rebalance"
+            f"assignor {assignor.name} assigns {moved} to a new owner immediately; a cooperative"
+            " assignor must omit partitions that another member owns until the next rebalance"
         )

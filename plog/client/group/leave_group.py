@@ -15,9 +15,9 @@ from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 log = logging.getLogger("plog.client.group")
 
 LEAVE_TIMEOUT_S = 5.0
-"""How long to wait for the answer, where the caller sets no limit."""
+"""How long to wait for the response by default."""
 LEAVE_RESERVE_S = 0.5
-"""What a closing consumer keeps of its time for leaving, if the last commit takes too long."""
+"""The part of a consumer's close timeout that is reserved for leaving after the last commit."""
 _MINIMUM_S = 0.01
 _FIRST_OF_MANY = 3
 
@@ -29,22 +29,22 @@ async def leave_group(
     reason: str,
     deadline: Deadline | None = None,
 ) -> None:
-    """End the membership, and tell the coordinator if it has to know and can be reached.
+    """End the membership and send LeaveGroup if the coordinator is reachable.
 
-    A static member keeps its place in the group, so nothing is sent for it.
+    A static member keeps its place in the group, so it sends nothing.
     """
     generation = membership.generation
     was_known = membership.state is not MemberState.UNJOINED and generation.member_id
     membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
     if was_known and link.is_known and generation.group_instance_id is None:
         deadline = deadline or Deadline(network, LEAVE_TIMEOUT_S)
-        await say_goodbye(network, link, generation.member_id, reason, deadline)
+        await send_leave_group(network, link, generation.member_id, reason, deadline)
 
 
-async def say_goodbye(
+async def send_leave_group(
     network: Network, link: CoordinatorConnection, member_id: str, reason: str, deadline: Deadline
 ) -> None:
-    """Send LeaveGroup once; failing does no harm, as the session expires some time later."""
+    """Send LeaveGroup once. A failure is harmless, because the session expires later."""
 
     def request(connection: Connection) -> LeaveGroupRequest:
         if connection.version_of(LeaveGroupRequest) < _FIRST_OF_MANY:
@@ -52,14 +52,14 @@ async def say_goodbye(
         identity = MemberIdentity(member_id=member_id, reason=reason)
         return LeaveGroupRequest(group_id=link.group_id, members=[identity])
 
-    if deadline.is_over:  # Not to wait is no reason not to send it.
+    if deadline.is_over:  # Send it anyway, without waiting for the response.
         deadline = Deadline(network, _MINIMUM_S)
-    log.info("group %s: %s leaves: %s", link.group_id, member_id, reason)
+    log.info("group %s: member %s is leaving: %s", link.group_id, member_id, reason)
     try:
         answer = await link.ask(request, LeaveGroupResponse, deadline=deadline)
     except KafkaError as error:
-        log.info("group %s: %s could not leave: %s", link.group_id, member_id, error)
+        log.info("group %s: member %s failed to leave: %s", link.group_id, member_id, error)
         return
     code = next((member.error_code for member in answer.members), 0) or answer.error_code
     if code:
-        log.info("group %s: leaving: %s", link.group_id, ErrorCode(code).name)
+        log.info("group %s: LeaveGroup failed: %s", link.group_id, ErrorCode(code).name)

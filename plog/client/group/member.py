@@ -1,20 +1,20 @@
-"""A consumer's membership in a group: from a subscription to partitions, and back.
+"""A consumer's membership in a group: it turns a subscription into assigned partitions.
 
-The part that knows the order of things. Going into a generation is `GroupJoin`'s, staying in it
-Heartbeats', what is committed Commits'; `Membership` is the state they share.
+This module controls the order of events. `GroupJoin` enters a generation, `Heartbeats` keeps the
+member in it, and `Commits` commits offsets; they share the state in `Membership`.
 
-A rebalance goes by the application's polls, as in Kafka's own consumer, because a poll is how an
-application says that it is done with what it was given before:
+A rebalance progresses in the application's polls, as in Kafka's own consumer, because a poll means
+that the application has processed the records it received before:
 
-1. `attend`, in a poll: commits what the application has had (if it commits automatically), takes
-   partitions away (eager: all of them; cooperative: only those of topics no longer wanted), and
-   tells the listener. Then the join begins beside everything else.
-2. The join goes on in between polls. A cooperative member reads on.
-3. `attend`, in the next poll: takes up the assignment. A cooperative member gives up what is not
-   in it, and joins once more so that others can have that.
+1. `attend`, in a poll, commits the positions (with automatic commits), revokes partitions (eager:
+   all of them; cooperative: only those of topics that are no longer subscribed) and calls the
+   listener. Then the join starts as a concurrent task.
+2. The join continues between polls. A cooperative member keeps reading.
+3. `attend`, in the next poll, applies the assignment. A cooperative member revokes the partitions
+   that are not in it and joins again, so that others can get them.
 
-So whoever calls `attend` does so while the application waits in a poll, has called `polled` first,
-and hands out no records until it has returned.
+The caller of `attend` therefore runs it during a poll of the application, calls `polled` first and
+returns no records until `attend` has returned.
 
 Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
 """
@@ -60,7 +60,7 @@ log = logging.getLogger("plog.client.group")
 
 
 class GroupMember(ConsumerSubscription):
-    """See the module's text. Used from the network's thread only, but for `polled`."""
+    """A member of a consumer group. Network's thread only, except for `polled`."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class GroupMember(ConsumerSubscription):
         assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
         call_user: CallUser,
     ) -> None:
-        """`assignors` take the place of ``partition.assignment.strategy``."""
-        assert settings.group_id is not None, "a member has a group.id"
+        """Create a member; `assignors` override ``partition.assignment.strategy``."""
+        assert settings.group_id is not None, "a member needs a group.id"
         super().__init__(cluster, settings, call_user)
         self.group_id = settings.group_id
         self._network = network
@@ -102,9 +102,9 @@ class GroupMember(ConsumerSubscription):
         self._metadata = GroupMetadata(self.group_id)
         self._joined_topics: frozenset[str] | None = None
         self._assignment: tuple[Generation, Assignment] | None = None
-        # What the listener has not heard of, since the poll was given up that it waited for.
+        # The partitions for which the listener was not called because its poll was cancelled.
         self._unannounced: frozenset[TopicPartition] = frozenset()
-        # What the group was told that this member owns, since it last had an assignment.
+        # The partitions that this member has reported as owned since its last assignment.
         self._claimed: frozenset[TopicPartition] = frozenset()
         self._is_joining = False
         self._join_task: Task | None = None
@@ -113,7 +113,7 @@ class GroupMember(ConsumerSubscription):
         self._failure: Exception | None = None
         cluster.on_update.append(self._metadata_changed)
 
-    # -- what is wanted -----------------------------------------------------------------------
+    # -- subscription and state ---------------------------------------------------------------
 
     def subscribe(
         self,
@@ -124,20 +124,20 @@ class GroupMember(ConsumerSubscription):
         super().subscribe(topics, pattern, listener)
         self._commits.is_managed = True
         self._heartbeats.polled()
-        self._check_wishes()
+        self._check_subscription()
         self._changed()
 
     @property
     def generation(self) -> Generation:
-        """Who this member is just now."""
+        """The current member id and generation."""
         return self._membership.generation
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Under which place in the group the records were read that the application has.
+        """The member id and generation under which the application's records were read.
 
-        A place that is lost stays in it, so that offsets are refused. Partitions that are assigned
-        by hand have none.
+        A lost generation is kept, so that the coordinator rejects the offsets. Manually assigned
+        partitions have no generation.
         """
         if self._selection is None and self._positions.assigned:
             return GroupMetadata(self.group_id)
@@ -145,52 +145,49 @@ class GroupMember(ConsumerSubscription):
 
     @property
     def state(self) -> MemberState:
-        """How far it is in the group's current rebalance."""
+        """The state of this member in the current rebalance."""
         return self._membership.state
 
     @property
     def needs_attention(self) -> bool:
-        """Whether `attend` has something to do."""
+        """Whether `attend` has work to do."""
         if self._selection is None:
             return False
         if self._failure is not None or self._commits.has_failed:
             return True
-        if self.is_parting:
+        if self.is_revoking:
             return False
         has_to_join = not self._is_joining and self._membership.has_to_join
         return has_to_join or self._assignment is not None
 
     @property
-    def is_parting(self) -> bool:
-        """Whether partitions go as soon as it is committed how far they were read."""
+    def is_revoking(self) -> bool:
+        """Whether partitions will be revoked as soon as their positions are committed."""
         return self._parting.waits_in is not None and (
             self._parting.waits_in == self._membership.generation
         )
 
     def polled(self, *, waits: bool = False) -> None:
-        """The application asks for records, and is done with those it had. Any thread.
+        """Note that the application polls and has processed its earlier records. Any thread.
 
-        If it `waits` for some, it counts as polling until the next call of this.
+        With `waits`, the application counts as polling until the next call of this method.
         """
         self._heartbeats.polled(waits=waits)
         self._commits.polled()
 
     def commit_when_due(self) -> None:
-        """From now on, also where partitions are assigned by hand and `attend` has nothing to do.
-
-        Only if the consumer commits by itself.
-        """
+        """Start automatic commits, if enabled, also for manually assigned partitions."""
         self._commits.send_automatic()
 
-    # -- the order of things ------------------------------------------------------------------
+    # -- rebalance ----------------------------------------------------------------------------
 
     async def attend(self) -> None:
-        """Do what has to be done while the application polls, and wait for no other member.
+        """Do the pending work of a poll without waiting for other members.
 
-        Returns at once when there is nothing to do. Raises what the coordinator refuses for good
+        Returns immediately if there is nothing to do. Raises permanent errors of the coordinator
         (`GroupAuthorizationFailed`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`,
-        `FencedInstanceId` …), `MaxPollIntervalExceeded` once after that happened, and what a
-        listener raises.
+        `FencedInstanceId` …), `MaxPollIntervalExceeded` once after it happened, and exceptions of a
+        listener.
         """
         if self._attending:
             return
@@ -203,20 +200,20 @@ class GroupMember(ConsumerSubscription):
             self._attending = False
 
     async def _attend_once(self) -> None:
-        """The next thing there is to do. What a listener has raised comes when it is done."""
+        """Do the next step. Exceptions of a listener are raised after the step is complete."""
         membership = self._membership
         is_idle = not self._is_joining and self._assignment is None
         needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
-        if needs_prepare and not self.is_parting:
+        if needs_prepare and not self.is_revoking:
             await self._prepare()
         elif self._failure is not None or self._commits.has_failed:
             self._raise_failure()
         elif self._assignment is not None:
             try:
-                if await self._take_up(*self._assignment):
+                if await self._apply_assignment(*self._assignment):
                     self._assignment = None
             except Cancelled:
-                raise  # The next poll takes it up again.
+                raise  # The next poll retries.
             except Exception:
                 self._assignment = None
                 raise
@@ -244,7 +241,7 @@ class GroupMember(ConsumerSubscription):
             if assignment is not None:
                 self._assignment = (self._membership.generation, assignment)
         except Cancelled:
-            pass  # Who leaves has asked for it.
+            pass  # `leave` cancels the join.
         except FencedInstanceId as error:
             self._membership.reset("fenced", keeps_member_id=False)
             self._fail(error)
@@ -255,32 +252,32 @@ class GroupMember(ConsumerSubscription):
         self._changed()
 
     async def _prepare(self) -> None:
-        """Give up what cannot be kept while the group meets, when that has been committed."""
+        """Commit and revoke the partitions that the member cannot keep during the rebalance."""
         generation = self._membership.generation
         owned = self._positions.assigned
         if not generation.is_member:
             if owned:
-                log.warning("group %s: lost %s", self.group_id, _text(owned))
+                log.warning("group %s: lost partitions: %s", self.group_id, _text(owned))
                 await self._listening.lost(owned)
                 self._positions.assign(())
         else:
             is_eager = self._protocol is RebalanceProtocol.EAGER
             going = owned if is_eager else self._unwanted(owned)
-            longest_s = self._longest_parting_s
+            longest_s = self._rebalance_timeout_s
             if not self._parting.is_over(generation, going, only_these=False, longest_s=longest_s):
                 return
             if is_eager or going:
                 await self._listening.revoked(going)
                 if self._selection is None:
-                    return  # Left meanwhile.
+                    return  # The listener has ended the subscription.
                 self._positions.assign(self._positions.assigned - going)
         self._parting.end()
-        if self._membership.generation == generation:  # Or all was lost meanwhile.
+        if self._membership.generation == generation:  # Otherwise the partitions are already lost.
             self._membership.needs_prepare = False
 
     @property
-    def _longest_parting_s(self) -> float:
-        """The group goes on without who is not back by then."""
+    def _rebalance_timeout_s(self) -> float:
+        """Return how long the group waits for this member, in seconds."""
         settings = self._settings
         return min(settings.max_poll_interval_ms, settings.default_api_timeout_ms) / 1000
 
@@ -288,8 +285,8 @@ class GroupMember(ConsumerSubscription):
         selection = self._selection
         return frozenset(x for x in owned if selection is None or not selection.covers(x.topic))
 
-    async def _take_up(self, generation: Generation, assignment: Assignment) -> bool:
-        """Have the partitions of a new generation; False if something is to be committed first."""
+    async def _apply_assignment(self, generation: Generation, assignment: Assignment) -> bool:
+        """Apply the assignment of a new generation; return False if a commit must come first."""
         self._membership.needs_prepare = True
         selection = self._selection
         assigned = frozenset(assignment.partitions)
@@ -309,13 +306,13 @@ class GroupMember(ConsumerSubscription):
                 return False
             await self._listening.revoked(revoked)
             if self._selection is None:
-                return True  # Left meanwhile.
+                return True  # The listener has ended the subscription.
             self._positions.assign(self._positions.assigned - revoked)
             if generation != self._membership.stable_generation:
                 self._parting.end()
                 return True
-        # A static member may come back into a generation that waits for it to give up what it has
-        # lost meanwhile. All others are in a new one then.
+        # A static member may return to a generation that waits for it to revoke partitions that it
+        # has lost meanwhile. Other members enter a new generation.
         is_static = generation.group_instance_id is not None
         if revoked or (is_static and self._claimed - assigned):
             self._membership.ask_to_rejoin("need to revoke partitions and re-join")
@@ -325,9 +322,9 @@ class GroupMember(ConsumerSubscription):
         try:
             assignor = self._assignors[generation.protocol or ""]
             assignor.on_assignment(assignment, generation.generation_id)
-        except Exception as error:  # The partitions are this member's all the same.
+        except Exception as error:  # The partitions are assigned to this member nevertheless.
             self._fail(error)
-        log.info("group %s: %s has %s", self.group_id, generation, _text(assigned))
+        log.info("group %s: %s was assigned %s", self.group_id, generation, _text(assigned))
         self._commits.restart_interval()
         self._positions.assign(sorted(assigned))
         self._metadata = GroupMetadata.of(self.group_id, generation)
@@ -335,7 +332,7 @@ class GroupMember(ConsumerSubscription):
         self._parting.end()
         await self._listening.assigned(self._unannounced)
         self._unannounced = frozenset()
-        self._check_wishes()
+        self._check_subscription()
         return True
 
     # -- leaving ------------------------------------------------------------------------------
@@ -343,12 +340,12 @@ class GroupMember(ConsumerSubscription):
     async def leave(self, reason: str, deadline: Deadline | None = None) -> None:
         """Leave the group and drop the subscription; `subscribe` joins again.
 
-        The listener gets all partitions as revoked, or lost. A static member keeps its place: it
+        The listener receives all partitions as revoked or lost. A static member keeps its place: it
         only stops sending heartbeats.
         """
         if self._is_joining and self._join_task is not None:
             self._join_task.cancel()
-            self._link.hang_up()  # Behind a JoinGroup, LeaveGroup would not be heard.
+            self._link.disconnect()  # The broker would answer LeaveGroup only after the JoinGroup.
         self._heartbeats.stop()
         self._parting.end()
         owned = self._positions.assigned
@@ -365,7 +362,7 @@ class GroupMember(ConsumerSubscription):
         self._listening.raise_error()
 
     async def close(self, timeout_s: float) -> None:
-        """Commit if that is automatic, wait for commits under way, and leave within `timeout_s`."""
+        """Commit if that is automatic, wait for pending commits, and leave within `timeout_s`."""
         deadline = self._cluster.deadline(timeout_s)
         with TaskCompletion(self._close_rest):
             await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
@@ -379,7 +376,7 @@ class GroupMember(ConsumerSubscription):
         self._link.close()
 
     async def abandon(self) -> None:
-        """Leave because the process ends: without a commit, and without calling the listener."""
+        """Leave when the process exits, without a commit and without calling the listener."""
         self._heartbeats.stop()
         await leave_group(self._network, self._link, self._membership, "the process ends")
 
@@ -387,8 +384,8 @@ class GroupMember(ConsumerSubscription):
         interval_ms = self._settings.max_poll_interval_ms
         error = MaxPollIntervalExceeded(
             f"group {self.group_id}: no poll for max.poll.interval.ms={interval_ms}, so this member"
-            " has left and its partitions go to others; work on fewer records at a time"
-            " (max.poll.records), or raise max.poll.interval.ms"
+            " has left and its partitions are assigned to others; process fewer records per poll"
+            " (max.poll.records) or raise max.poll.interval.ms"
         )
         log.warning("%s", error)
         self._fail(error)
@@ -396,17 +393,17 @@ class GroupMember(ConsumerSubscription):
         leaving = leave_group(self._network, self._link, self._membership, reason)
         self._network.spawn(leaving, "leaving the group")
 
-    # -- what others tell ---------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         if self._selection is not None:
             error = refusal(self._selection.topics, metadata)
             if error is not None:
                 self._fail(error)
-        self._check_wishes()
+        self._check_subscription()
 
-    def _check_wishes(self) -> None:
-        """Join again if what is wanted, or what there is, is not what it was at the last join."""
+    def _check_subscription(self) -> None:
+        """Rejoin if the subscription or the matching topics have changed since the last join."""
         if self._selection is None or self._joined_topics is None:
             return
         watched = self._joining.watched
@@ -419,7 +416,7 @@ class GroupMember(ConsumerSubscription):
             self._membership.ask_to_rejoin("subscription has changed")
 
     def _fail(self, error: Exception) -> None:
-        """Have the application told with its next poll."""
+        """Raise `error` in the application's next poll."""
         if not isinstance(self._failure, FencedInstanceId):
             self._failure = error
         self._changed()
@@ -429,12 +426,12 @@ class GroupMember(ConsumerSubscription):
         failure = self._failure
         if failure is None:
             return
-        if not isinstance(failure, FencedInstanceId):  # That one stays: somebody is in its place.
+        if not isinstance(failure, FencedInstanceId):  # Permanent: another member has replaced it.
             self._failure = None
         raise failure
 
     def _changed(self) -> None:
-        """Have all look at it who wait, but not in the middle of what has changed it."""
+        """Wake all waiters, but only after the current change is complete."""
         if not self._is_waking:
             self._is_waking = True
             self._network.spawn(self._wake(), "waking a group member")
@@ -454,7 +451,7 @@ class GroupMember(ConsumerSubscription):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """See `Commits.commit`. In a listener, the group's patience is a limit, too."""
+        """See `Commits.commit`. In a listener, the rebalance timeout is also a limit."""
         if timeout_s is None and self._listening.is_calling:
             limit_s = self._settings.default_api_timeout_ms / 1000
             timeout_s = max(0.0, min(limit_s, self._heartbeats.poll_left_s))
@@ -475,7 +472,7 @@ class GroupMember(ConsumerSubscription):
         return await self._committed.committed(partitions, timeout_s=timeout_s)
 
     def metrics(self) -> dict[str, float]:
-        """Kafka's names of consumer-coordinator-metrics."""
+        """Return metrics with Kafka's names of consumer-coordinator-metrics."""
         last_s = self._heartbeats.last_answer_s
         return {
             "assigned-partitions": float(len(self._positions.assigned)),

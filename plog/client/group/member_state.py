@@ -1,13 +1,13 @@
-"""What a member of a group knows of its own place in it: pure state, and the rules of its changes.
+"""The state of a group member and the rules for its transitions. Pure.
 
-    UNJOINED              in no generation; perhaps with a member id, to join again under
-    PREPARING_REBALANCE   has asked to join and waits until all others have
+    UNJOINED              in no generation; may have a member id, under which it joins again
+    PREPARING_REBALANCE   has sent JoinGroup and waits until all other members have joined
     COMPLETING_REBALANCE  in a new generation, waits for the leader's assignment
     STABLE                has its assignment
 
-Heartbeats, commits and the rebalance itself all hear from the coordinator that the generation is
-over or the member unknown. Each of them tells it here, with the generation it had asked in; what
-comes late and is about an older one changes nothing.
+Heartbeats, commits and the rebalance may each learn from the coordinator that the generation is
+over or the member unknown. They report it here with the generation in which they sent the request;
+a late report about an older generation changes nothing.
 
 Source: Kafka 4.3 AbstractCoordinator.
 """
@@ -23,9 +23,9 @@ _REASON_MAX_CHARACTERS = 255
 
 
 class Generation(NamedTuple):
-    """Who a member is, and which assignment it goes by; -1 before it has one.
+    """A member's identity and its generation, which is -1 before the first.
 
-    `protocol` is the name of the assignor the coordinator has chosen.
+    `protocol` is the name of the assignor that the coordinator has chosen.
     """
 
     member_id: str = ""
@@ -35,12 +35,12 @@ class Generation(NamedTuple):
 
     @property
     def is_member(self) -> bool:
-        """Whether offsets can be committed with it."""
+        """Whether offsets can be committed in this generation."""
         return self.generation_id != NO_GENERATION and bool(self.member_id)
 
 
 class MemberState(Enum):
-    """See the module's text."""
+    """The state of a member in a rebalance, with Kafka's names."""
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing rebalance"
@@ -49,49 +49,52 @@ class MemberState(Enum):
 
 
 class Membership:
-    """See the module's text. `on_change` is called after every change."""
+    """The membership of one consumer: state, generation and reason to rejoin.
+
+    `on_change` is called after every change.
+    """
 
     def __init__(self, group_instance_id: str | None, on_change: Callable[[], None]) -> None:
         self.state = MemberState.UNJOINED
         self.generation = Generation(group_instance_id=group_instance_id)
         self.rejoin_reason: str | None = ""
-        """Why it has to join again; None if it has not."""
+        """Why the member must rejoin; None if it need not."""
         self.needs_prepare = True
-        """Whether something of the last generation has to be given up before."""
+        """Whether partitions of the last generation must be revoked before joining."""
         self._on_change = on_change
 
     @property
     def has_to_join(self) -> bool:
-        """Whether somebody asked for it since the last generation began."""
+        """Whether a rejoin was requested since the last generation began."""
         return self.rejoin_reason is not None
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether it waits for the others or for its assignment."""
+        """Whether the member waits for other members or for its assignment."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
     @property
     def stable_generation(self) -> Generation | None:
-        """The generation to commit in; None while there is none to rely on."""
+        """The generation to commit in; None unless the member is stable."""
         return self.generation if self.state is MemberState.STABLE else None
 
     def ask_to_rejoin(self, reason: str) -> None:
-        """Join again as soon as the application polls; the coordinator is told the first reason."""
+        """Rejoin in the application's next poll; the coordinator receives the first reason."""
         if not self.rejoin_reason:
             self.rejoin_reason = reason[:_REASON_MAX_CHARACTERS]
         self._on_change()
 
     def begin_join(self) -> None:
-        """JoinGroup leaves now."""
+        """Note that JoinGroup is being sent."""
         self.state = MemberState.PREPARING_REBALANCE
         self._on_change()
 
     def given_member_id(self, member_id: str) -> None:
-        """The coordinator wants to see it with this id again (KIP-394)."""
+        """Store the id with which the coordinator requires a second JoinGroup (KIP-394)."""
         self.generation = self._without_generation(member_id)
 
     def joined(self, generation_id: int, member_id: str, protocol: str | None) -> None:
-        """All have joined; reasons to join that come from now on ask for the next generation."""
+        """Enter the generation: later reasons to rejoin request the next one."""
         self.state = MemberState.COMPLETING_REBALANCE
         self.generation = self.generation._replace(
             generation_id=generation_id, member_id=member_id, protocol=protocol
@@ -100,17 +103,17 @@ class Membership:
         self._on_change()
 
     def join_failed(self) -> None:
-        """No generation has come of it; what is owned may still be."""
+        """Note that the join failed; owned partitions may still be valid."""
         self.state = MemberState.UNJOINED
         self.ask_to_rejoin("rebalance failed")
 
     def synced(self) -> None:
-        """The assignment is here."""
+        """Note that the assignment has arrived."""
         self.state = MemberState.STABLE
         self._on_change()
 
     def reset(self, reason: str, *, keeps_member_id: bool) -> None:
-        """The generation counts no more: what is owned is lost, and it has to join again."""
+        """Leave the generation: owned partitions are lost, and the member must rejoin."""
         self.state = MemberState.UNJOINED
         self.needs_prepare = True
         self.generation = self._without_generation(

@@ -1,15 +1,14 @@
-"""Committing a group's offsets: now, later, or by themselves.
+"""Commit a group's offsets synchronously, asynchronously or automatically.
 
-Asking for them is committed_offsets.py's.
+committed_offsets.py fetches them.
 
-A commit is bound to the generation it is made in: a member that the group has gone on without is
-refused, so that it cannot undo what another one has committed since. Without a subscription a
-consumer commits as one that is in no generation; that is its own business as long as the group has
-no members.
+A commit belongs to a generation: the coordinator rejects it from a member that is no longer in the
+group, so that it cannot overwrite a newer commit of another member. A consumer without a
+subscription commits without a generation, which works as long as the group has no members.
 
-Asynchronous commits leave in the order of the calls and are answered in it. A synchronous one goes
-behind them. The automatic ones commit what the application has had before its last poll, never what
-it may be working on.
+Asynchronous commits are sent and completed in the order of the calls; a synchronous commit is sent
+after them. Automatic commits include only records that were returned before the application's last
+poll, never records that it may still be processing.
 
 Source: Kafka 4.3 ConsumerCoordinator; KIP-320.
 """
@@ -62,7 +61,7 @@ class _Waiting(NamedTuple):
 
 
 class Commits:
-    """See the module's text. Used from the network's thread only, but for `polled`."""
+    """The commits of one consumer. Network's thread only, except for `polled`."""
 
     def __init__(
         self,
@@ -97,13 +96,13 @@ class Commits:
         self._due: tuple[Offsets, Generation] | None = None
         self._ticker: Task | None = None
 
-    # -- at once ------------------------------------------------------------------------------
+    # -- synchronous commits ------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets, *, timeout_s: float | None = None) -> None:
-        """Commit, trying again where that helps, for ``default.api.timeout.ms`` unless told.
+        """Commit, retrying until `timeout_s` (default ``default.api.timeout.ms``).
 
-        Raises CommitFailed if the group has gone on without this member, RebalanceInProgress while
-        it meets (commit again after the next poll), and what a broker refuses for good.
+        Raises CommitFailed if this member is no longer in the group, RebalanceInProgress during a
+        rebalance (commit again after the next poll), and permanent errors of the broker.
         """
         self._supersede(offsets)
         generation = self._generation() if offsets else _NO_MEMBER
@@ -112,7 +111,7 @@ class Commits:
         while self._waiting or self._in_flight:
             self._answered.clear()
             if not await self._answered.wait(backoff.left_s):
-                what = f"group {self._link.group_id}: committing offsets"
+                what = f"cannot commit offsets of group {self._link.group_id}"
                 raise timed_out(what, limit_s, self._cluster.trouble)
         while offsets:
             try:
@@ -126,7 +125,7 @@ class Commits:
                 await backoff.wait_or_raise(error)
 
     def _generation(self) -> Generation:
-        """The one to commit in. Raises CommitFailed, RebalanceInProgress if there is none."""
+        """Return the generation to commit in. Raises CommitFailed or RebalanceInProgress."""
         if not self.is_managed:
             return _NO_MEMBER
         generation = self._membership.stable_generation
@@ -135,19 +134,19 @@ class Commits:
         raise self._why_not()
 
     def _why_not(self) -> Exception:
-        """Why there is no generation to commit in, or why it is another one now."""
+        """Return the error for a missing or changed generation."""
         if self._membership.is_rebalancing:
             return RebalanceInProgress(
-                f"group {self._link.group_id} is about to assign its partitions anew: poll, then"
-                " commit again what this consumer still has"
+                f"group {self._link.group_id} is rebalancing; poll, then commit again the"
+                " partitions that this consumer still has"
             )
-        return self._failed_commit("this consumer is not in the group (any more)")
+        return self._failed_commit("this consumer is not a member of the group")
 
     def _failed_commit(self, why: str) -> CommitFailed:
         return CommitFailed(
-            f"group {self._link.group_id}: the offsets were not committed, since {why}; its"
-            " partitions may be another member's by now, which reads again what was not committed."
-            " Poll more often: work on fewer records at a time (max.poll.records) or raise"
+            f"cannot commit offsets of group {self._link.group_id}: {why}; its partitions may"
+            " belong to another member, which will read the uncommitted records again. Poll more"
+            " often: process fewer records per poll (max.poll.records) or raise"
             f" max.poll.interval.ms={self._settings.max_poll_interval_ms}"
         )
 
@@ -158,10 +157,10 @@ class Commits:
         generation: Generation,
         deadline: Deadline | None = None,
     ) -> Awaitable[OffsetCommitResponse]:
-        """Send a commit now; its answer.
+        """Send a commit now and return its response.
 
-        Only in the generation that it was made for: in a later one, and after this member has left,
-        its partitions may belong to another member, which has read further.
+        It is sent only in the generation that it was made for: later, or after this member has
+        left, another member may own the partitions and may have read further.
         """
         if generation not in (_NO_MEMBER, self._membership.stable_generation):
             raise self._why_not()
@@ -180,7 +179,7 @@ class Commits:
         log.debug("group %s: committed %s", self._link.group_id, offsets)
 
     def _raise_for(self, codes: Mapping[TopicPartition, int], sent: Generation) -> None:
-        """Raise what the codes of an answer mean for the whole commit."""
+        """Raise the error that the codes of a response mean for the whole commit."""
         refused = sorted(
             partition.topic
             for partition, code in codes.items()
@@ -192,8 +191,8 @@ class Commits:
             raise self._error(code, partition, sent)
         if refused:
             raise TopicAuthorizationFailed(
-                f"group {self._link.group_id}: this user may not read {', '.join(refused)}, so"
-                " offsets of it are not committed"
+                f"cannot commit offsets of group {self._link.group_id}: not authorized to read"
+                f" {', '.join(refused)}"
             )
 
     def _error(self, code: int, partition: TopicPartition, sent: Generation) -> Exception:
@@ -207,12 +206,13 @@ class Commits:
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 self._membership.ask_to_rejoin("offset commit failed since group is rebalancing")
                 return RebalanceInProgress(
-                    f"group {group_id} is about to assign its partitions anew: poll, then commit"
-                    " again what this consumer still has"
+                    f"group {group_id} is rebalancing; poll, then commit again the partitions that"
+                    " this consumer still has"
                 )
             case ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return GroupAuthorizationFailed(
-                    f"group {group_id}: this user may not commit in it: an ACL has to allow READ"
+                    f"cannot commit offsets of group {group_id}: not authorized; add an ACL that"
+                    " allows READ on the group"
                 )
             case ErrorCode.FENCED_INSTANCE_ID if is_current and self.is_managed:
                 self._failure = fenced(sent, group_id)
@@ -224,7 +224,7 @@ class Commits:
                 | ErrorCode.FENCED_INSTANCE_ID
             ):
                 if not self.is_managed:
-                    return self._failed_commit("the group has members that do its work")
+                    return self._failed_commit("the group has members, which commit its offsets")
                 if is_current:
                     self._membership.reset(
                         f"offset commit: {ErrorCode(code).name}",
@@ -232,15 +232,15 @@ class Commits:
                     )
                 elif self._membership.is_rebalancing:
                     return self._why_not()
-                return self._failed_commit("the group has gone on without this consumer")
+                return self._failed_commit("the group has rebalanced without this consumer")
         return error
 
-    # -- later --------------------------------------------------------------------------------
+    # -- asynchronous commits -----------------------------------------------------------------
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting, once; `callback` is called with the offsets and the error.
+        """Commit without waiting; `callback` is called with the offsets and the error or None.
 
-        Trying again could overtake a later commit: whoever wants that commits again.
+        The commit is not retried, because a retry could overwrite a later commit.
         """
         taken = dict(offsets)
         self._supersede(taken)
@@ -265,7 +265,7 @@ class Commits:
             self._sender = self._network.spawn(self._send(), "committing offsets")
 
     async def _send(self) -> None:
-        """Send what waits, one after the other, without waiting for answers in between."""
+        """Send the queued commits in order, without waiting for the responses in between."""
         while self._waiting:
             waiting = self._waiting[0]
             try:
@@ -295,29 +295,29 @@ class Commits:
         self._answered.set()
 
     async def _call(self) -> None:
-        """The callbacks one after the other, in the order of the commits."""
+        """Run the callbacks sequentially, in the order of the commits."""
         while self._callbacks:
             try:
                 await self._callbacks.popleft()()
             except Cancelled:
                 raise
             except Exception:
-                log.exception("group %s: a commit's callback failed", self._link.group_id)
+                log.exception("group %s: commit callback failed", self._link.group_id)
 
     @property
     def has_failed(self) -> bool:
-        """Whether `raise_failure` will raise."""
+        """Whether `raise_failure` would raise."""
         return self._failure is not None
 
     def raise_failure(self) -> None:
-        """Raise that a commit has found another member in the place of this one."""
+        """Raise FencedInstanceId if a commit has found that another member replaced this one."""
         if self._failure is not None:
             raise self._failure
 
-    # -- by itself ----------------------------------------------------------------------------
+    # -- automatic commits --------------------------------------------------------------------
 
     def polled(self) -> None:
-        """The application is done with what it had, to be committed if it is time. Any thread."""
+        """Mark the returned records as processed; commit them if it is time. Any thread."""
         if not self._settings.enable_auto_commit:
             return
         now_s = self._network.now_s()
@@ -326,25 +326,25 @@ class Commits:
             self._due = (self._positions.consumed(), self._membership.generation)
 
     def _supersede(self, offsets: Offsets) -> None:
-        """The application commits these: what is still to be committed by itself is older."""
+        """Drop pending automatic commits that the application's own commit makes obsolete."""
         if self._due is not None:
             due, generation = self._due
             left = {key: offset for key, offset in due.items() if key not in offsets}
             self._due = (left, generation)
 
     def restart_interval(self) -> None:
-        """Partitions were just assigned: there is nothing to commit for an interval."""
+        """Restart the interval after an assignment, since there is nothing to commit yet."""
         self._due_s = self._network.now_s() + self._interval_s
         self._due = None
 
     async def _tick(self) -> None:
-        """Commit what a poll has left to commit, also while the application works for long."""
+        """Commit at the interval, even while the application takes long to process records."""
         while True:
             await self._network.sleep(min(self._interval_s, _TICK_S) or _TICK_S)
             self.send_automatic()
 
     def send_automatic(self) -> None:
-        """Commit what is due, without waiting for it."""
+        """Send the automatic commit that is due, without waiting for it."""
         if self._settings.enable_auto_commit and self._ticker is None:
             self._ticker = self._network.spawn(self._tick(), "committing automatically")
         due, self._due = self._due, None
@@ -354,7 +354,7 @@ class Commits:
         if not self.is_managed:
             generation = _NO_MEMBER
         elif generation != self._membership.stable_generation:
-            return  # What it gave up was committed then; what it kept will be.
+            return  # Revoked partitions were already committed; the others will be later.
         self._enqueue(_Waiting(offsets, generation, self._automatic_done))
 
     def _automatic_done(self, error: Exception | None) -> None:
@@ -362,21 +362,22 @@ class Commits:
             return
         if isinstance(error, KafkaError) and error.retriable:
             self._due_s = self._network.now_s()  # With the next poll.
-            log.info("group %s: automatic commit: %s; trying again", self._link.group_id, error)
+            log.info("group %s: automatic commit failed: %s; retrying", self._link.group_id, error)
         else:
             log.warning("group %s: automatic commit failed: %s", self._link.group_id, error)
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the consumer commits by itself."""
+        """Whether automatic commits are enabled."""
         return self._settings.enable_auto_commit
 
-    def commit_parting(
+    def commit_before_revocation(
         self, only: Collection[TopicPartition] | None, done: Callable[[Exception | None], None]
     ) -> None:
-        """Commit what the application has had of `only`, or of all, once, before partitions go.
+        """Commit the positions of `only`, or of all partitions, once before a revocation.
 
-        If the consumer commits by itself; `done` is called in any case, perhaps at once.
+        Commits only if automatic commits are enabled; `done` is called in any case, possibly
+        immediately.
         """
         offsets = self._positions.consumed() if self.is_automatic else {}
         if only is None:
@@ -392,7 +393,7 @@ class Commits:
             done(error)
 
     async def close(self, timeout_s: float) -> None:
-        """Commit for the last time, if that goes by itself, and wait for what is under way."""
+        """Do the last automatic commit, if enabled, and wait for pending commits."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -401,11 +402,11 @@ class Commits:
             return
         try:
             await self.commit(offsets, timeout_s=timeout_s)
-        except (KafkaError, CommitFailed) as error:  # The member leaves all the same.
+        except (KafkaError, CommitFailed) as error:  # The member leaves nevertheless.
             log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:
-        """Kafka's names of consumer-coordinator-metrics."""
+        """Return metrics with Kafka's names of consumer-coordinator-metrics."""
         return {
             "commit-total": float(self._committed_count),
             "commit-failed-total": float(self._failed_count),

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch in the versions a broker may speak, to and from plain values."""
+"""Convert OffsetCommit and OffsetFetch messages of all versions to and from plain values."""
 
 from __future__ import annotations
 
@@ -39,16 +39,19 @@ def commit_request(
     generation: Generation,
     connection: Connection,
 ) -> OffsetCommitRequest:
-    """A request to commit `offsets`. Raises UnsupportedVersion, and ValueError for one below 0."""
+    """Return a request to commit `offsets`.
+
+    Raises UnsupportedVersion, and ValueError for a negative offset.
+    """
     version = connection.version_of(OffsetCommitRequest)
     if generation.group_instance_id is not None and version < _FIRST_STATIC_COMMIT:
         raise UnsupportedVersion(
-            f"the broker at {connection.address} knows no static members: leave group.instance.id"
-            " out"
+            f"the broker at {connection.address} does not support static members;"
+            " remove group.instance.id"
         )
     wrong = next((one for one, offset in offsets.items() if offset.offset < 0), None)
     if wrong is not None:
-        raise ValueError(f"offset {offsets[wrong].offset} of {wrong} cannot be committed")
+        raise ValueError(f"cannot commit offset {offsets[wrong].offset} of {wrong}: it is negative")
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation.generation_id,
@@ -73,7 +76,7 @@ def commit_request(
 
 
 def commit_results(answer: OffsetCommitResponse) -> dict[TopicPartition, int]:
-    """The code of each partition."""
+    """Return the error code of each partition."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.error_code
         for topic in answer.topics
@@ -88,9 +91,9 @@ def fetch_request(
     *,
     require_stable: bool,
 ) -> OffsetFetchRequest:
-    """A request for the committed offsets of `partitions`.
+    """Return a request for the committed offsets of `partitions`.
 
-    A broker from before KIP-447 knows no transactions in groups that one could wait for.
+    A broker before KIP-447 cannot wait for pending transactional commits.
     """
     version = connection.version_of(OffsetFetchRequest)
     stable = require_stable and version >= _FIRST_STABLE_FETCH
@@ -118,7 +121,7 @@ def fetch_request(
 def fetch_results(
     answer: OffsetFetchResponse, group_id: str
 ) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata | None]]]:
-    """The code of the group as a whole; code and offset of each partition, None if it has none."""
+    """Return the group's error code, and the error code and offset or None of each partition."""
     for group in answer.groups:
         if group.group_id == group_id:
             return group.error_code, {

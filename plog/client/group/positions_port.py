@@ -1,4 +1,4 @@
-"""What a group needs to know of, and to do with, its consumer's positions."""
+"""The port through which a group member accesses its consumer's positions."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from plog.types import TopicPartition
 
 
 class PositionsPort(Protocol):
-    """See `Positions`, which is one."""
+    """The positions of a consumer; `SubscriptionState` implements it."""
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions the consumer has."""
+        """The partitions assigned to the consumer."""
         ...
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Exactly these from now on; those that stay keep their position."""
+        """Set the assignment; partitions that were already assigned keep their position."""
         ...
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of these any more, for they go; `()` undoes it."""
+        """Return no more records of these partitions, which will be revoked; `()` undoes it."""
         ...
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit of everything handed out would commit. Any thread."""
+        """Return the positions after all returned records, for a commit. Any thread."""
         ...

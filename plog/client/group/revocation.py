@@ -1,10 +1,10 @@
-"""What comes before partitions go to others: that how far they were read gets committed.
+"""Commit positions before partitions are revoked.
 
-A poll waits no longer than it was told to, and the coordinator may be away. So the commit goes on
-beside the polls, and the partitions go in the first poll after it has ended: it was answered, it
-was refused for good, or there was no time left for another try. Each try is made in a poll, with
-what the application was done with by then. Until the end, what goes is withheld: records of it that
-are handed out now would be read again by whoever gets it.
+A poll must not exceed its timeout and the coordinator may be unavailable, so the commit runs
+concurrently with polls. The partitions are revoked in the first poll after the commit has finished:
+it succeeded, failed permanently, or timed out. Each attempt starts in a poll, with the records that
+the application has processed by then. Until the end, records of these partitions are withheld,
+because the next owner would read them again.
 
 Source: Kafka 4.3 ConsumerCoordinator.onJoinPrepare.
 """
@@ -29,7 +29,7 @@ log = logging.getLogger("plog.client.group")
 
 
 class Revocation:
-    """See the module's text. `on_change` is called when a poll may go on with it."""
+    """A revocation in progress. `on_change` is called when a poll can continue it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Revocation:
         on_change: Callable[[], None],
     ) -> None:
         self.waits_in: Generation | None = None
-        """The generation for which a poll can do nothing but come again; None if it can."""
+        """The generation in which polls must wait for the commit; None if they need not."""
         self._network = network
         self._cluster = cluster
         self._commits = commits
@@ -60,9 +60,9 @@ class Revocation:
         only_these: bool,
         longest_s: float,
     ) -> bool:
-        """Whether those `going` may go now; begins to commit, or tries again, if that is due.
+        """Return whether the partitions `going` may be revoked; start or retry the commit if due.
 
-        Commits also what stays, unless told `only_these`.
+        Also commits the remaining partitions, unless `only_these`.
         """
         if self._generation != generation:
             self._begin(generation, going, longest_s)
@@ -70,11 +70,11 @@ class Revocation:
             self._try += 1
             self.waits_in = generation
             only = going if only_these else None
-            self._commits.commit_parting(only, partial(self._answered, self._try))
+            self._commits.commit_before_revocation(only, partial(self._answered, self._try))
         return self._is_over
 
     def end(self) -> None:
-        """They are gone, or stay after all. Harmless when nothing goes."""
+        """End the revocation: it is complete or was cancelled. No effect if there is none."""
         self._stop()
         self._generation = None
         self._is_over = False
@@ -94,7 +94,7 @@ class Revocation:
         self._clocks.append(self._network.spawn(waiting, "committing before partitions go"))
 
     def _stop(self) -> None:
-        self._try += 1  # Whatever is still answered is of no interest.
+        self._try += 1  # Ignore late responses to earlier attempts.
         self.waits_in = None
         clocks, self._clocks = self._clocks, []
         for clock in clocks:
@@ -104,11 +104,11 @@ class Revocation:
         if number != self._try:
             return
         if isinstance(error, KafkaError) and error.retriable:
-            log.info("%s; trying again", error)
+            log.info("commit before revocation failed: %s; retrying", error)
             self._start(self._pause())
             return
         if error is not None:
-            log.warning("some records may be read twice: %s", error)
+            log.warning("commit before revocation failed, records may be read twice: %s", error)
         self._finish()
 
     def _finish(self) -> None:
@@ -124,8 +124,8 @@ class Revocation:
     async def _expire(self, longest_s: float) -> None:
         await self._network.sleep(longest_s)
         log.warning(
-            "some records may be read twice: they could not be committed within %g s, and the"
-            " group does not wait for longer",
+            "commit before revocation timed out after %g s, when the group stops waiting; records"
+            " may be read twice",
             longest_s,
         )
         self._finish()

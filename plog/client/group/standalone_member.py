@@ -1,7 +1,7 @@
-"""A consumer without a group: all partitions of the topics it has subscribed to are its own.
+"""A consumer without a group, which reads all partitions of its subscribed topics.
 
-It stands where a `GroupMember` would, and has no coordinator: nothing is committed anywhere. New
-partitions, and new topics that match a pattern, are taken up in the next poll.
+It replaces a `GroupMember` and has no coordinator, so it commits nothing. The next poll adds new
+partitions, and new topics that match a pattern.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plog.types import TopicPartition
 
 
 class StandaloneMember(ConsumerSubscription):
-    """See the module's text; the methods are those of a `GroupMember`."""
+    """A consumer without a group, with the methods of a `GroupMember`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class StandaloneMember(ConsumerSubscription):
         super().__init__(cluster, settings, call_user)
         self._positions = positions
         self._attending = False
-        # What the listener has not heard of, since the poll was given up that it waited for.
+        # The partitions for which the listener was not called because its poll was cancelled.
         self._unannounced: frozenset[TopicPartition] = frozenset()
         cluster.on_update.append(self._metadata_changed)
 
@@ -50,19 +50,19 @@ class StandaloneMember(ConsumerSubscription):
 
     @property
     def needs_attention(self) -> bool:
-        """Whether `attend` has something to do."""
+        """Whether `attend` has work to do."""
         return self._selection is not None and bool(
             self._unannounced or self._wanted() != self._positions.assigned
         )
 
     def polled(self, *, waits: bool = False) -> None:
-        """The application asks for records; nobody here wants to know."""
+        """Do nothing: there is no poll interval without a group."""
 
     def commit_when_due(self) -> None:
-        """Nothing is committed."""
+        """Do nothing: there is nothing to commit."""
 
     async def attend(self) -> None:
-        """Take up what is new, give up what is gone. Raises what a listener raises."""
+        """Assign new partitions and revoke removed ones. Raises exceptions of the listener."""
         if self._attending:
             return
         self._attending = True
@@ -71,7 +71,7 @@ class StandaloneMember(ConsumerSubscription):
             if gone := assigned - wanted:
                 await self._listening.revoked(gone)
                 if self._selection is None:
-                    return  # Left meanwhile.
+                    return  # The listener has ended the subscription.
             self._positions.assign(sorted(wanted))
             self._unannounced = (wanted - assigned) | (self._unannounced & wanted)
             if self._unannounced:
@@ -82,15 +82,15 @@ class StandaloneMember(ConsumerSubscription):
         self._listening.raise_error()
 
     async def leave(self, reason: str) -> None:
-        """Want nothing any more."""
+        """Drop the subscription."""
         self._unannounced = frozenset()
         self._unsubscribe()
 
     async def abandon(self) -> None:
-        """There is no group to be left."""
+        """Do nothing: there is no group to leave."""
 
     async def close(self, timeout_s: float) -> None:
-        """End it."""
+        """Drop the subscription and stop listening for metadata."""
         self._unsubscribe()
         if self._metadata_changed in self._cluster.on_update:
             self._cluster.on_update.remove(self._metadata_changed)
@@ -98,7 +98,7 @@ class StandaloneMember(ConsumerSubscription):
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None
     ) -> None:
-        """Raises InvalidGroupId: there is no group to remember anything."""
+        """Raise InvalidGroupId: offsets are committed for a group."""
         raise _no_group()
 
     def commit_async(
@@ -106,22 +106,22 @@ class StandaloneMember(ConsumerSubscription):
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         callback: Callable[..., object] | None = None,
     ) -> None:
-        """Raises InvalidGroupId."""
+        """Raise InvalidGroupId."""
         raise _no_group()
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Raises InvalidGroupId."""
+        """Raise InvalidGroupId."""
         raise _no_group()
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Raises InvalidGroupId."""
+        """Raise InvalidGroupId."""
         raise _no_group()
 
     def metrics(self) -> dict[str, float]:
-        """None."""
+        """Return no metrics."""
         return {}
 
     def _wanted(self) -> frozenset[TopicPartition]:
@@ -138,4 +138,4 @@ class StandaloneMember(ConsumerSubscription):
 
 
 def _no_group() -> InvalidGroupId:
-    return InvalidGroupId("offsets are committed for a group: give the consumer a group_id")
+    return InvalidGroupId("offsets are committed for a group; set group.id")

@@ -1,7 +1,8 @@
-"""Which version of a request to send to a broker that serves a range of them.
+"""Choose the version of a request for a broker that serves a range of versions.
 
-Source: KIP-35. From some version on, a few requests name a topic by its id alone (KIP-516,
-KIP-848), which a client would have to look up first: they are sent in the last one with names.
+Later versions of some requests identify a topic only by its id (KIP-516, KIP-848), which the client
+would have to look up first. The client sends those requests in the last version with topic names.
+Source: KIP-35.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ _HIGHEST_BY_NAME = {
 
 
 def ranges_of(versions: ApiVersionsResponse) -> Ranges:
-    """What a broker says it serves."""
+    """Return the version ranges of an ApiVersions response."""
     return {api.api_key: (api.min_version, api.max_version) for api in versions.api_keys}
 
 
 def common_version(request: type[ApiMessage] | ApiMessage, ranges: Ranges, address: str) -> int:
-    """The highest version of this request that we and the broker at `address` speak.
+    """Return the highest version of this request that both sides support.
 
-    Raises UnsupportedVersion.
+    Raises UnsupportedVersion, naming the broker's `address`, if there is none.
     """
     key = ApiKey(request.api_key)
     lowest, highest = ranges.get(key, (0, -1))
     version = min(highest, request.max_version, _HIGHEST_BY_NAME.get(key, highest))
     if version < max(lowest, request.min_version):
-        served = f"only versions {lowest} to {highest} of it" if highest >= 0 else "none of it"
+        served = f"only versions {lowest} to {highest}" if highest >= 0 else "no version"
         raise UnsupportedVersion(
-            f"{key.name}: the broker at {address} serves {served}, "
-            f"this client speaks {request.min_version} to {request.max_version}"
+            f"cannot send {key.name}: the broker at {address} supports {served}, "
+            f"this client supports versions {request.min_version} to {request.max_version}"
         )
     return version

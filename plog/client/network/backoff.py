@@ -1,4 +1,4 @@
-"""Pauses between the tries of a call, each longer than the last, until its deadline."""
+"""Exponential backoff between the attempts of a call, until its deadline."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _TRIED = " (tried for "
 
 
 class Backoff:
-    """Starts at `first_s` and doubles up to `longest_s`; no pause outlasts the deadline.
+    """The pauses of one call: from `first_s`, doubling up to `longest_s`, never past the deadline.
 
-    A fifth more or less by chance, so that clients that failed together do not return together.
+    Each pause is randomized by 20 %, so that clients that failed together do not retry together.
     Source: KIP-580.
     """
 
@@ -28,25 +28,25 @@ class Backoff:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the deadline, 0 when it is over."""
+        """Seconds until the deadline; 0 after it."""
         return self.deadline.left_s
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no time for another try."""
+        """Whether no time is left for another attempt."""
         return self.deadline.is_over
 
     async def wait(self) -> None:
-        """Wait before the next try."""
+        """Wait before the next attempt."""
         jitter = 1 + _JITTER * (2 * self._network.random() - 1)
         await self._network.sleep(min(self._next_s * jitter, self.left_s))
         self._next_s = min(self._next_s * _GROWTH, self._longest_s)
 
     async def wait_or_raise(self, error: KafkaError) -> None:
-        """Wait before the next try; raise `error` with the time spent if there is none left."""
+        """Wait before the next attempt, or raise `error` with the time spent if none is left."""
         if not self.is_over:
             await self.wait()
-        if self.is_over:  # A try without time would only hide why the others failed.
+        if self.is_over:  # The error of an attempt without time would hide the reason.
             if str(error) and _TRIED not in str(error):  # An inner call has added it already.
                 text = str(error).rstrip(".")
                 error.args = (f"{text}{_TRIED}{self.deadline.timeout_s:g} s)",)
@@ -54,6 +54,6 @@ class Backoff:
 
 
 def timed_out(what: str, timeout_s: float, why: object = None) -> RequestTimedOut:
-    """The error for `what` not having happened in time, with the last error if there was one."""
+    """Return the error of an operation that timed out; `why` is the last error, if any."""
     reason = "" if why is None else f": {why}"
-    return RequestTimedOut(f"{what}: not within {timeout_s:g} s{reason}")
+    return RequestTimedOut(f"{what}: timed out after {timeout_s:g} s{reason}")

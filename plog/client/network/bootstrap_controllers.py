@@ -1,7 +1,7 @@
-"""Asking the controllers of an Apache Kafka cluster, which answer no Metadata (KIP-919).
+"""Bootstrap from the controllers of an Apache Kafka cluster, which do not serve Metadata (KIP-919).
 
-The question for who they are, and its answer in the form in which brokers tell of themselves, so
-that the rest of the client need not know the difference.
+The client sends them DescribeCluster instead. The response is converted to a Metadata response, so
+that the rest of the client needs no special case.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ async def ask_controllers(
         [DescribeClusterRequest, type[DescribeClusterResponse]], Awaitable[DescribeClusterResponse]
     ],
 ) -> MetadataResponse:
-    """Who the controllers are, and which of them is active. Raises as `as_metadata`."""
+    """Return the controllers and which of them is active. Raises as `as_metadata` does."""
     request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
     return as_metadata(await ask(request, DescribeClusterResponse))
 
 
 def as_metadata(response: DescribeClusterResponse) -> MetadataResponse:
-    """The controllers, as if they were brokers without topics.
+    """Return the controllers as if they were brokers without topics.
 
-    Raises MismatchedEndpointType if a broker was asked, UnsupportedVersion before Kafka 3.7.
+    Raises MismatchedEndpointType if a broker answered, UnsupportedVersion before Kafka 3.7.
     """
     if response.error_code:
         raise error_from_code(response.error_code, response.error_message or "the controllers")
     if response.endpoint_type != CONTROLLER_ENDPOINTS:
-        raise UnsupportedVersion("no controller can be asked there: that is so before Kafka 3.7")
+        raise UnsupportedVersion(
+            "cannot bootstrap from controllers: the cluster is older than Kafka 3.7"
+        )
     return MetadataResponse(
         cluster_id=response.cluster_id,
         controller_id=response.controller_id,

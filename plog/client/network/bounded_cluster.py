@@ -1,4 +1,4 @@
-"""A cluster for one call: the same requests, all of which end at the call's deadline.
+"""The `Cluster` as one call uses it: all its requests end at the call's deadline.
 
 A call that is given a `BoundedCluster` in place of the `Cluster` keeps its time limit without
 passing a deadline to each of its requests. admin/base.py makes one for each operation.
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=ApiMessage)
 
 
 class BoundedCluster:
-    """A `Cluster` and the `Deadline` of the call that uses it. Each method is that of `Cluster`."""
+    """A `Cluster` with the `Deadline` of one call. Methods behave as those of `Cluster`."""
 
     __slots__ = ("_cluster", "deadline")
 
@@ -34,7 +34,7 @@ class BoundedCluster:
 
     @property
     def network(self) -> Network:
-        """The network of the cluster."""
+        """The cluster's network."""
         return self._cluster.network
 
     @property
@@ -44,11 +44,11 @@ class BoundedCluster:
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """The newest snapshot."""
+        """The newest metadata snapshot."""
         return self._cluster.metadata
 
     def backoff(self) -> Backoff:
-        """The pauses between tries, until the call's deadline."""
+        """Return the pauses between attempts, until the call's deadline."""
         return self._cluster.backoff(self.deadline)
 
     async def connection(self, node_id: int) -> Connection:

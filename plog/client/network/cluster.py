@@ -1,10 +1,10 @@
-"""The cluster as the client's parts use it: connections to brokers, and requests that are retried.
+"""The client's view of the cluster: connections to brokers, and requests with retries.
 
-A `Cluster` keeps one connection to each broker it needs, knows which broker leads a partition,
-coordinates a group or is the controller, and asks again where that helps. Its metadata comes from
-metadata_updater.py. What an answer means is the caller's business. Every request of a call ends at
-the call's `Deadline`; without one, ``default.api.timeout.ms`` applies to the request and its
-retries. Network's thread only.
+A `Cluster` keeps one connection to each broker it needs. It knows which broker leads a partition,
+coordinates a group or is the controller, and it retries requests where that helps. Its metadata
+comes from metadata_updater.py; callers interpret the responses. Every request of a call ends at the
+call's `Deadline`; without one, ``default.api.timeout.ms`` applies to the request and its retries.
+Network's thread only.
 
 Source: Kafka 4.3 NetworkClient, ClientUtils; KIP-1 to KIP-102.
 """
@@ -37,7 +37,7 @@ _FIRST_COORDINATOR_BATCH = 4
 
 
 class CoordinatorKind(IntEnum):
-    """What a coordinator looks after, numbered as FindCoordinator numbers it."""
+    """The kind of a coordinator, numbered as in FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -46,7 +46,7 @@ class CoordinatorKind(IntEnum):
 class Cluster(MetadataUpdater):
     """The brokers of a cluster, the connections to them, and the newest metadata.
 
-    `auto_create_topics` lets brokers create the topics that are asked about.
+    `auto_create_topics` lets brokers create missing topics that the client looks up.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Cluster(MetadataUpdater):
     ) -> None:
         super().__init__(network, settings, auto_create_topics=auto_create_topics)
         self.trouble: KafkaError | None = None
-        """Why the last broker that any broker's request went to did not answer; None if it did."""
+        """The error of the last request that any broker could serve; None if it succeeded."""
         self._security = security_of(settings)
         self._seeds = [
             Node(network, settings, self._security, -1 - number, host, port)
@@ -67,7 +67,7 @@ class Cluster(MetadataUpdater):
     # -- connections --------------------------------------------------------------------------
 
     async def connection(self, node_id: int, *, deadline: Deadline | None = None) -> Connection:
-        """Return an open connection to a broker, after ``reconnect.backoff.ms`` if one failed.
+        """Return an open connection to a broker; wait ``reconnect.backoff.ms`` after a failure.
 
         Raises ConnectionFailed, AuthenticationFailed; BrokerNotAvailable for an unknown broker.
         """
@@ -77,20 +77,21 @@ class Cluster(MetadataUpdater):
             await self.refresh((), deadline=deadline)
             node = self._nodes.get(node_id)
         if node is None:
-            raise BrokerNotAvailable(f"broker {node_id} is not known")
+            raise BrokerNotAvailable(f"broker {node_id} is not in the cluster")
         return await node.connected(deadline)
 
     def node_apart(self, broker: Broker) -> Node:
-        """Return a broker with a connection of its own, which the caller closes.
+        """Return a node with its own connection, which the caller closes.
 
-        For requests whose answers may take long: others would wait behind them.
+        It is for requests whose responses may take long, because a broker answers the requests of
+        one connection in order.
         """
         return Node(
             self.network, self._settings, self._security, broker.id, broker.host, broker.port
         )
 
     def idle_connection(self, node_id: int) -> Connection | None:
-        """Return the connection to a broker if it is open, without waiting: for the hot path."""
+        """Return the connection to a broker if it is open. For the hot path: never waits."""
         node = self._nodes.get(node_id)
         return None if node is None else node.use()
 
@@ -104,20 +105,20 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> R:
-        """Ask one broker, once. Raises as `connection`, and what breaks on the way."""
+        """Send a request to one broker, once. Raises as `connection` and `Connection.ask`."""
         connection = await self.connection(node_id, deadline=deadline)
         return await self._ask(connection, request, response, deadline)
 
     async def ask_any(
         self, request: ApiMessage, response: type[R], *, deadline: Deadline | None = None
     ) -> R:
-        """Ask any broker, and another one where one fails, until the deadline.
+        """Send a request to any broker; on failure try the others, until the deadline.
 
-        Raises the last error then, and immediately one that retrying would not remove.
+        Raises the last error then; raises errors that are not retriable immediately.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers and self.metadata.controller_id == NO_NODE:
-            await self.refresh((), deadline=deadline)  # Only the active one knows of changes.
+            await self.refresh((), deadline=deadline)  # Only the active controller is up to date.
         return await self._ask_some(request, response, deadline)
 
     async def _ask_some(self, request: ApiMessage, response: type[R], deadline: Deadline) -> R:
@@ -140,9 +141,9 @@ class Cluster(MetadataUpdater):
                     return answer
                 if deadline.is_over:
                     break
-            assert error is not None, "there is always a seed to ask"
-            if not self._has_warned:  # Once, until a broker answers: this may go on for long.
-                log.warning("%s; trying again", str(error).rstrip("."))
+            assert error is not None, "there is always a bootstrap server to ask"
+            if not self._has_warned:  # Once until a broker answers: retries may continue for long.
+                log.warning("%s; retrying", str(error).rstrip("."))
                 self._has_warned = True
             await backoff.wait_or_raise(error)
 
@@ -154,7 +155,7 @@ class Cluster(MetadataUpdater):
         deadline: Deadline | None = None,
         retry_on: Callable[[R], bool] = lambda _: False,
     ) -> R:
-        """Ask the controller, again where `retry_on` says that the answer came from another."""
+        """Send a request to the controller; retry if `retry_on` finds that it has moved."""
         backoff = self.backoff(deadline)
         deadline = backoff.deadline
         while True:
@@ -162,7 +163,7 @@ class Cluster(MetadataUpdater):
                 if self.metadata.controller_id == NO_NODE:
                     await self.refresh((), deadline=deadline)
                 controller = self.metadata.controller_id
-                if controller == NO_NODE:  # KRaft: any broker forwards it.
+                if controller == NO_NODE:  # KRaft: any broker forwards the request.
                     answer = await self.ask_any(request, response, deadline=deadline)
                 else:
                     answer = await self.ask_node(controller, request, response, deadline=deadline)
@@ -194,7 +195,7 @@ class Cluster(MetadataUpdater):
         return answer
 
     async def any_connection(self) -> Connection:
-        """Return an open connection to any broker, as `ask_any` finds one. Raises as it does."""
+        """Return an open connection to any broker, found and with errors as in `ask_any`."""
         backoff = self.backoff()
         while True:
             self._check_open()
@@ -216,7 +217,7 @@ class Cluster(MetadataUpdater):
         raise error
 
     def _candidates(self) -> Sequence[Node]:
-        """All who could be asked anything: the open and least busy first, the seeds last."""
+        """Return all nodes: connected and least busy ones first, bootstrap servers last."""
 
         active = self.metadata.controller_id if self._settings.uses_controllers else None
 
@@ -236,15 +237,15 @@ class Cluster(MetadataUpdater):
     def _brokers_changed(self) -> None:
         for broker in self.metadata.brokers.values():
             self._place(broker.id, broker.host, broker.port)
-        for gone in self._nodes.keys() - self.metadata.brokers.keys():
-            self._nodes.pop(gone).close()
+        for removed in self._nodes.keys() - self.metadata.brokers.keys():
+            self._nodes.pop(removed).close()
 
     def _close_idle_connections(self) -> None:
         for node in (*self._nodes.values(), *self._seeds):
             node.close_if_idle(self._settings.connections_max_idle_ms / 1000)
 
     def _place(self, node_id: int, host: str, port: int) -> None:
-        """A broker is at this address; a connection to another one is of no use."""
+        """Set the address of a broker; close its connection if the address has changed."""
         node = self._nodes.get(node_id)
         if node is not None and (node.host, node.port) == (host, port):
             return
@@ -255,7 +256,7 @@ class Cluster(MetadataUpdater):
         )
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The node that leads a partition, None if there is none or none is known."""
+        """Return the id of the partition's leader; None if it has none or it is unknown."""
         return self.metadata.leader_of(partition)
 
     # -- coordinators -------------------------------------------------------------------------
@@ -267,10 +268,10 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> int:
-        """Return the broker that coordinates a group or a transaction.
+        """Return the id of the broker that coordinates a group or a transaction.
 
-        Raises GroupAuthorizationFailed and the like immediately; RequestTimedOut or
-        CoordinatorNotAvailable if there is none by the deadline.
+        Raises GroupAuthorizationFailed and other permanent errors immediately; RequestTimedOut or
+        CoordinatorNotAvailable if there is no coordinator by the deadline.
         """
         known = self._coordinators.get((kind, key))
         if known is not None:
@@ -311,13 +312,13 @@ class Cluster(MetadataUpdater):
         return None
 
     def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """It has said, or shown, that it is not the one any more."""
+        """Look the coordinator up again next time: it has moved or does not respond."""
         self._coordinators.pop((kind, key), None)
 
-    # -- the end ------------------------------------------------------------------------------
+    # -- close --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all connections; what is waiting fails. Harmless when it is closed."""
+        """Close all connections; pending requests fail. Closing again has no effect."""
         self._is_closed = True
         if self._refresher is not None:
             self._refresher.cancel()

@@ -1,6 +1,7 @@
-"""A channel that knows what its broker speaks and who we are: ready for any request.
+"""A connection that is ready for requests: versions negotiated and authenticated.
 
-Opening one means TCP and TLS (the network's work), ApiVersions, and SASL where it is configured.
+To open one, the network connects over TCP and TLS; then this module sends ApiVersions and, where
+configured, authenticates with SASL.
 Source: KIP-35, KIP-511, KIP-152, KIP-368.
 """
 
@@ -29,7 +30,7 @@ _FIRST_WITH_NAME = 3
 
 
 class Connection:
-    """An open, authenticated connection; `node_id` is -1 where nobody has told it yet."""
+    """An open, authenticated connection; `node_id` is -1 until the broker's id is known."""
 
     def __init__(
         self,
@@ -42,9 +43,9 @@ class Connection:
         self.node_id = node_id
         self.api_versions = versions
         self.throttled_until_s = 0.0
-        """Until when the broker wants to be left alone (KIP-219)."""
+        """Send no requests before then, as the broker has demanded (KIP-219)."""
         self.renew_at_s: float | None = None
-        """When to log in again (KIP-368), on the network's clock; None for never."""
+        """When to authenticate again (KIP-368), on the network's clock; None for never."""
         self._channel = channel
         self._request_timeout_s = request_timeout_s
         self._ranges = ranges_of(versions)
@@ -52,25 +53,25 @@ class Connection:
 
     @property
     def address(self) -> str:
-        """Host and port, for people."""
+        """Host and port, for messages."""
         return self._channel.address
 
     @property
     def is_open(self) -> bool:
-        """Whether something can be asked."""
+        """Whether requests can be sent."""
         return self._channel.is_open
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answer has not come."""
+        """The number of requests without a response yet."""
         return self._channel.in_flight
 
     def close(self) -> None:
-        """End it; harmless when it has ended."""
+        """Close the connection; closing it again has no effect."""
         self._channel.close()
 
     def version_of(self, request: type[ApiMessage] | ApiMessage) -> int:
-        """The highest version of this request that both sides speak. Raises UnsupportedVersion."""
+        """Return the highest version that both sides support. Raises UnsupportedVersion."""
         version = self._version_by_key.get(request.api_key)
         if version is None:
             version = common_version(request, self._ranges, self.address)
@@ -78,7 +79,7 @@ class Connection:
         return version
 
     def speaks(self, request: type[ApiMessage]) -> bool:
-        """Whether there is a version of this request that both sides know."""
+        """Return whether both sides support a version of this request."""
         try:
             self.version_of(request)
         except UnsupportedVersion:
@@ -94,11 +95,11 @@ class Connection:
         timeout_s: float | None = None,
         deadline: Deadline | None = None,
     ) -> Awaitable[R]:
-        """Send `request` now; its answer. See `Channel.ask` for the order and the errors.
+        """Send `request` now and return its response. See `Channel.ask` for order and errors.
 
-        The caller waits until `deadline` at most. The connection fails with the request only when
-        the broker has been silent for `timeout_s`, by default ``request.timeout.ms``: a caller in
-        a hurry must not break what others have asked.
+        The caller waits until `deadline` at most. The connection fails only when the broker has not
+        responded for `timeout_s`, by default ``request.timeout.ms``: a caller with a short deadline
+        must not break the requests of others.
         """
         if version is None:
             version = self.version_of(request)
@@ -108,7 +109,8 @@ class Connection:
             return self._channel.ask(request, response, version, timeout_s=timeout_s)
         if left_s <= 0:
             raise RequestTimedOut(
-                f"{self.address} was not asked: the call's {deadline.timeout_s:g} s were over"
+                f"cannot send a request to {self.address}: the call timed out after"
+                f" {deadline.timeout_s:g} s"
             )
         return self._channel.ask(request, response, version, timeout_s=timeout_s, wait_s=left_s)
 
@@ -119,7 +121,7 @@ class Connection:
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> Awaitable[None]:
-        """Send a request that has no answer; nothing, when it has left. See `Channel.send`."""
+        """Send a request that has no response, and wait until it is written: `Channel.send`."""
         return self._channel.send(
             request,
             self.version_of(request) if version is None else version,
@@ -140,7 +142,7 @@ async def open_connection(
 ) -> Connection:
     """Open a connection that is ready for requests; TCP and TLS may take `timeout_s`.
 
-    `deadline` bounds all of it. Raises ConnectionFailed, AuthenticationFailed, and
+    `deadline` bounds the whole operation. Raises ConnectionFailed, AuthenticationFailed, and
     UnsupportedVersion for a port that is not a broker's.
     """
     request_timeout_s = settings.request_timeout_ms / 1000
@@ -152,7 +154,7 @@ async def open_connection(
     try:
         try:
             versions = await _ask_versions(channel, _FIRST_WITH_NAME, bounded_s(request_timeout_s))
-        except WireError:  # A broker from before that version answers in version 0.
+        except WireError:  # An older broker responds in version 0.
             channel.close()
             channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
             versions = await _ask_versions(channel, 0, bounded_s(request_timeout_s))
@@ -160,8 +162,8 @@ async def open_connection(
             if security is not None:
                 raise
             raise ConnectionFailed(
-                f"{error} (it had answered nothing: if that stays so, see whether this port wants"
-                " TLS, which security.protocol has to say)"
+                f"{error} (before any response; if this persists and the port expects TLS, set"
+                " security.protocol)"
             ) from error
         connection = Connection(
             channel, versions, node_id=node_id, request_timeout_s=request_timeout_s
@@ -179,20 +181,19 @@ async def open_connection(
 async def log_in(
     connection: Connection, settings: ClientSettings, network: Network, *, host: str
 ) -> None:
-    """Log in on a connection, a new one or anew; nothing else may be asked meanwhile.
+    """Authenticate on a new connection, or again on an open one without requests in flight.
 
     Raises AuthenticationFailed, ConnectionFailed and RequestTimedOut.
     """
-    from plog.client.network.sasl_authenticator import (
-        authenticate,  # Only who needs it pays for it.
-    )
+    # Imported here because most clients do not use SASL.
+    from plog.client.network.sasl_authenticator import authenticate
 
     session = await authenticate(connection, settings, network, host=host)
     connection.renew_at_s = session.renew_at_s
 
 
 def api_versions_request() -> ApiVersionsRequest:
-    """Ask what a broker speaks, and tell it who asks."""
+    """Return an ApiVersions request that names this client (KIP-511)."""
     return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
 
 
@@ -200,7 +201,7 @@ async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> Api
     request = api_versions_request()
     versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
     if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
-        raise WireError("an answer in version 0")
+        raise WireError("a response in version 0")
     if versions.error_code:
-        raise error_from_code(versions.error_code, f"{channel.address} refused ApiVersions")
+        raise error_from_code(versions.error_code, f"{channel.address} rejected ApiVersions")
     return versions

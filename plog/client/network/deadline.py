@@ -1,8 +1,8 @@
-"""The time limit of one call, carried by everything that the call waits for.
+"""The time limit of one call, passed to everything that the call waits for.
 
-A public method with a timeout makes one `Deadline` and passes it on. Each wait on the way (opening
-a connection, a request, a pause before another try, a metadata refresh) ends when it is over, so
-that the whole call takes no longer than its caller allows. Kafka's noun is Timer.
+A public method with a timeout creates one `Deadline` and passes it on. Every wait of the call
+(opening a connection, a request, a retry backoff, a metadata refresh) ends at the deadline, so that
+the whole call takes no longer than its caller allows. Kafka's noun is Timer.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from plog.client.network.ports import Network
 
 
 class Deadline:
-    """The end of a call that may take `timeout_s`, which is `math.inf` for one without a limit."""
+    """The end of a call that may take `timeout_s`; `math.inf` means no limit."""
 
     __slots__ = ("_at_s", "_network", "timeout_s")
 
     def __init__(self, network: Network, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        """How long the call may take in all."""
+        """How long the whole call may take."""
         self._network = network
         self._at_s = network.now_s() + timeout_s
 
     @property
     def left_s(self) -> float:
-        """Seconds left, 0 when it is over."""
+        """Seconds left; 0 after the deadline."""
         return max(0.0, self._at_s - self._network.now_s())
 
     @property
     def wait_s(self) -> float | None:
-        """The same, as `Signal.wait` takes it: None without an end."""
+        """Seconds left, as `Signal.wait` takes them: None if there is no limit."""
         return None if self._at_s == math.inf else self.left_s
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no time left."""
+        """Whether no time is left."""
         return self._at_s <= self._network.now_s()
 
     def __repr__(self) -> str:

@@ -1,10 +1,10 @@
-"""A reactor on a running asyncio loop, without being installed: Twisted's part of the asyncio face.
+"""A Twisted reactor on a running asyncio loop, for the asyncio face. It is never installed.
 
-Everything then happens in the loop's own thread, and a Deferred's end is a callback of the loop.
-All clients of a loop share one; when the last of them is closed it lets go of the loop.
+The engine then runs in the loop's own thread, and Deferreds fire in callbacks of the loop.
+All clients of a loop share one reactor, which is released when the last of them closes.
 
-Its timers are the loop's own. Twisted would keep a heap of them above the loop's heap, and each
-request has a timer or two: both heaps would be worked while an application waits for its record.
+Timers are those of the loop. Twisted would keep a heap of its own on top of the loop's heap, and
+each request has one or two timers: updating both heaps would delay every record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zope.interface import implementer
 
 @implementer(IDelayedCall)
 class _LoopCall:
-    """A call that the loop will make."""
+    """A delayed call, scheduled on the loop."""
 
     __slots__ = ("_call", "_handle", "_is_over", "_loop", "_pending", "_time_s")
 
@@ -38,7 +38,7 @@ class _LoopCall:
         self._pending = pending
         self._call = call
         self._is_over: type[Exception] | None = None
-        """What is raised for touching it, once it was made or is not to be made."""
+        """The exception for changing the call after it was made or cancelled; None before."""
         pending.add(self)
         self._time_s = loop.time() + delay_s
         self._handle: asyncio.Handle
@@ -51,7 +51,7 @@ class _LoopCall:
     def _end(self, how: type[Exception]) -> None:
         self._is_over = how
         self._pending.discard(self)
-        del self._handle  # Which knows this one: nothing is left to the collector.
+        del self._handle  # Break the reference cycle, so that the collector has no work.
 
     def active(self) -> bool:
         return self._is_over is None
@@ -82,7 +82,7 @@ class _LoopCall:
 
 
 class _Reactor(AsyncioSelectorReactor):
-    """Twisted's, with the loop's clock and timers."""
+    """Twisted's asyncio reactor with the clock and the timers of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -94,7 +94,7 @@ class _Reactor(AsyncioSelectorReactor):
 
     def callLater(
         self, delay: float, callable: Callable[..., object], *args: object, **kw: object
-    ) -> Any:  # An IDelayedCall; Twisted's own says that it is a DelayedCall, and needs no more.
+    ) -> Any:  # Twisted declares DelayedCall, but IDelayedCall is all it needs.
         call = partial(callable, *args, **kw) if args or kw else callable
         return _LoopCall(self._loop, self._pending, delay, call)
 
@@ -103,7 +103,7 @@ class _Reactor(AsyncioSelectorReactor):
 
 
 class LoopReactor:
-    """See the module's text. Inside the loop: `acquire` once a client, `release` at its end."""
+    """The reactor of one loop. Each client calls `acquire`, and `release` when it closes."""
 
     _by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopReactor] = (
         weakref.WeakKeyDictionary()
@@ -111,7 +111,7 @@ class LoopReactor:
 
     @classmethod
     def acquire(cls) -> LoopReactor:
-        """The running loop's. Raises RuntimeError where no loop runs."""
+        """Return the reactor of the running loop. Raises RuntimeError if no loop is running."""
         loop = asyncio.get_running_loop()
         found = cls._by_loop.get(loop)
         if found is None:
@@ -122,11 +122,11 @@ class LoopReactor:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.reactor: Any = _Reactor(loop)
         self._clients = 0
-        # Not the loop itself, which is the key of the table that holds this.
+        # No strong reference to the loop, which is the weak key of the table that holds this.
         self._loop = weakref.ref(loop)
 
     async def release(self) -> None:
-        """One client less. The last one closes what is left, once the aborted connections are."""
+        """Count one client less. The last one closes the reactor after aborted connections."""
         self._clients -= 1
         if self._clients:
             return

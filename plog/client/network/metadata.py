@@ -1,6 +1,6 @@
-"""The cluster as a client last heard of it: brokers, topics, who leads which partition.
+"""A snapshot of the cluster's metadata: brokers, topics and partition leaders.
 
-An immutable snapshot; `Cluster` replaces it. Made from any version of the Metadata response.
+A snapshot is immutable; `Cluster` replaces it with each Metadata response, of any version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST_NAME = 249
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """A broker, and where this client reaches it."""
+    """A broker and the address at which this client reaches it."""
 
     id: int
     host: str
@@ -29,13 +29,13 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Host and port, for people."""
+        """Host and port, for messages."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """A partition: its `leader` is -1 while there is none, its epoch -1 where it is not told."""
+    """A partition; `leader` is -1 while there is none, the leader epoch -1 if it is unknown."""
 
     index: int
     leader: int = NO_NODE
@@ -48,7 +48,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """A topic, or in `error` why there is none; `partitions` stand in the order of their index."""
+    """A topic; `error` says why it is unusable, `partitions` are in index order."""
 
     name: str
     topic_id: Uuid = ZERO_UUID
@@ -58,20 +58,20 @@ class TopicMetadata:
 
     @property
     def has_leaders(self) -> bool:
-        """Whether each of its partitions can be written to and read from."""
+        """Whether every partition of the topic has a leader."""
         return bool(self.partitions) and all(p.leader != NO_NODE for p in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """All that was told last. `topics` holds those that were asked for, whatever became of them."""
+    """The newest known state; `topics` holds all requested topics, also those with an error."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
     answered: frozenset[str] = frozenset()
-    """The topics that the last response was about; the others are as they were known before."""
+    """The topics in the last response; the others are as in earlier responses."""
 
     def __str__(self) -> str:
         brokers = ", ".join(f"{x.id} at {x.host}:{x.port}" for x in self.brokers.values())
@@ -82,27 +82,28 @@ class ClusterMetadata:
         return f"cluster {self.cluster_id}: brokers {brokers}; topics {topics}"
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """What is known of a partition; None if it is not known to exist."""
+        """Return the metadata of a partition; None if it is unknown."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return None
         return topic.partitions[partition.partition]
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The node that leads a partition; None if there is none, or none is known.
+        """Return the id of the partition's leader; None if it has none or it is unknown.
 
-        One that is no broker (any more) leads nothing: news of the two may come apart.
+        A leader that is not among the brokers does not count: the lists of brokers and partitions
+        may come from different responses.
         """
         known = self.partition(partition)
         return None if known is None or known.leader not in self.brokers else known.leader
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if it is not known to exist."""
+        """Return the number of partitions of a topic; None if the topic is unknown."""
         known = self.topics.get(topic)
         return len(known.partitions) if known is not None and known.partitions else None
 
     def without_errors(self, names: Iterable[str]) -> ClusterMetadata:
-        """This without those of `names` that have an error, so that they are asked about again."""
+        """Return a copy without the topics in `names` that have an error, to fetch them again."""
         failed = {name for name in names if name in self.topics and self.topics[name].error}
         if not failed:
             return self
@@ -110,10 +111,10 @@ class ClusterMetadata:
         return replace(self, topics=kept)
 
     def updated(self, response: MetadataResponse, *, replace_topics: bool) -> ClusterMetadata:
-        """This with what `response` tells; `replace_topics` forgets the topics it does not name.
+        """Return a copy updated by `response`; `replace_topics` drops topics not in the response.
 
-        A leader of an older epoch than the one known is not taken over: the broker that told it
-        has not heard yet (KIP-320).
+        A leader with an older epoch than the known one is ignored: the metadata of the responding
+        broker is out of date (KIP-320).
         """
         topics = {} if replace_topics else dict(self.topics)
         for told in response.topics:
@@ -128,14 +129,14 @@ class ClusterMetadata:
                 )
                 for broker in response.brokers
             }
-            or self.brokers,  # One that has just begun may know of none, not even of itself.
+            or self.brokers,  # A broker that is starting may list no brokers, not even itself.
             topics=topics,
             answered=frozenset(told.name for told in response.topics if told.name is not None),
         )
 
 
 def may_be_topic(name: object) -> bool:
-    """Whether a broker can be asked about a topic of this name."""
+    """Return whether `name` is a valid topic name."""
     try:
         return isinstance(name, str) and 0 < len(name.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
@@ -143,11 +144,11 @@ def may_be_topic(name: object) -> bool:
 
 
 def check_topic_names(names: Iterable[str]) -> None:
-    """Raise InvalidTopicException for what no broker could even be asked about."""
+    """Raise InvalidTopicException for a name that is not a valid topic name."""
     for name in names:
         if not may_be_topic(name):
             raise InvalidTopicException(
-                f"{ascii(name)[:80]} is no name of a topic: those have up to {_LONGEST_NAME}"
+                f"invalid topic name {ascii(name)[:80]}: use up to {_LONGEST_NAME}"
                 " letters, digits, dots, underscores and hyphens"
             )
 
@@ -183,15 +184,15 @@ def _topic(told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMet
 
 
 def _error(code: int) -> ErrorCode:
-    """A code of a broker that is newer than this client is some error of the server."""
+    """Return the error of a code; UNKNOWN_SERVER_ERROR for a code that this client lacks."""
     known = code in ErrorCode.__members__.values()
     return ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def problem_of(name: str, topic: TopicMetadata | None) -> KafkaError | None:
-    """Why a topic cannot be used; None if it can."""
+    """Return the error that makes a topic unusable; None if it is usable."""
     if topic is None:
-        return RequestTimedOut(f"nobody has told of topic {name}")
+        return RequestTimedOut(f"no metadata for topic {name}")
     if topic.error:
         return error_about(topic.error, f"topic {name}")
     if not topic.has_leaders:

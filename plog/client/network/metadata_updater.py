@@ -1,8 +1,8 @@
-"""Fetch the cluster's metadata, and keep it fresh for the topics that the client uses.
+"""Fetch the cluster's metadata and keep it fresh for the topics that the client uses.
 
 `MetadataUpdater` is the part of `Cluster` that holds the snapshot (metadata.py), replaces it with
-each Metadata response, and asks again when something is stale, incomplete or old. Which broker is
-asked, and the connections to those it learns about, belong to cluster.py.
+each Metadata response, and refreshes it when it is stale, incomplete or old. cluster.py selects
+the broker to ask and manages the connections.
 
 Source: Kafka 4.3 Metadata, NetworkClient.DefaultMetadataUpdater; KIP-526.
 """
@@ -40,7 +40,7 @@ _NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT
 class MetadataUpdater:
     """The metadata snapshot and the task that refreshes it. Network's thread only.
 
-    `auto_create_topics` lets brokers create the topics that are asked about.
+    `auto_create_topics` lets brokers create missing topics that the client looks up.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class MetadataUpdater:
     # -- provided by Cluster ------------------------------------------------------------------
 
     async def _ask_some(self, request: ApiMessage, response: type[R], deadline: Deadline) -> R:
-        """Ask any broker, and another one where one fails, until the deadline."""
+        """Send a request to any broker; on failure try the others, until the deadline."""
         raise NotImplementedError
 
     def _brokers_changed(self) -> None:
-        """Take over the brokers of the new snapshot."""
+        """Apply the broker list of the new snapshot."""
         raise NotImplementedError
 
     def _close_idle_connections(self) -> None:
-        """Close connections that nobody has used for ``connections.max.idle.ms``."""
+        """Close connections that were unused for ``connections.max.idle.ms``."""
         raise NotImplementedError
 
     # -- which topics -------------------------------------------------------------------------
@@ -85,13 +85,13 @@ class MetadataUpdater:
     def want_topics(self, topics: Collection[str]) -> None:
         """Keep the metadata of exactly these topics fresh from now on.
 
-        Raises InvalidTopicException for what cannot be the name of a topic.
+        Raises InvalidTopicException for an invalid topic name.
         """
         check_topic_names(topics)
         added = set(topics) - self._wanted
         self._wanted = set(topics)
         self._keep_fresh()
-        # That a topic was missing is old news if its metadata was not kept fresh until now.
+        # An error of a topic whose metadata was not kept fresh until now may be out of date.
         self.metadata = self.metadata.without_errors(added)
         if any(name not in self.metadata.topics for name in self._wanted):
             self.request_update()
@@ -117,13 +117,13 @@ class MetadataUpdater:
         self.request_update()
 
     def request_update(self) -> None:
-        """Refresh soon: something in the snapshot is stale."""
+        """Refresh soon, because something in the snapshot is stale."""
         self._stale.set()
 
     # -- refreshing ---------------------------------------------------------------------------
 
     def backoff(self, deadline: Deadline | None = None) -> Backoff:
-        """The pauses between tries until `deadline`, by default ``default.api.timeout.ms``."""
+        """Return the pauses between attempts; the default deadline is default.api.timeout.ms."""
         settings = self._settings
         return Backoff(
             self.network,
@@ -133,7 +133,7 @@ class MetadataUpdater:
         )
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
-        """The deadline of a call that begins now: ``default.api.timeout.ms`` unless given."""
+        """Return the deadline of a call that starts now (default: ``default.api.timeout.ms``)."""
         if timeout_s is None:
             timeout_s = self._settings.default_api_timeout_ms / 1000
         return Deadline(self.network, timeout_s)
@@ -147,7 +147,7 @@ class MetadataUpdater:
     ) -> ClusterMetadata:
         """Fetch the metadata of `topics`, by default those that are kept fresh.
 
-        An empty collection asks for the brokers alone. Raises as `Cluster.ask_any`.
+        An empty collection fetches only the brokers. Raises as `Cluster.ask_any` does.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers:
@@ -166,7 +166,7 @@ class MetadataUpdater:
 
     async def _refresh_controllers(self, deadline: Deadline) -> ClusterMetadata:
         from plog.client.network.bootstrap_controllers import (
-            ask_controllers,  # Few clients need it.
+            ask_controllers,  # Imported here because few clients need it.
         )
 
         response = await ask_controllers(
@@ -179,7 +179,7 @@ class MetadataUpdater:
         self.metadata = self.metadata.updated(response, replace_topics=replace_topics)
         self._brokers_changed()
         log.debug("%s", self.metadata)
-        for listener in tuple(self.on_update):  # One may end another.
+        for listener in tuple(self.on_update):  # A listener may remove another.
             listener(self.metadata)
 
     def _keep_fresh(self) -> None:
@@ -199,7 +199,7 @@ class MetadataUpdater:
                 self._last_failure = ""
             except (Cancelled, ClosedError):
                 raise
-            except Exception as error:  # Even a bug: without metadata nothing else goes on.
+            except Exception as error:  # Also for a bug: nothing works without metadata.
                 self._refresh_failed(error)
                 self._stale.set()
             if self._lacks_leaders():
@@ -209,11 +209,11 @@ class MetadataUpdater:
             await backoff.wait()
 
     def _refresh_failed(self, error: Exception) -> None:
-        """Log the failure, once as a warning while it stays the same."""
+        """Log the failure; as a warning only the first time while it stays the same."""
         is_news, self._last_failure = str(error) != self._last_failure, str(error)
         is_bug = not isinstance(error, PlogError)
         level = logging.WARNING if is_news or is_bug else logging.DEBUG
-        log.log(level, "no metadata: %s", error, exc_info=error if is_bug else None)
+        log.log(level, "metadata refresh failed: %s", error, exc_info=error if is_bug else None)
         if isinstance(error, KafkaError) and not error.retriable:
             for listener in tuple(self.on_refusal):
                 listener(error)
@@ -229,14 +229,14 @@ class MetadataUpdater:
         return any(lacks(self.metadata.topics.get(name)) for name in self._wanted)
 
     async def topic(self, name: str, *, deadline: Deadline | None = None) -> TopicMetadata:
-        """Return a topic that exists and whose partitions have leaders.
+        """Return the metadata of a topic once it exists and all its partitions have leaders.
 
-        Raises UnknownTopicOrPartition or LeaderNotAvailable if it has none by the deadline, and
-        TopicAuthorizationFailed or InvalidTopicException immediately.
+        Raises UnknownTopicOrPartition or LeaderNotAvailable if that is not so by the deadline;
+        TopicAuthorizationFailed and InvalidTopicException immediately.
         """
         backoff = self.backoff(deadline)
         check_topic_names((name,))
-        # Metadata that is not kept fresh may be long out of date.
+        # Metadata that is not kept fresh may be out of date.
         is_fresh = self._wants_all or name in self._wanted
         known = self.metadata.topics.get(name) if is_fresh else None
         while known is None or known.error or not known.has_leaders:

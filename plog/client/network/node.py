@@ -1,4 +1,4 @@
-"""One broker as the client knows it: its address, the connection to it, and when to try again."""
+"""A broker as the client knows it: its address, its connection and its reconnect backoff."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ log = logging.getLogger("plog.client")
 _JITTER = 0.2
 _MAX_DOUBLINGS = 30
 _DRAIN_S = 0.01
-"""How often to check whether all requests on a connection have been answered."""
+"""How often to check whether a connection has no requests in flight."""
 
 
 class Node:
-    """A broker's address and the connection to it, opened when a request needs it.
+    """A broker's address and the connection to it, which is opened when a request needs it.
 
-    Any number of calls may wait for the connection, each until its own deadline. It is opened in a
-    task of its own, so that a call that gives up early does not end the attempt for the others.
+    Any number of calls may wait for the connection, each until its own deadline. A separate task
+    opens it, so that a call that times out does not end the attempt for the others.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Node:
         self.host = host
         self.port = port
         self.next_try_s = 0.0
-        """Not before then, after a try that has failed."""
+        """When the next attempt to connect may start, after one that failed."""
         self._network = network
         self._settings = settings
         self._security = security
@@ -61,7 +61,7 @@ class Node:
 
     @property
     def open_connection(self) -> Connection | None:
-        """The connection, if it is open and its session does not end soon."""
+        """The connection if it is open and its session does not expire soon, otherwise None."""
         connection = self._connection
         if connection is None or not connection.is_open:
             return None
@@ -70,15 +70,15 @@ class Node:
         return None if is_over else connection
 
     def use(self) -> Connection | None:
-        """The same, to be used now: so it is not idle."""
+        """Return `open_connection` and note that it was used, so that it is not idle."""
         self._last_used_s = self._network.now_s()
         return self.open_connection
 
     async def connected(self, deadline: Deadline | None = None) -> Connection:
-        """Return the open connection, or a new one.
+        """Return the open connection, or open one.
 
         Raises ConnectionFailed and AuthenticationFailed if it cannot be opened, RequestTimedOut if
-        that takes until `deadline`.
+        it is not open by the `deadline`.
         """
         while (connection := self.open_connection) is None:
             if self._is_closed:
@@ -92,7 +92,7 @@ class Node:
                 self._opening = self._network.spawn(
                     self._open_in_background(), f"connecting to {self.host}:{self.port}"
                 )
-            if not self._is_opening:  # It has ended at once.
+            if not self._is_opening:  # The attempt has ended without waiting.
                 self._raise_failure()
                 continue
             if not await self._opened.wait(None if deadline is None else deadline.wait_s):
@@ -104,14 +104,14 @@ class Node:
 
     def _raise_failure(self) -> None:
         if self._failure is not None and self.open_connection is None:
-            raise self._failure.with_traceback(None)  # Without what raising it elsewhere has left.
+            raise self._failure.with_traceback(None)  # Drop the frames of earlier raises.
 
     def _late(self, deadline: Deadline) -> Exception:
-        """The error of a call that has waited for the connection until its deadline."""
+        """Return the error of a call that has waited for the connection until its deadline."""
         if self._failure is not None:
             return self._failure.with_traceback(None)
         return RequestTimedOut(
-            f"no connection to {self.host}:{self.port} within {deadline.timeout_s:g} s"
+            f"cannot connect to {self.host}:{self.port} within {deadline.timeout_s:g} s"
         )
 
     async def _open_in_background(self) -> None:
@@ -119,9 +119,9 @@ class Node:
             await self._open_or_renew(None)
         except Cancelled:
             raise
-        except Exception as error:  # `connected` raises it in each call that waits.
+        except Exception as error:  # `connected` raises it in each waiting call.
             if not isinstance(error, PlogError | WireError):
-                log.exception("a bug while connecting to %s:%d", self.host, self.port)
+                log.exception("unexpected error while connecting to %s:%d", self.host, self.port)
 
     async def _open_or_renew(self, deadline: Deadline | None) -> None:
         self._is_opening = True
@@ -140,7 +140,7 @@ class Node:
             self._failure = None
 
     async def _open(self, deadline: Deadline | None) -> None:
-        """Connect, after the pause that the last failure asks for."""
+        """Connect after the reconnect backoff of the last failure."""
         settings = self._settings
         wait_s = self.next_try_s - self._network.now_s()
         if wait_s > 0:
@@ -173,7 +173,7 @@ class Node:
             connection.close()
 
     async def _renew(self, connection: Connection) -> None:
-        """Log in again on the same connection, once all its requests have been answered."""
+        """Authenticate again on the open connection once it has no requests in flight."""
         try:
             while connection.in_flight and connection.is_open:
                 await self._network.sleep(_DRAIN_S)
@@ -195,12 +195,12 @@ class Node:
         self.next_try_s = self._network.now_s() + wait_s
 
     def _growing(self, first_ms: int, longest_ms: int) -> float:
-        """Seconds that double with each failure, a fifth more or less by chance."""
+        """Return seconds that double with each failure, randomized by 20 %."""
         jitter = 1 + _JITTER * (2 * self._network.random() - 1)
         return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
 
     def close_if_idle(self, longest_s: float) -> None:
-        """Close a connection that has been unused for so long; a negative number never does."""
+        """Close a connection that was unused for `longest_s`; a negative limit means never."""
         connection = self._connection
         if connection is None or connection.in_flight or longest_s < 0:
             return
@@ -208,7 +208,7 @@ class Node:
             connection.close()
 
     def close(self) -> None:
-        """Close the connection for good; calls that wait for it fail with ConnectionFailed."""
+        """Close the node permanently; calls that wait for it fail with ConnectionFailed."""
         self._is_closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -217,9 +217,9 @@ class Node:
 
 
 def security_of(settings: ClientSettings) -> Security | None:
-    """What is needed for TLS, if there is to be TLS."""
+    """Return the TLS configuration; None if the settings do not use TLS."""
     if not settings.uses_tls:
         return None
-    from plog.client.network.tls_context import Security  # Only who needs it pays for it.
+    from plog.client.network.tls_context import Security  # Imported only by clients that use TLS.
 
     return Security.of(settings)

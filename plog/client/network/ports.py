@@ -1,8 +1,8 @@
-"""What the client's engine needs of the world: time, connections, and concurrent coroutines.
+"""The ports of the client's engine: time, connections and concurrent coroutines.
 
-The engine is coroutines over pure parts. It awaits only what a `Network` gives it, so that the same
-code runs on any reactor (twisted_network.py), on plain blocking sockets without one
-(socket_network.py), and in a test on virtual time against a whole broker in the same process.
+The engine consists of coroutines over pure parts. It awaits only what a `Network` provides, so the
+same code runs on any reactor (twisted_network.py), on blocking sockets without a reactor
+(socket_network.py), and in tests on virtual time against a whole broker in the same process.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ R = TypeVar("R", bound="ApiMessage")
 
 
 class Cancelled(PlogError):
-    """The coroutine was told to end: raised where it waits."""
+    """Raised in a cancelled coroutine, at its current await."""
 
 
 class Channel(Protocol):
-    """An open connection to a broker, its TLS done and nothing asked yet."""
+    """A connection to a broker with TLS established, before the first request."""
 
     @property
     def address(self) -> str:
-        """Host and port, for people."""
+        """Host and port, for messages."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Whether something can be asked."""
+        """Whether requests can be sent."""
         ...
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answer has not come."""
+        """The number of requests without a response yet."""
         ...
 
     def ask(
@@ -51,64 +51,66 @@ class Channel(Protocol):
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        """Send `request` before this returns; its answer.
+        """Send `request` before this returns, and return an awaitable of its response.
 
-        Requests go out in the order of the calls, and answers come in the same order. Raises
-        ConnectionFailed if the connection breaks, RequestTimedOut if there is no answer after
-        `timeout_s`, and BrokenAnswer for one that makes no sense: the channel is closed then, and
-        the broker may have done what was asked. Raises WireError for what cannot be written.
+        Requests are sent in the order of the calls, and responses arrive in the same order. Raises
+        ConnectionFailed if the connection breaks, RequestTimedOut if there is no response after
+        `timeout_s`, and BrokenAnswer for a malformed response. In these cases the channel is
+        closed, and the broker may have executed the request. Raises WireError for a request that
+        cannot be encoded.
 
-        With `wait_s`, the caller gets RequestTimedOut after that time already. The channel stays
-        open and drops the answer when it comes.
+        With `wait_s`, the caller receives RequestTimedOut after that shorter time. The channel
+        stays open and drops the response when it arrives.
         """
         ...
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
-        """Send a request that has no answer; nothing, when its bytes have left this process.
+        """Send a request that has no response; the awaitable fires when its bytes are written.
 
-        So whoever waits cannot send faster than the broker reads. Raises as `ask`.
+        A caller that awaits it cannot send faster than the broker reads. Raises as `ask` does.
         """
         ...
 
     def close(self) -> None:
-        """End it; what has been asked fails with ConnectionFailed. Harmless when it has ended.
+        """Close the channel; pending requests fail with ConnectionFailed.
 
-        Requests without an answer that have left this process still arrive.
+        Requests without a response that were already written still arrive. Closing again has no
+        effect.
         """
         ...
 
 
 class Task(Protocol):
-    """A coroutine that runs beside others."""
+    """A coroutine that runs concurrently with others."""
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, one way or another."""
+        """Whether it has finished, failed or been cancelled."""
         ...
 
     def cancel(self) -> None:
-        """Raise `Cancelled` where it waits; nothing if it has ended."""
+        """Raise `Cancelled` at its current await; no effect on a task that is done."""
         ...
 
 
 class Signal(Protocol):
-    """Something to wait for that happens again and again; it stays set until it is cleared."""
+    """A repeatable event that coroutines wait for; it stays set until it is cleared."""
 
     @property
     def is_set(self) -> bool:
-        """Whether it has happened since it was last cleared."""
+        """Whether the signal was set since it was last cleared."""
         ...
 
     def set(self) -> None:
-        """Wake all who wait."""
+        """Set the signal and wake all waiters."""
         ...
 
     def clear(self) -> None:
-        """From now on, wait for the next time."""
+        """Clear the signal, so that waiters wait for the next `set`."""
         ...
 
     def wait(self, timeout_s: float | None = None) -> Awaitable[bool]:
-        """Until it is set, True; or False when `timeout_s` have passed."""
+        """Wait until the signal is set: True if it is, False after `timeout_s`."""
         ...
 
 
@@ -117,52 +119,53 @@ class Network(Protocol):
 
     @property
     def runs_tasks(self) -> bool:
-        """Whether `spawn` works: whether a coroutine can go on while another one waits."""
+        """Whether `spawn` works, that is, whether coroutines can run concurrently."""
         ...
 
     def now_s(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds on a monotonic clock."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as records bear them."""
+        """Return milliseconds since 1970, as in the timestamps of records."""
         ...
 
     def random(self) -> float:
-        """Chance from 0 up to 1, for what must not happen everywhere at once."""
+        """Return a random number from 0 up to 1, for jitter."""
         ...
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        """Nothing, after a while."""
+        """Wait for `seconds`."""
         ...
 
     def connect(
         self, host: str, port: int, security: Security | None, *, timeout_s: float
     ) -> Awaitable[Channel]:
-        """A new connection, encrypted if `security` says so. Raises ConnectionFailed."""
+        """Open a connection, encrypted if `security` is not None. Raises ConnectionFailed."""
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> Task:
-        """Run `coroutine` beside the caller, until it waits for the first time at once.
+        """Run `coroutine` concurrently; it runs immediately up to its first wait.
 
-        What it raises is a bug, unless it is `Cancelled`: logged, with `what` it was about.
+        An exception other than `Cancelled` is a bug and is logged with `what`, the task's purpose.
         """
         ...
 
     def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> Awaitable[list[T]]:
-        """The results of all, run beside each other where that is possible.
+        """Run all coroutines, concurrently where possible, and return their results.
 
-        Raises the first error, in their order, when all have ended.
+        Raises the first error, in their order, after all have ended.
         """
         ...
 
     def signal(self) -> Signal:
-        """A new signal, not set."""
+        """Return a new signal that is not set."""
         ...
 
     def job(self, work: Callable[[], T]) -> Awaitable[T]:
-        """What `work` returns or raises, which may wait for a disk: it holds up nobody else.
+        """Run `work`, which may block on a disk, without blocking other coroutines.
 
-        It may run in another thread, so it touches only what is its own.
+        It may run in another thread, so `work` must not touch shared state. Returns or raises what
+        `work` does.
         """
         ...

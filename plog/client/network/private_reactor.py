@@ -1,9 +1,9 @@
-"""A reactor in a daemon thread of its own, for code that blocks and knows nothing of Twisted.
+"""A Twisted reactor in its own daemon thread, for the blocking face.
 
-All blocking clients of a process share one. It never becomes the global reactor: an application
-may have that one, of any kind, or none. After a fork the child has neither the thread nor anything
-it held: its copies of the sockets are closed without a word to the brokers, clients made before
-the fork raise `ForkedError`, and new ones get a reactor of their own.
+All blocking clients of a process share one. It never becomes the global reactor: the application
+may use that one, of any kind, or none. After a fork, the child has neither the thread nor its
+state: the child's copies of the sockets are closed without sending anything to the brokers, clients
+created before the fork raise `ForkedError`, and new clients get a new reactor.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _START_TIMEOUT_S = 30
 
 
 class Client(Protocol):
-    """Who uses the reactor."""
+    """A client that uses the reactor."""
 
     def _forked(self) -> None:
-        """In the child of a fork: raise `ForkedError` from now on, and take no lock."""
+        """In the child of a fork, raise `ForkedError` from now on. Must not take a lock."""
         ...
 
 
 class PrivateReactor:
-    """See the module's text; `current` gives this process' one."""
+    """The private reactor of a process and its thread. Use `current` to get it."""
 
     _current: PrivateReactor | None = None
     _lock = threading.Lock()
 
     @classmethod
     def current(cls) -> PrivateReactor:
-        """The reactor of this process, started if there is none."""
+        """Return the reactor of this process; start it if there is none."""
         with cls._lock:
             if cls._current is None:
                 cls._current = cls()
@@ -52,33 +52,33 @@ class PrivateReactor:
         self.reactor = _make_reactor()
         self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self.is_forked = False
-        """Whether this is the copy that a fork has left in the child."""
+        """Whether this is a copy in the child of a fork."""
         running = threading.Event()
         self.reactor.callWhenRunning(running.set)
         self._thread = threading.Thread(target=self._run, name="plog-client", daemon=True)
         self._thread.start()
         if not running.wait(_START_TIMEOUT_S):
-            raise RuntimeError("the client's thread does not start")
+            raise RuntimeError("cannot start the client's thread")
 
     def _run(self) -> None:
-        # A starting reactor declares its thread the one for I/O, as if it were the only one.
+        # A starting reactor declares its thread the I/O thread, as if no other reactor existed.
         declared = threadable.ioThread
         self.reactor.callWhenRunning(setattr, threadable, "ioThread", declared)
         self.reactor.run(installSignalHandlers=False)
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the caller is the reactor's thread, which must not wait for itself."""
+        """Whether the caller runs in the reactor's thread, which must not wait for itself."""
         return threading.current_thread() is self._thread
 
     @classmethod
     def check_caller(cls) -> None:
-        """Raise IllegalState in the thread that all blocking calls wait for."""
+        """Raise IllegalState in the reactor's thread, for which all blocking calls wait."""
         current = cls._current
         if current is not None and current.is_own_thread:
             raise IllegalState(
-                "this was called in the client's own thread, by a callback for instance, which"
-                " must not wait for itself: hand it to a thread of the application"
+                "cannot block in the client's own thread, which runs callbacks and would wait for"
+                " itself; make the call in a thread of the application"
             )
 
     def soon(self, function: Callable[..., object], *arguments: Any) -> None:
@@ -89,23 +89,23 @@ class PrivateReactor:
     def run(
         self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
     ) -> T:
-        """What the coroutine of `function` returns or raises, run in the reactor's thread.
+        """Run the coroutine of `function` in the reactor's thread and return its result.
 
-        Interrupted (Ctrl-C), it is told to end, and nobody waits for that.
+        If the wait is interrupted (Ctrl-C), the coroutine is cancelled without waiting for its end.
         """
         return self.wait_for(self.begin(function, *arguments, **options))
 
     def begin(
         self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
     ) -> Running[T]:
-        """Start the coroutine of `function` in the reactor's thread; nobody waits for its end."""
+        """Start the coroutine of `function` in the reactor's thread without waiting for it."""
         self.check_caller()
         running: Running[T] = Running()
         self.soon(running.start, function, arguments, options)
         return running
 
     def wait_for(self, running: Running[T], timeout_s: float | None = None) -> T:
-        """The outcome of what was begun. Raises TimeoutError if it is not there in time."""
+        """Wait for a coroutine that `begin` started. Raises TimeoutError after `timeout_s`."""
         try:
             return running.outcome.result(timeout_s)
         except BaseException:
@@ -115,14 +115,14 @@ class PrivateReactor:
 
     def _check_fork(self) -> None:
         if self.is_forked:
-            raise ForkedError("the client was made before a fork: make a new one in the child")
+            raise ForkedError("the client was created before a fork; create a new one in the child")
 
     def add(self, client: Client) -> None:
-        """Have `client` told of forks."""
+        """Notify `client` of forks from now on."""
         self._clients.add(client)
 
     def _forget(self) -> None:
-        """In the child of a fork: close its copies of what the parent goes on using."""
+        """In the child of a fork, close the copies of sockets that the parent still uses."""
         self.is_forked = True
         for client in self._clients:
             client._forked()
@@ -137,7 +137,7 @@ class PrivateReactor:
 
 
 class Running(Generic[T]):
-    """A coroutine that runs in the reactor's thread; `outcome` is for any other thread."""
+    """A coroutine that runs in the reactor's thread; other threads wait for its `outcome`."""
 
     def __init__(self) -> None:
         self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -149,10 +149,10 @@ class Running(Generic[T]):
         arguments: tuple[Any, ...],
         options: dict[str, Any],
     ) -> None:
-        """Begin, in the reactor's thread."""
+        """Start the coroutine, in the reactor's thread."""
         try:
             coroutine = function(*arguments, **options)
-        except Exception as error:  # Wrong arguments, say: whoever waits has given them.
+        except Exception as error:  # Such as wrong arguments: the waiting caller passed them.
             self.outcome.set_exception(error)
             return
         self._deferred = Deferred.fromCoroutine(coroutine)
@@ -162,13 +162,13 @@ class Running(Generic[T]):
         self.outcome.set_exception(failure.value)
 
     def cancel(self) -> None:
-        """Tell it to end, in the reactor's thread."""
+        """Cancel the coroutine, in the reactor's thread."""
         if self._deferred is not None and not self.outcome.done():
             self._deferred.cancel()
 
 
 def _after_fork() -> None:
-    """In the child: there is no thread, and no lock that it may hold."""
+    """Discard the reactor in the child, without taking locks that the lost thread may hold."""
     before, PrivateReactor._current = PrivateReactor._current, None
     PrivateReactor._lock = threading.Lock()
     if before is not None:
@@ -180,7 +180,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _make_reactor() -> Any:
-    """The best reactor there is on this system, not installed as anything."""
+    """Return the best reactor available on this system, without installing it."""
     try:
         from twisted.internet.epollreactor import EPollReactor
     except ImportError:

@@ -1,16 +1,16 @@
-"""The client's side of SASL: what to say first, and what to answer.
+"""The client side of the SASL mechanisms PLAIN, SCRAM and OAUTHBEARER.
 
     mechanism = mechanism_of(settings, token)
     to_send = mechanism.first()
     to_send = mechanism.next(challenge)     # until it is None
 
-Pure but for the nonce of SCRAM. Carrying the bytes is sasl_authenticator.py's work. A mechanism
-serves one log-in. What the broker says wrongly, or rightly against us, is an
-`AuthenticationFailed`.
+Pure except for the nonce of SCRAM; sasl_authenticator.py transports the bytes. A mechanism object
+serves one authentication. It raises `AuthenticationFailed` if the broker refuses the client or
+violates the protocol.
 
 Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka 4.3
 ScramSaslClient, ScramMessages, OAuthBearerClientInitialResponse. As in Kafka, names and passwords
-are UTF-8 as they are, without SASLprep.
+are encoded in UTF-8 without SASLprep.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plog.scram import ScramMechanism, client_proof, salted_password, server_sig
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 500_000
-"""Kafka's brokers take 16384 at most; more than this would hold up the client for a second."""
+"""Kafka accepts at most 16384; more than this limit would block the client for a second."""
 
 _GS2_HEADER = "n,,"
 _SERVER_FIRST = re.compile(
@@ -47,20 +47,20 @@ _SCRAM_BY_NAME = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism
 
 
 class Mechanism(Protocol):
-    """One log-in."""
+    """The client's side of one SASL exchange."""
 
     def first(self) -> bytes:
-        """What to begin with."""
+        """Return the initial response."""
         ...
 
     def next(self, challenge: bytes) -> bytes | None:
-        """The answer to what the broker said; None if it is done. Raises AuthenticationFailed."""
+        """Return the response to a challenge; None at the end. Raises AuthenticationFailed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Who to log in as; `options` are whatever else a line of JAAS said."""
+    """A user and password; `options` holds the other options of ``sasl.jaas.config``."""
 
     user: str
     password: str = field(repr=False)
@@ -68,7 +68,7 @@ class Credentials:
 
 
 def credentials_of(settings: SecuritySettings) -> Credentials:
-    """User and password, from a line of JAAS or from settings of their own."""
+    """Return the credentials from ``sasl.jaas.config`` or from the separate settings."""
     if settings.sasl_jaas_config is None:
         return Credentials(user=settings.sasl_username or "", password=settings.sasl_password or "")
     options = dict(parse_jaas(settings.sasl_jaas_config).options)
@@ -78,10 +78,10 @@ def credentials_of(settings: SecuritySettings) -> Credentials:
 
 
 def mechanism_of(settings: SecuritySettings, token: str = "") -> Mechanism:
-    """The log-in that ``sasl.mechanism`` names; `token` is for OAUTHBEARER.
+    """Return a new exchange for ``sasl.mechanism``; `token` is for OAUTHBEARER.
 
     Raises:
-        AuthenticationFailed: plog does not speak it, or what is to be said cannot be.
+        AuthenticationFailed: the mechanism is not supported, or a credential cannot be encoded.
     """
     name = settings.sasl_mechanism
     credentials = credentials_of(settings)
@@ -91,29 +91,29 @@ def mechanism_of(settings: SecuritySettings, token: str = "") -> Mechanism:
         return Scram(_SCRAM_BY_NAME[name], credentials)
     if name == "OAUTHBEARER":
         return OauthBearer(token, credentials.options)
-    raise AuthenticationFailed(f"plog does not speak {name}: set sasl.mechanism to another")
+    raise AuthenticationFailed(f"sasl.mechanism={name} is not supported; choose another mechanism")
 
 
 class Plain:
-    """PLAIN: user and password as they are, so over TLS."""
+    """PLAIN: sends user and password in clear text, so use it only over TLS."""
 
     def __init__(self, credentials: Credentials) -> None:
         if "\0" in credentials.user + credentials.password:
-            raise AuthenticationFailed("with PLAIN no user and no password can hold a NUL")
+            raise AuthenticationFailed("PLAIN does not allow a NUL in the user or the password")
         self._message = f"\0{credentials.user}\0{credentials.password}".encode()
 
     def first(self) -> bytes:
-        """Everything."""
+        """Return the user and the password."""
         return self._message
 
     def next(self, challenge: bytes) -> None:
-        """Nothing more."""
+        """Return None: PLAIN has one step."""
         if challenge:
-            raise AuthenticationFailed("the broker answers to PLAIN with what is none of its own")
+            raise AuthenticationFailed("the broker sent an unexpected challenge for PLAIN")
 
 
 class Scram:
-    """SCRAM-SHA-256 and -512: both sides prove that they know the password, and neither says it."""
+    """SCRAM-SHA-256 and -512: both sides prove that they know the password without sending it."""
 
     def __init__(
         self, mechanism: ScramMechanism, credentials: Credentials, *, nonce: str | None = None
@@ -122,24 +122,24 @@ class Scram:
         self._password = credentials.password.encode()
         self._nonce = nonce or secrets.token_urlsafe(24)
         name = credentials.user.replace("=", "=3D").replace(",", "=2C")
-        # Of a delegation token, id and HMAC are user and password (KIP-48).
+        # The id and the HMAC of a delegation token serve as user and password (KIP-48).
         token = ",tokenauth=true" if credentials.options.get("tokenauth") == "true" else ""
         self._first = f"n={name},r={self._nonce}{token}"
         self._signature: bytes | None = None
         self._is_done = False
 
     def first(self) -> bytes:
-        """Who we are."""
+        """Return the client-first message: the user and a nonce."""
         return (_GS2_HEADER + self._first).encode()
 
     def next(self, challenge: bytes) -> bytes | None:
-        """First our proof, then a look at the broker's."""
+        """Return the client's proof for the first challenge; verify the broker's in the second."""
         if self._is_done:
-            raise AuthenticationFailed("the broker goes on after the end of SCRAM")
+            raise AuthenticationFailed("the broker continued after the end of SCRAM")
         try:
             text = challenge.decode()
         except UnicodeDecodeError:
-            raise AuthenticationFailed("the broker answers to SCRAM with what is no text") from None
+            raise AuthenticationFailed("the broker sent a SCRAM message that is not text") from None
         if self._signature is None:
             return self._prove(text)
         self._verify(text)
@@ -149,14 +149,14 @@ class Scram:
     def _prove(self, server_first: str) -> bytes:
         match = _SERVER_FIRST.fullmatch(server_first)
         if match is None:
-            raise AuthenticationFailed("the broker answers to SCRAM with what is none of it")
+            raise AuthenticationFailed("the broker sent a malformed SCRAM message")
         nonce, iterations = match["nonce"], int(match["iterations"])
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise AuthenticationFailed("the broker answers to another log-in than ours")
+            raise AuthenticationFailed("the broker's SCRAM nonce does not start with the client's")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise AuthenticationFailed(
-                f"the broker wants {iterations} iterations of SCRAM; {MIN_ITERATIONS} to"
-                f" {MAX_ITERATIONS} are safe: set the user's password there anew"
+                f"the broker requires {iterations} SCRAM iterations, but only {MIN_ITERATIONS} to"
+                f" {MAX_ITERATIONS} are safe; set the user's password on the broker again"
             )
         salted = salted_password(
             self._mechanism, self._password, salt=_bytes_of(match["salt"]), iterations=iterations
@@ -170,22 +170,23 @@ class Scram:
     def _verify(self, server_final: str) -> None:
         match = _SERVER_FINAL.fullmatch(server_final)
         if match is None:
-            raise AuthenticationFailed("the broker ends SCRAM with what is none of it")
+            raise AuthenticationFailed("the broker sent a malformed final SCRAM message")
         if match["kind"] == "e":
-            raise AuthenticationFailed(f"the broker refuses the log-in: {match['value']}")
-        assert self._signature is not None, "the proof has gone out"
+            raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
+        assert self._signature is not None, "the proof was sent"
         if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
             raise AuthenticationFailed(
-                "the broker does not know the user's password itself: is it the right one?"
+                "the broker did not prove that it knows the user's password;"
+                " check that this is the right broker"
             )
 
 
 class OauthBearer:
-    """OAUTHBEARER: a token that somebody else has made out, so over TLS."""
+    """OAUTHBEARER: sends a token that another service has issued, so use it only over TLS."""
 
     def __init__(self, token: str, options: Mapping[str, str] | None = None) -> None:
         if not _TOKEN.fullmatch(token):
-            raise AuthenticationFailed("what should be a token for OAUTHBEARER is none")
+            raise AuthenticationFailed("the OAUTHBEARER token is not a valid bearer token")
         parts = [_GS2_HEADER, f"auth=Bearer {token}"]
         for name, value in (options or {}).items():
             if name.startswith(_EXTENSION_PREFIX):
@@ -194,22 +195,22 @@ class OauthBearer:
         self._refusal = ""
 
     def first(self) -> bytes:
-        """The token."""
+        """Return the token."""
         return self._message
 
     def next(self, challenge: bytes) -> bytes | None:
-        """Nothing more; or, to a refusal, that we have seen it, which ends it (RFC 7628, 3.2.3)."""
+        """Return None, or the acknowledgment of a refusal (RFC 7628, 3.2.3)."""
         if not challenge:
             return None
         if self._refusal:
-            raise AuthenticationFailed(f"the broker refuses the token: {self._refusal}")
+            raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
         self._refusal = challenge.decode("utf-8", "replace")
         return b"\x01"
 
 
 def _extension(name: str, value: str) -> str:
     if not _EXTENSION_NAME.fullmatch(name) or "\x01" in value or name == "auth":
-        raise AuthenticationFailed(f"sasl.jaas.config: {name} cannot be an extension of a token")
+        raise AuthenticationFailed(f"sasl.jaas.config: {name} is not a valid token extension")
     return f"{name}={value}"
 
 
@@ -217,4 +218,4 @@ def _bytes_of(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (Base64Error, ValueError):
-        raise AuthenticationFailed("the broker answers to SCRAM with what is none of it") from None
+        raise AuthenticationFailed("the broker sent a malformed SCRAM message") from None

@@ -1,8 +1,8 @@
-"""Logging in on a connection: SaslHandshake, then SaslAuthenticate until the mechanism is done.
+"""Authenticate on a connection: SaslHandshake, then SaslAuthenticate until the mechanism is done.
 
-Called when a connection is new, before anything else is asked on it, and again on the same one
-before its session ends, if the broker has set it an end. While that goes on nothing else may be
-asked: a broker takes only these two requests then.
+This happens on a new connection before any other request, and again on the same connection before
+its session expires, if the broker limits the session. Meanwhile no other request may be sent: the
+broker accepts only these two.
 
 Source: Kafka 4.3 SaslClientAuthenticator; KIP-152, KIP-368.
 """
@@ -29,16 +29,16 @@ R = TypeVar("R", bound=ApiMessage)
 
 _FIRST_WITH_AUTHENTICATE = 1
 _MAX_STEPS = 10
-"""SCRAM, the longest, takes two."""
+"""An upper limit; SCRAM, the longest mechanism, takes two steps."""
 _WITHOUT_LOG_IN = {"SASL_SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT"}
 
 
 class SaslConnection(Protocol):
-    """What a log-in needs of a `Connection`."""
+    """The part of a `Connection` that authentication needs."""
 
     @property
     def address(self) -> str:
-        """Host and port, for people."""
+        """Host and port, for messages."""
         ...
 
     def version_of(self, request: type[ApiMessage]) -> int:
@@ -52,7 +52,7 @@ class SaslConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a log-in is good for; `renew_at_s` is on the network's clock, None for ever."""
+    """An authenticated session; `renew_at_s` is on the network's clock, None for no limit."""
 
     renew_at_s: float | None = None
 
@@ -60,11 +60,11 @@ class Session:
 async def authenticate(
     connection: SaslConnection, settings: ClientSettings, network: Network, *, host: str
 ) -> Session:
-    """Log in as `settings` say; `host` is how the broker is called where it is refused.
+    """Authenticate as `settings` say; `host` is the broker's name in errors.
 
     Raises:
-        AuthenticationFailed: the broker does not let us in, or cannot be who it should be.
-        ConnectionFailed, RequestTimedOut: as of any request.
+        AuthenticationFailed: the broker refused the client, or did not prove its own identity.
+        ConnectionFailed, RequestTimedOut: as for any request.
     """
     token = await _token_of(settings, network) if settings.sasl_mechanism == "OAUTHBEARER" else ""
     mechanism = mechanism_of(settings, token)
@@ -81,7 +81,7 @@ async def authenticate(
         ) from error
     if lifetime_ms <= 0:
         return Session()
-    # Not all at once, and with time left for it, as in Kafka.
+    # As in Kafka: at a random time, so that clients do not renew together, and well before the end.
     share = 0.85 + 0.1 * network.random()
     return Session(renew_at_s=began_s + share * lifetime_ms / 1000)
 
@@ -91,29 +91,32 @@ async def _choose_mechanism(
 ) -> None:
     wanted = settings.sasl_mechanism
     wrong_protocol = (
-        f"{address} asks for no log-in: set security.protocol to"
-        f" {_WITHOUT_LOG_IN[settings.security_protocol]}, or connect to a listener that does"
+        f"{address} does not use SASL; set security.protocol to"
+        f" {_WITHOUT_LOG_IN[settings.security_protocol]}, or connect to a SASL listener"
     )
     try:
         version = connection.version_of(SaslHandshakeRequest)
     except UnsupportedVersion as error:
         raise AuthenticationFailed(wrong_protocol) from error
     if version < _FIRST_WITH_AUTHENTICATE:
-        raise AuthenticationFailed(f"{address} is too old to log in to: it is Kafka before 1.0")
+        raise AuthenticationFailed(
+            f"cannot authenticate to {address}: the broker is older than Kafka 1.0"
+        )
     answer = await connection.ask(SaslHandshakeRequest(mechanism=wanted), SaslHandshakeResponse)
     if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(answer.mechanisms) or "none"
         raise AuthenticationFailed(
-            f"{address} takes no log-in by {wanted}: set sasl.mechanism to one it offers, {offered}"
+            f"{address} does not enable {wanted}; set sasl.mechanism to one that it offers:"
+            f" {offered}"
         )
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(wrong_protocol)
     if answer.error_code:
-        raise error_from_code(answer.error_code, f"{address} refused SaslHandshake")
+        raise error_from_code(answer.error_code, f"{address} rejected SaslHandshake")
 
 
 async def _converse(connection: SaslConnection, mechanism: Mechanism) -> int:
-    """Say what the mechanism says until it is done; how long the session lasts, in ms."""
+    """Exchange messages until the mechanism is done; return the session lifetime in ms."""
     to_send: bytes | None = mechanism.first()
     for _ in range(_MAX_STEPS):
         assert to_send is not None
@@ -121,17 +124,17 @@ async def _converse(connection: SaslConnection, mechanism: Mechanism) -> int:
             SaslAuthenticateRequest(auth_bytes=to_send), SaslAuthenticateResponse
         )
         if answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
-            raise AuthenticationFailed(answer.error_message or "the broker refuses the log-in")
+            raise AuthenticationFailed(answer.error_message or "the broker refused authentication")
         if answer.error_code:
             raise error_from_code(answer.error_code, answer.error_message or "SaslAuthenticate")
         to_send = mechanism.next(bytes(answer.auth_bytes))
         if to_send is None:
             return answer.session_lifetime_ms
-    raise AuthenticationFailed("the log-in does not come to an end")
+    raise AuthenticationFailed(f"the broker did not finish authentication in {_MAX_STEPS} steps")
 
 
 async def _token_of(settings: ClientSettings, network: Network) -> str:
-    """The token for OAUTHBEARER, from the program's function or from a file."""
+    """Return the OAUTHBEARER token, from the application's function or from a file."""
     source = settings.sasl_oauthbearer_token
     if source is None:
         url = settings.sasl_oauthbearer_token_endpoint_url or ""
@@ -146,7 +149,7 @@ async def _token_of(settings: ClientSettings, network: Network) -> str:
         ) from error
     if not isinstance(token, str):
         raise AuthenticationFailed(
-            f"sasl_oauthbearer_token returned a {type(token).__name__}, not a text"
+            f"sasl_oauthbearer_token returned {type(token).__name__}, not str"
         )
     return token.strip()
 
@@ -157,7 +160,7 @@ def _token_in_file(url: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "not a text file"
         raise AuthenticationFailed(
-            f"sasl.oauthbearer.token.endpoint.url={url} cannot be read: {why}"
+            f"cannot read sasl.oauthbearer.token.endpoint.url={url}: {why}"
         ) from error

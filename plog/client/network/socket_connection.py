@@ -1,7 +1,7 @@
-"""One blocking socket to a broker: requests out, answers in, one at a time.
+"""A blocking socket to a broker: it sends a request and receives its response, one at a time.
 
-What is asked and in which version is the caller's business (simple.py). A failed exchange closes
-the connection, since nobody knows then what the next bytes belong to. Not for several threads.
+The caller (simple.py) chooses the requests and their versions. A failed exchange closes the
+connection, because the next bytes could belong to either request. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _Response = TypeVar("_Response", bound=ApiMessage)
 
 
 class SocketConnection:
-    """An open connection; `timeout_s` bounds each wait for the network, `security` encrypts.
+    """An open connection; `timeout_s` bounds each exchange, `security` enables TLS.
 
-    Raises ConnectionFailed, here and in every method, RequestTimedOut if the broker is silent.
+    The constructor and every method raise ConnectionFailed, or RequestTimedOut if the broker does
+    not respond.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class SocketConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether something can be asked."""
+        """Whether requests can be sent."""
         return self._socket is not None
 
     def close(self) -> None:
-        """End the connection; harmless when it has ended."""
+        """Close the connection; closing it again has no effect."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -83,9 +84,9 @@ class SocketConnection:
         *,
         timeout_s: float | None = None,
     ) -> _Response:
-        """Send `request`, return its answer, which may take `timeout_s` instead of the usual.
+        """Send `request` and return its response; `timeout_s` replaces the connection's timeout.
 
-        Raises WireError for an answer that makes no sense.
+        Raises WireError for a malformed response.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + limit_s
@@ -96,16 +97,17 @@ class SocketConnection:
             if correlation_id != self._correlation_id:
                 self.close()
                 raise ConnectionFailed(
-                    f"{self.address} sent answer {correlation_id} when {self._correlation_id} was "
-                    "due: one came twice or was lost; the connection was closed"
+                    f"{self.address} sent response {correlation_id} instead of"
+                    f" {self._correlation_id}: a response was duplicated or lost;"
+                    " the connection was closed"
                 )
             return answer.decode(memoryview(frame)[position:], version)
         except WireError as error:
             self.close()
-            raise BrokenAnswer(f"{self.address} sent what is no answer: {error}") from error
+            raise BrokenAnswer(f"{self.address} sent a malformed response: {error}") from error
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float | None = None) -> None:
-        """Send `request`, which may take `timeout_s` instead of the usual; wait for no answer."""
+        """Send `request` without waiting for a response; `timeout_s` as in `ask`."""
         connection = self._open()
         self._correlation_id += 1
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
@@ -120,12 +122,14 @@ class SocketConnection:
             raise self._failed(_last_words(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
-        """The next answer, without its size, by `deadline_s`, which is `limit_s` after asking."""
+        """Return the next frame without its size, by `deadline_s`, `limit_s` after the request."""
         connection = self._open()
         try:
             (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size, deadline_s))
             if not 0 < size <= _MAX_RESPONSE_BYTES:
-                raise ConnectionError(f"an answer of {size} bytes; is this a Kafka port?")
+                raise ConnectionError(
+                    f"invalid response size of {size} bytes; check that this is a Kafka port"
+                )
             return _receive_exactly(connection, size, deadline_s)
         except OSError as error:
             raise self._failed(error, limit_s) from error
@@ -136,17 +140,17 @@ class SocketConnection:
         return self._socket
 
     def _failed(self, error: OSError, limit_s: float = 0) -> KafkaError:
-        """Close the connection; what to raise for `error`, after waiting for `limit_s`."""
+        """Close the connection; return the exception for `error` after a wait of `limit_s`."""
         self.close()
         if isinstance(error, TimeoutError):
-            return RequestTimedOut(f"{self.address} has not answered within {limit_s:.3g} s")
+            return RequestTimedOut(f"{self.address} did not respond within {limit_s:.3g} s")
         return tls_failure(
             error, address=self.address, host=self._host, has_begun=True
         ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
 
 
 def _last_words(connection: socket.socket) -> OSError | None:
-    """Why the broker has ended the connection, if it said so before: the alert is still unread."""
+    """Return the broker's reason for closing the connection: an unread TLS alert, or None."""
     try:
         connection.recv(1)
     except OSError as reason:
@@ -155,7 +159,7 @@ def _last_words(connection: socket.socket) -> OSError | None:
 
 
 def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) -> bytes:
-    """The next `size` bytes, however slowly they trickle in. Raises OSError."""
+    """Return the next `size` bytes by the deadline, however they are split. Raises OSError."""
     data = bytearray()
     while len(data) < size:
         left_s = deadline_s - time.monotonic()

@@ -1,8 +1,8 @@
-"""The engine's `Network` on blocking sockets, without a reactor: one thing at a time.
+"""The engine's `Network` on blocking sockets, without a reactor: one operation at a time.
 
-Its awaitables never suspend, so `run_blocking` drives a coroutine to its end in one step. For the
-command line, scripts and Spark's workers, where importing a reactor would cost more than the work.
-What needs several coroutines beside each other (producers, consumers, groups) cannot run on it.
+Its awaitables never suspend, so `run_blocking` completes a coroutine in one step. It serves the
+command line, scripts and Spark's workers, where importing a reactor would take longer than the
+work. Producers, consumers and groups need concurrent coroutines and cannot run on it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ R = TypeVar("R", bound=ApiMessage)
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What `coroutine` returns or raises; it may await only what a `SocketNetwork` gives."""
+    """Run `coroutine`, which may await only awaitables of a `SocketNetwork`; return its result."""
     try:
         coroutine.send(None)
     except StopIteration as end:
         result: T = end.value
         return result
     coroutine.close()
-    raise AssertionError("it waits for something that is not a blocking socket")
+    raise AssertionError("the coroutine awaits something other than a blocking socket")
 
 
 class _Done(Generic[T]):
-    """Awaitable, and over already."""
+    """An awaitable that is already done."""
 
     __slots__ = ("_error", "_value")
 
@@ -47,11 +47,11 @@ class _Done(Generic[T]):
         if self._error is not None:
             raise self._error
         yield from ()
-        return self._value  # type: ignore[return-value]  # Set where there is no error.
+        return self._value  # type: ignore[return-value]  # Set if there is no error.
 
 
 class SocketNetwork:
-    """Blocking sockets, used by one thread. `client_id` is the name in the brokers' logs."""
+    """Blocking sockets, used by one thread; brokers log `client_id`."""
 
     runs_tasks = False
 
@@ -97,7 +97,7 @@ class SocketNetwork:
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> NoReturn:
         coroutine.close()
-        raise RuntimeError(f"{what} needs a reactor: blocking sockets do one thing at a time")
+        raise RuntimeError(f"{what} needs a reactor: blocking sockets cannot run tasks")
 
     def signal(self) -> SocketSignal:
         return SocketSignal()
@@ -107,7 +107,7 @@ class SocketNetwork:
 
 
 class SocketSignal:
-    """See `Signal`: nobody else could set it while somebody waits."""
+    """A `Signal` without concurrency: nothing can set it during a wait."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -121,13 +121,13 @@ class SocketSignal:
     async def wait(self, timeout_s: float | None = None) -> bool:
         if not self.is_set:
             if timeout_s is None:
-                raise RuntimeError("nobody will ever set this signal")
+                raise RuntimeError("cannot wait for a signal that no other task can set")
             time.sleep(max(0.0, timeout_s))
         return self.is_set
 
 
 class SocketChannel:
-    """See `Channel`; each request is answered before `ask` returns."""
+    """A `Channel` whose `ask` returns only after the response has arrived."""
 
     in_flight = 0
 
@@ -151,7 +151,7 @@ class SocketChannel:
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        if wait_s is not None:  # A late answer could not be told from the next one: it closes.
+        if wait_s is not None:  # A late response would be taken for the next one, so close.
             timeout_s = min(timeout_s, wait_s)
         try:
             return _Done(self._connection.ask(request, response, version, timeout_s=timeout_s))

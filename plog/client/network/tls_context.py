@@ -1,9 +1,9 @@
-"""What TLS a client makes: whom it trusts, what it shows, and which versions it speaks.
+"""The client's TLS configuration: trusted CAs, its own certificate, versions and cipher suites.
 
-`Security` is plain data made of settings; the PEM files are read when a context is made of it, so
-that renewed ones count for the next. `make_ssl_context` is for the standard library, twisted_tls.py
-for Twisted. Both raise `TlsFailed` with the setting, the file and the remedy. Blocks on files, so
-where others would wait it is a `Network.job`.
+`Security` is plain data from the settings. PEM files are read when a context is created, so
+new contexts use renewed files. `make_ssl_context` is for the standard library, twisted_tls.py
+for Twisted. Both raise `TlsFailed` with the setting, the file and the remedy. Reading blocks on
+files, so the engine runs it as a `Network.job`.
 
 Source: KIP-651; Kafka 4.3 DefaultSslEngineFactory.
 """
@@ -23,7 +23,7 @@ from plog.client.settings.security import CONVERT_KEYSTORE, SecuritySettings
 from plog.pem import is_encrypted, other_form, pem_blocks
 from plog.pem_settings import CONVERT_TRUSTSTORE
 
-if TYPE_CHECKING:  # An application without TLS does not pay for it.
+if TYPE_CHECKING:  # Applications without TLS do not import it.
     import ssl
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PemSource:
-    """A PEM text, or the file that holds it, and the setting that says so."""
+    """A PEM text or the file that contains it, and the setting that gives it."""
 
     setting: str
     path: str | None = None
@@ -39,12 +39,12 @@ class PemSource:
 
     @property
     def where(self) -> str:
-        """How to call it in an error."""
+        """The setting and the file, for errors."""
         return self.setting if self.path is None else f"{self.setting}={self.path}"
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Another one whenever the file may be another."""
+        """Return a value that changes whenever the file may have changed."""
         try:
             found = os.stat(self.path) if self.path is not None else None
         except OSError:
@@ -52,14 +52,14 @@ class PemSource:
         return () if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def read(self) -> bytes:
-        """The text. Raises TlsFailed."""
+        """Return the PEM text. Raises TlsFailed."""
         if self.path is None:
             return (self.text or "").encode()
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
         except OSError as error:
-            raise TlsFailed(f"{self.where} cannot be read: {error.strerror}") from error
+            raise TlsFailed(f"cannot read {self.where}: {error.strerror}") from error
         form = other_form(data)
         if form is not None:
             is_truststore = self.setting.startswith("ssl.truststore.")
@@ -68,18 +68,18 @@ class PemSource:
         return data
 
     def blocks(self, kind: str) -> list[bytes]:
-        """The PEM blocks of this kind, one at least. Raises TlsFailed."""
+        """Return the PEM blocks of this kind, at least one. Raises TlsFailed."""
         found = pem_blocks(self.read(), kind)
         if not found:
             raise TlsFailed(
-                f"{self.where} holds no {kind.lower()}, a block that begins with -----BEGIN {kind}"
+                f"{self.where} contains no {kind.lower()}: no block starts with -----BEGIN {kind}"
             )
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pems:
-    """What the sources of a `Security` hold, as PEM blocks; `trusted` is None for the system's."""
+    """The PEM blocks of a `Security`; `trusted` is None for the system's CAs."""
 
     trusted: tuple[bytes, ...] | None
     key: bytes | None = field(repr=False)
@@ -88,8 +88,10 @@ class Pems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """How to encrypt connections; a client in the clear has none. Without `trusted`, the CAs that
-    the system trusts; without `key` and `chain`, the client stays anonymous.
+    """The configuration of encrypted connections; clients without TLS have none.
+
+    Without `trusted`, the client trusts the system's CAs. Without `key` and `chain`, it sends no
+    certificate.
     """
 
     trusted: PemSource | None = None
@@ -100,14 +102,14 @@ class Security:
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
     _making: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-    # Contexts made of it, by their kind, with the state of the files then. See `kept`.
+    # The cached contexts by kind, with the state of the files at that time. See `kept`.
     _made: dict[str, tuple[object, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @classmethod
     def of(cls, settings: SecuritySettings) -> Self | None:
-        """What `settings` ask for; None if connections are in the clear. No file is read yet."""
+        """Return the configuration in `settings`; None without TLS. Reads no file."""
         if not settings.uses_tls:
             return None
         key, chain = _keystore(settings)
@@ -122,7 +124,7 @@ class Security:
         )
 
     def read(self) -> Pems:
-        """What the settings name. Raises TlsFailed."""
+        """Read the files that the settings name. Raises TlsFailed."""
         key: bytes | None = None
         chain: list[bytes] = []
         if self.key is not None and self.chain is not None:
@@ -130,16 +132,16 @@ class Security:
             chain = self.chain.blocks("CERTIFICATE")
             if is_encrypted(key) and not self.key_password:
                 raise TlsFailed(
-                    f"{self.key.where}: its private key is encrypted; set ssl.key.password"
+                    f"{self.key.where}: the private key is encrypted; set ssl.key.password"
                 )
         trusted = None if self.trusted is None else tuple(self.trusted.blocks("CERTIFICATE"))
         return Pems(trusted=trusted, key=key, chain=tuple(chain))
 
     def kept(self, kind: str, make: Callable[[], T]) -> T:
-        """What `make` has made, or makes anew if one of the files is another now.
+        """Return the cached result of `make`, or call `make` again if a file has changed.
 
-        To make a context takes milliseconds, and tens of them with the system's CAs: connections
-        that are opened at the same time, each from a thread of its own, wait for one to make it.
+        Creating a context takes milliseconds, with the system's CAs tens of milliseconds. Threads
+        that open connections concurrently therefore wait for one of them to create it.
         """
         sources = (self.trusted, self.key, self.chain)
         with self._making:
@@ -151,10 +153,10 @@ class Security:
             return made
 
     def make_ssl_context(self) -> ssl.SSLContext:
-        """A context of the standard library; give it the host as `server_hostname`, always.
+        """Return an `ssl.SSLContext`; always pass the host to it as `server_hostname`.
 
         Raises:
-            TlsFailed: a file cannot be used, or this OpenSSL refuses what is asked for.
+            TlsFailed: a file cannot be used, or OpenSSL rejects a setting.
         """
         return self.kept("ssl", self._new_ssl_context)
 
@@ -174,9 +176,9 @@ class Security:
                 context.load_verify_locations(cadata=b"".join(pems.trusted).decode("ascii"))
             except (ssl.SSLError, ValueError) as error:
                 raise TlsFailed(
-                    f"{self.trusted.where}: a certificate cannot be read: {_reason(error)}"
+                    f"{self.trusted.where}: cannot read a certificate: {_reason(error)}"
                 ) from error
-            # As in Java, each of them is trusted for itself, not only one that signed itself.
+            # As in Java, every certificate is a trust anchor, not only a self-signed one.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if pems.key is not None:
             self._show(context, pems.key, pems.chain)
@@ -192,11 +194,11 @@ class Security:
                 allowed &= {"TLSv1.2"} if tls_1_2 else set()
             if tls_1_3:
                 raise ValueError(
-                    "Python's ssl cannot choose among the suites of TLSv1.3; take TLSv1.3 out of"
-                    " ssl.enabled.protocols and its suites out of here"
+                    "Python's ssl module cannot select TLSv1.3 cipher suites; remove TLSv1.3 from"
+                    " ssl.enabled.protocols and its suites from ssl.cipher.suites"
                 )
             if not allowed:
-                raise ValueError("there is no version of TLS in common with ssl.enabled.protocols")
+                raise ValueError("OpenSSL supports no TLS version of ssl.enabled.protocols")
             if tls_1_2:
                 context.set_ciphers(":".join(tls_1_2))
         except (ValueError, ssl.SSLError) as error:
@@ -220,7 +222,7 @@ class Security:
 
 
 def why_no_pair(reason: str, has_password: bool) -> str:
-    """Why OpenSSL does not take a private key and its certificate, for people.
+    """Return a message on why OpenSSL rejects a private key and its certificate.
 
     >>> why_no_pair("key values mismatch", False)
     'the private key does not belong to the first certificate'
@@ -228,12 +230,12 @@ def why_no_pair(reason: str, has_password: bool) -> str:
     if "mismatch" in reason:
         return "the private key does not belong to the first certificate"
     if has_password:
-        return "its private key cannot be read: is ssl.key.password the right password?"
-    return f"its private key or certificate cannot be read: {reason}"
+        return "cannot decrypt the private key; check ssl.key.password"
+    return f"cannot read the private key or certificate: {reason}"
 
 
 def _reason(error: Exception) -> str:
-    """OpenSSL's words for an error of the module `ssl`, in lower case."""
+    """Return OpenSSL's text for an error of the `ssl` module, in lower case."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         return reason.lower().replace("_", " ")
@@ -266,7 +268,7 @@ def _truststore(settings: SecuritySettings) -> PemSource | None:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """The path of a file with `data`, which the module `ssl` insists on; in memory on Linux."""
+    """Yield the path of a file with `data`, which `ssl` requires; on Linux a file in memory."""
     try:
         descriptor = os.memfd_create("plog-key")
         path = f"/proc/self/fd/{descriptor}"

@@ -1,7 +1,7 @@
-"""Why a client could not begin TLS, in words that say what to do.
+"""Error messages for failed TLS handshakes of a client, with the remedy.
 
-OpenSSL says it in numbers and in its own language, which differs a little between the standard
-library and pyOpenSSL; both are understood here, and neither is imported. The server's side is
+OpenSSL reports failures as numbers and texts, which differ slightly between the standard library
+and pyOpenSSL. This module understands both and imports neither. The server side is
 plogd/net/tls_failures.py. Source: OpenSSL's X509_STORE_CTX_get_error(3), RFC 8446 section 6.2.
 """
 
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from plog.client.errors import TlsFailed
 
-# Numbers of X509_V_ERR_….
+# OpenSSL's X509_V_ERR_… codes.
 _NOT_YET_VALID, _EXPIRED, _WRONG_PURPOSE = 9, 10, 26
 _UNKNOWN_ISSUER = (2, 18, 19, 20, 21)
 _WRONG_NAME = (62, 64)
 HOST_MISMATCH = _WRONG_NAME[0]
 
 _SET_TRUSTSTORE = (
-    "set ssl.truststore.location to a PEM file with the certificate of that CA, or, if it is"
-    " another broker than it should be, bootstrap.servers"
+    "set ssl.truststore.location to a PEM file with that CA's certificate, or correct"
+    " bootstrap.servers if this is the wrong broker"
 )
-_NOT_ACCEPTED = "does not accept this client's certificate: the broker's truststore needs its CA"
-_NO_CERTIFICATE = "asks for a certificate of this client: set ssl.keystore.location"
-_EXPIRED_HERE = "says that this client's certificate has expired: renew it"
-# Words in OpenSSL's reason, and what they mean. With TLS 1.3 a broker judges our certificate when
-# we believe the connection to be open.
+_NOT_ACCEPTED = "does not accept this client's certificate; add its CA to the broker's truststore"
+_NO_CERTIFICATE = "requires a certificate from this client; set ssl.keystore.location"
+_EXPIRED_HERE = "rejected this client's certificate because it has expired; renew it"
+# Texts in OpenSSL's reason, with their meaning. With TLS 1.3 a broker checks the client's
+# certificate when the client already considers the connection open.
 _MEANING_BY_ALERT = {
     "alert certificate required": _NO_CERTIFICATE,
     "alert unknown ca": _NOT_ACCEPTED,
@@ -31,8 +31,8 @@ _MEANING_BY_ALERT = {
     "alert certificate unknown": _NOT_ACCEPTED,
     "alert certificate expired": _EXPIRED_HERE,
 }
-_NO_TLS = "does not speak TLS: is it the right port, and security.protocol the right one?"
-_NO_VERSION = "speaks none of our versions of TLS: see ssl.enabled.protocols"
+_NO_TLS = "does not use TLS; check the port and security.protocol"
+_NO_VERSION = "supports none of this client's TLS versions; check ssl.enabled.protocols"
 _MEANING_BEFORE_IT_BEGINS = {
     "wrong version number": _NO_TLS,
     "record layer failure": _NO_TLS,
@@ -42,8 +42,8 @@ _MEANING_BEFORE_IT_BEGINS = {
     "unsupported protocol": _NO_VERSION,
     "no protocols available": _NO_VERSION,
     "handshake failure": (
-        "refuses to begin TLS: it may ask for a certificate of this client"
-        " (ssl.keystore.location), or for other cipher suites"
+        "rejected the TLS handshake; it may require a certificate from this client"
+        " (ssl.keystore.location) or other cipher suites"
     ),
 }
 
@@ -51,7 +51,7 @@ _MEANING_BEFORE_IT_BEGINS = {
 def tls_failure(
     error: Exception, *, address: str, host: str, has_begun: bool = False
 ) -> TlsFailed | None:
-    """What to raise for an error of the standard library's `ssl`; None if it may pass."""
+    """Return the exception for an error of the `ssl` module; None if a retry may succeed."""
     reason = getattr(error, "reason", None)
     if not isinstance(reason, str):
         return None
@@ -68,16 +68,16 @@ def tls_failure(
 def explain_tls(
     reason: str, *, verify_code: int, address: str, host: str, has_begun: bool = False
 ) -> str | None:
-    """One line on why there is no TLS connection; None if another try may have one.
+    """Return a one-line explanation of a TLS failure; None if a retry may succeed.
 
     Args:
-        reason: OpenSSL's words.
-        verify_code: its number for what is wrong with the broker's certificate, 0 for nothing.
-        host: the name the certificate has to be for.
-        has_begun: whether the handshake is over, as far as this side can know.
+        reason: OpenSSL's text.
+        verify_code: OpenSSL's verification error for the broker's certificate; 0 for none.
+        host: the name that the certificate must be valid for.
+        has_begun: whether the handshake is complete, as far as this side knows.
 
     >>> explain_tls("", verify_code=10, address="a:9093", host="a")
-    'the certificate of a:9093 has expired: renew it'
+    'the certificate of a:9093 has expired; renew it'
     """
     words = reason.lower().replace("_", " ")
     if verify_code:
@@ -89,30 +89,27 @@ def explain_tls(
 
 
 def is_end(error: Exception) -> bool:
-    """Whether it is only that the other side is gone."""
+    """Return whether `error` only means that the peer has closed the connection."""
     return isinstance(error, ConnectionError) or "EOF occurred" in str(error)
 
 
 def no_tls_yet(address: str, reason: str) -> str:
-    """What to say when a connection ends before TLS has begun and nobody tells why."""
-    return (
-        f"cannot begin TLS with {address}: {reason}; is it the right port, and security.protocol"
-        " the right one?"
-    )
+    """Return the error text for a connection that ends during the TLS handshake without reason."""
+    return f"TLS handshake with {address} failed: {reason}; check the port and security.protocol"
 
 
 def _judgement(verify_code: int, words: str, host: str) -> str:
     if verify_code in _WRONG_NAME:
         return (
-            f"is not for {host}: connect by a name that is in it, or have it made anew; with an"
-            " empty ssl.endpoint.identification.algorithm any name is taken"
+            f"is not valid for {host}; connect by a name in the certificate or reissue it (an empty"
+            " ssl.endpoint.identification.algorithm disables this check)"
         )
     if verify_code in _UNKNOWN_ISSUER:
-        return f"is signed by a CA that is not trusted: {_SET_TRUSTSTORE}"
+        return f"is signed by a CA that is not trusted; {_SET_TRUSTSTORE}"
     if verify_code == _EXPIRED:
-        return "has expired: renew it"
+        return "has expired; renew it"
     if verify_code == _NOT_YET_VALID:
-        return "is not valid yet: is the clock of this machine right?"
+        return "is not valid yet; check the clock of this machine"
     if verify_code == _WRONG_PURPOSE:
-        return "is not one for servers: have it made anew"
+        return "is not a server certificate; reissue it for server authentication"
     return f"is not accepted: {words} ({verify_code})"

@@ -1,7 +1,7 @@
-"""One connection to a broker over Twisted: frames out and in, answers to their requests.
+"""A connection to a broker over Twisted: it sends requests and matches responses to them.
 
-A frame that comes whole is read where it lies; the parts of a larger one are gathered in a buffer
-of its size, so that no byte is copied twice. Records in an answer are views of either.
+A frame that arrives whole is decoded in place. The parts of a larger frame are copied into a buffer
+of its size, so no byte is copied twice. Records in a response are views of either.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ R = TypeVar("R", bound=ApiMessage)
 _SIZE = Struct(">i")
 _MAX_FRAME_BYTES = 1 << 30
 _MAX_CORRELATION_ID = 0x7FFFFFFF
-_FAREWELL_S = 5.0
-"""How long a closed connection may take for what it still has to bring to the broker."""
+_CLOSE_TIMEOUT_S = 5.0
+"""How long a closed connection may take to write its remaining bytes."""
 
 
-class _Asked:
-    """A request whose answer has not come; nobody may be waiting for it any more."""
+class _InFlight:
+    """A request without a response yet; its caller may no longer wait for it."""
 
     __slots__ = ("answer", "api_key", "correlation_id", "deadline_s", "response", "version")
 
@@ -72,11 +72,11 @@ def _cancel(answer: Deferred[Any]) -> None:
 def give_up_after(
     clock: IReactorTime, answer: Deferred[Any], wait_s: float, request: ApiMessage, address: str
 ) -> None:
-    """Fail `answer` with RequestTimedOut after `wait_s`: its caller waits no longer."""
+    """Fail `answer` with RequestTimedOut after `wait_s`, when its caller stops waiting."""
 
     def give_up() -> None:
         name = type(request).__name__.removesuffix("Request")
-        error = RequestTimedOut(f"{address} has not answered {name} within {wait_s:.3g} s")
+        error = RequestTimedOut(f"{address} did not respond to {name} within {wait_s:.3g} s")
         answer.errback(Failure(error))
 
     def stop(outcome: object) -> object:
@@ -90,7 +90,7 @@ def give_up_after(
 
 @implementer(IHandshakeListener)
 class TwistedChannel(Protocol):
-    """See `Channel`. Made by a `ChannelFactory`."""
+    """A `Channel` as a Twisted protocol, created by a `ChannelFactory`."""
 
     def __init__(self, factory: ChannelFactory) -> None:
         self.address = factory.name
@@ -98,10 +98,10 @@ class TwistedChannel(Protocol):
         self._factory_of = factory
         self._clock = factory.clock
         self._client_id = factory.client_id
-        self._asked: deque[_Asked] = deque()
+        self._requests: deque[_InFlight] = deque()
         self._correlation_id = 0
-        self._departures: WriteDrain | None = None
-        """Of requests without an answer, once there was one."""
+        self._write_drain: WriteDrain | None = None
+        """The pending writes of requests without a response; None until the first one."""
         self._timer: IDelayedCall | None = None
         self._head = b""
         self._frame: bytearray | None = None
@@ -110,11 +110,11 @@ class TwistedChannel(Protocol):
         self._write_out: Callable[[], object] = lambda: None
         self._write_some: Callable[[bytes], int | Exception] | None = None
 
-    # -- asking -------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------
 
     @property
     def in_flight(self) -> int:
-        return len(self._asked) + (0 if self._departures is None else len(self._departures))
+        return len(self._requests) + (0 if self._write_drain is None else len(self._write_drain))
 
     def ask(
         self,
@@ -125,29 +125,29 @@ class TwistedChannel(Protocol):
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        rest = self._write_what_goes(self._frame_of(request, version))
+        rest = self._write_now(self._frame_of(request, version))
         deadline_s = self._clock.seconds() + timeout_s
-        asked = _Asked(request, response, version, self._correlation_id, deadline_s)
-        self._asked.append(asked)
+        sent = _InFlight(request, response, version, self._correlation_id, deadline_s)
+        self._requests.append(sent)
         self._watch_until(deadline_s)
         if rest:
             assert self.transport is not None
             self.transport.write(rest)
-            # Now, and not in the reactor's next turn; what does not go, or fails, it tries again.
+            # Write now; the reactor's next iteration writes the rest and handles errors.
             self._write_out()
         if wait_s is not None:
-            give_up_after(self._clock, asked.answer, wait_s, request, self.address)
-        return asked.answer
+            give_up_after(self._clock, sent.answer, wait_s, request, self.address)
+        return sent.answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
         frame = self._frame_of(request, version)
         assert self.transport is not None
         self.transport.write(frame)
-        if self._departures is None:
-            self._departures = WriteDrain(self._tcp)
+        if self._write_drain is None:
+            self._write_drain = WriteDrain(self._tcp)
         deadline_s = self._clock.seconds() + timeout_s
         self._watch_until(deadline_s)
-        return self._departures.of_all_written(deadline_s)
+        return self._write_drain.of_all_written(deadline_s)
 
     def _frame_of(self, request: ApiMessage, version: int) -> bytes:
         if not self.is_open:
@@ -156,26 +156,26 @@ class TwistedChannel(Protocol):
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
         return encode_request(header, request)
 
-    def _write_what_goes(self, frame: bytes) -> bytes:
-        """Give it to the system if nothing waits before it; what is left of it.
+    def _write_now(self, frame: bytes) -> bytes:
+        """Write `frame` to the socket if nothing is buffered; return the bytes not written.
 
-        What all goes at once, as most requests do, need not have the reactor look whether it may.
+        Most requests are written completely, which saves the reactor a poll for writability.
         """
-        if self._write_some is None or self._tcp.dataBuffer or self._departures is not None:
+        if self._write_some is None or self._tcp.dataBuffer or self._write_drain is not None:
             return frame
         written = self._write_some(frame)
-        # An exception says that the connection is lost: the reactor finds that out as well.
+        # An exception means that the connection is lost, which the reactor also detects.
         return frame[written:] if isinstance(written, int) else frame
 
     def close(self) -> None:
         error = ConnectionFailed(f"the connection to {self.address} was closed")
-        # Aborting would take back what has left and is still on its way.
-        self._end(error, gently=self._departures is not None)
+        # Aborting would discard written bytes that the kernel has not sent yet.
+        self._end(error, gently=self._write_drain is not None)
 
-    # -- time ---------------------------------------------------------------------------------
+    # -- timeouts -----------------------------------------------------------------------------
 
     def _watch_until(self, deadline_s: float) -> None:
-        """Look then whether something is overdue, if not earlier."""
+        """Check for overdue requests at `deadline_s` at the latest."""
         if self._timer is not None:
             if self._timer.getTime() <= deadline_s:
                 return
@@ -185,17 +185,17 @@ class TwistedChannel(Protocol):
 
     def _look(self) -> None:
         self._timer = None
-        deadlines_s = [asked.deadline_s for asked in self._asked]
-        if self._departures is not None:
-            deadlines_s += self._departures.deadlines_s
+        deadlines_s = [sent.deadline_s for sent in self._requests]
+        if self._write_drain is not None:
+            deadlines_s += self._write_drain.deadlines_s
         if not deadlines_s:
             return
         if (first_s := min(deadlines_s)) > self._clock.seconds():
             self._watch_until(first_s)
         else:
-            self._end(RequestTimedOut(f"{self.address} has not answered in time"))
+            self._end(RequestTimedOut(f"{self.address} did not respond in time"))
 
-    # -- what the transport calls -------------------------------------------------------------
+    # -- called by the transport --------------------------------------------------------------
 
     def connectionMade(self) -> None:
         self._factory_of.set_options(self.transport)
@@ -203,7 +203,7 @@ class TwistedChannel(Protocol):
             self._ready()
 
     def handshakeCompleted(self) -> None:
-        """TLS stands, and the peer is who it should be."""
+        """Open the channel: TLS is established and the peer is verified."""
         self._ready()
 
     def _ready(self) -> None:
@@ -213,7 +213,7 @@ class TwistedChannel(Protocol):
         else:
             self._write_some = getattr(transport, "writeSomeData", None)
         self._tcp = transport
-        # Where a reactor is told when to write, and does not itself say when it has written.
+        # Absent in reactors that write by completion instead of readiness (IOCP).
         self._write_out = getattr(self._tcp, "doWrite", self._write_out)
         self.is_open = True
         self._factory_of.succeed(self)
@@ -232,18 +232,18 @@ class TwistedChannel(Protocol):
         try:
             self._take(memoryview(data))
         except KafkaError as error:
-            # Whoever waits will mostly try again, so that nobody else would tell of it.
-            log.warning("%s; the connection was closed", error)
+            # Callers usually retry, so the error would otherwise go unnoticed.
+            log.warning("closed the connection to %s: %s", self.address, error)
             self._end(error)
 
     # -- frames -------------------------------------------------------------------------------
 
     def _take(self, data: memoryview) -> None:
-        """Cut `data` into frames. Raises KafkaError for what is no answer to what was asked."""
+        """Split `data` into frames. Raises KafkaError for an unexpected or malformed response."""
         position, end = 0, len(data)
         if self._frame is None and not self._head and _SIZE.size < end <= _MAX_FRAME_BYTES:
             (size,) = _SIZE.unpack_from(data)
-            if size == end - _SIZE.size:  # As it mostly is: one answer, and nothing else.
+            if size == end - _SIZE.size:  # The common case: exactly one response.
                 self._answered(data[_SIZE.size :])
                 return
         while position < end:
@@ -259,7 +259,8 @@ class TwistedChannel(Protocol):
             self._head = b""
             if not 0 < size <= _MAX_FRAME_BYTES:
                 raise ConnectionFailed(
-                    f"{self.address} sent an answer of {size} bytes; is it a broker's port?"
+                    f"{self.address} sent an invalid response size of {size} bytes;"
+                    " check that this is a Kafka port"
                 )
             if size <= end - position:
                 self._answered(data[position : position + size])
@@ -268,7 +269,7 @@ class TwistedChannel(Protocol):
                 self._frame, self._filled = bytearray(size), 0
 
     def _fill(self, frame: bytearray, data: memoryview) -> int:
-        """Put the next bytes of an unfinished frame in their place; how many those were."""
+        """Copy the next bytes of an unfinished frame into its buffer; return their number."""
         used = min(len(data), len(frame) - self._filled)
         frame[self._filled : self._filled + used] = data[:used]
         self._filled += used
@@ -280,69 +281,72 @@ class TwistedChannel(Protocol):
     def _answered(self, frame: memoryview) -> None:
         if not self.is_open:
             return
-        if not self._asked:
-            raise ConnectionFailed(f"{self.address} sent an answer nobody asked for")
-        asked = self._asked.popleft()
+        if not self._requests:
+            raise ConnectionFailed(f"{self.address} sent a response without a request")
+        sent = self._requests.popleft()
         try:
-            number, position = decode_response_header(frame, asked.api_key, asked.version)
-            is_due = number == asked.correlation_id
-            response = asked.response.decode(frame[position:], asked.version) if is_due else None
+            number, position = decode_response_header(frame, sent.api_key, sent.version)
+            is_due = number == sent.correlation_id
+            response = sent.response.decode(frame[position:], sent.version) if is_due else None
         except Exception as error:
-            broken = BrokenAnswer(f"{self.address} sent what is no answer: {error}")
+            broken = BrokenAnswer(f"{self.address} sent a malformed response: {error}")
             self._end(broken)
-            self._finish(asked, broken)
+            self._finish(sent, broken)
             return
         if not is_due:
-            self._asked.appendleft(asked)
+            self._requests.appendleft(sent)
             raise ConnectionFailed(
-                f"{self.address} sent answer {number} when {asked.correlation_id} was due: one "
-                "came twice or was lost, and nothing more that it sends can be relied on"
+                f"{self.address} sent response {number} instead of {sent.correlation_id}:"
+                " a response was duplicated or lost, so later ones cannot be trusted"
             )
-        self._finish(asked, response)
+        self._finish(sent, response)
 
-    def _finish(self, asked: _Asked, outcome: object) -> None:
-        if asked.answer.called:  # Nobody waits any more.
+    def _finish(self, sent: _InFlight, outcome: object) -> None:
+        if sent.answer.called:  # The caller has cancelled the wait or timed out.
             return
         if isinstance(outcome, Exception):
-            asked.answer.errback(Failure(outcome))
+            sent.answer.errback(Failure(outcome))
         else:
-            asked.answer.callback(outcome)
+            sent.answer.callback(outcome)
 
     def _end(self, error: KafkaError, *, gently: bool = False) -> None:
-        """Close it, and tell all who wait: the first that is overdue of the silence."""
+        """Close the channel and fail all pending requests.
+
+        On a timeout, only the overdue requests fail with RequestTimedOut.
+        """
         was_open, self.is_open = self.is_open, False
         now_s = self._clock.seconds()
 
-        def told(deadline_s: float) -> KafkaError:
+        def error_at(deadline_s: float) -> KafkaError:
             if isinstance(error, RequestTimedOut) and deadline_s > now_s:
-                return ConnectionFailed(f"the connection to {self.address} was given up: {error}")
+                return ConnectionFailed(f"closed the connection to {self.address}: {error}")
             return error
 
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        departures, self._departures = self._departures, None
-        if departures is not None:
-            departures.stop(told)
+        drain, self._write_drain = self._write_drain, None
+        if drain is not None:
+            drain.stop(error_at)
         if was_open and self.transport is not None:
             if gently:
                 self.transport.loseConnection()
-                self._timer = self._clock.callLater(_FAREWELL_S, self._forget)
+                self._timer = self._clock.callLater(_CLOSE_TIMEOUT_S, self._forget)
             else:
                 _abort(self.transport)
-        asked, self._asked = self._asked, deque()
+        sent, self._requests = self._requests, deque()
         self._frame = None
-        for request in asked:
-            self._finish(request, told(request.deadline_s))
+        for request in sent:
+            self._finish(request, error_at(request.deadline_s))
 
     def _forget(self) -> None:
-        """The broker does not take what is still to be brought to it."""
+        """Abort the connection: the broker does not read the remaining bytes."""
         self._timer = None
         _abort(self.transport)
 
 
 class ChannelFactory(ClientFactory):
-    """Makes one channel; `opened` has it, or fails with ConnectionFailed."""
+    """A factory of one channel; `opened` fires with it or fails with ConnectionFailed."""
 
     noisy = False
 
@@ -366,18 +370,18 @@ class ChannelFactory(ClientFactory):
         self._timer: IDelayedCall | None = None
 
     def expect_handshake(self, explain: Callable[..., KafkaError | None] | None = None) -> None:
-        """The channel is open only when TLS stands; `explain` is `TlsClient.failure_of`."""
+        """Open the channel only after the TLS handshake; `explain` is `TlsClient.failure_of`."""
         self.expects_handshake = True
         self._explain_tls = explain
 
     def explain(self, error: BaseException | None) -> KafkaError | None:
-        """What to raise for what ended the connection, if TLS says why."""
+        """Return the exception for the end of the connection if TLS explains it, else None."""
         if self._explain_tls is None:
             return None
         return self._explain_tls(error, self.name, has_begun=self.opened.called)
 
     def give_up_after(self, timeout_s: float) -> None:
-        """Fail if it is not open in time; the connector's own limit ends with TCP's handshake."""
+        """Fail if the channel is not open in time; the connector's timeout covers only TCP."""
         if not self.opened.called:
             self._timer = self.clock.callLater(timeout_s, self._too_late)
 
@@ -389,7 +393,7 @@ class ChannelFactory(ClientFactory):
         self.fail(ConnectionFailed(f"cannot connect to {self.name}: {reason_text(reason.value)}"))
 
     def set_options(self, transport: Any) -> None:
-        """What the socket is told once."""
+        """Set the options of the socket."""
         transport.setTcpNoDelay(True)
         transport.setTcpKeepAlive(True)
         handle = transport.getHandle()
@@ -399,20 +403,20 @@ class ChannelFactory(ClientFactory):
                 handle.setsockopt(socket.SOL_SOCKET, option, size)
 
     def succeed(self, channel: TwistedChannel) -> None:
-        """It is open."""
+        """Fire `opened` with the open channel."""
         self._stop_timer()
         if not self.opened.called:
             self.opened.callback(channel)
 
     def fail(self, error: KafkaError) -> None:
-        """It will not be opened; nothing if it has been."""
+        """Fail `opened`, unless the channel is already open."""
         self._stop_timer()
         if not self.opened.called:
             self.opened.errback(Failure(error))
 
     def _too_late(self) -> None:
         self._timer = None
-        self.fail(ConnectionFailed(f"{self.name} took too long to connect"))
+        self.fail(ConnectionFailed(f"cannot connect to {self.name}: timed out"))
         self._drop()
 
     def _cancelled(self, opened: Deferred[TwistedChannel]) -> None:
@@ -433,5 +437,5 @@ class ChannelFactory(ClientFactory):
 
 
 def _abort(transport: Any) -> None:
-    """End a connection without waiting for what has not left yet."""
+    """Close a connection without writing the remaining bytes."""
     transport.abortConnection()

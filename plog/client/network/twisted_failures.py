@@ -1,4 +1,4 @@
-"""Why a connection of Twisted's ended, or did not open, in as few words as the system's own."""
+"""Short reasons for failed or lost Twisted connections, in the style of the system's messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from twisted.internet import error
 
 
 def reason_text(reason: BaseException | None) -> str:
-    """What happened, without a full stop.
+    """Return the reason, without a final period.
 
     >>> reason_text(error.ConnectionRefusedError(111, "Connection refused"))
     'Connection refused'

@@ -1,8 +1,8 @@
-"""The engine's `Network` on a Twisted reactor, whichever it is: it is given and never imported.
+"""The engine's `Network` on a Twisted reactor, which is an argument and never imported.
 
-A private reactor in a thread of its own must not wake the global one, so nothing here uses what
-does: endpoints, deferToThread, bare LoopingCalls. What may wait for a resolver or a disk runs in a
-thread that ends with its answer and does not hold up the end of the process.
+A private reactor must not install or wake the global one, so this module avoids endpoints,
+deferToThread and bare LoopingCalls. Work that may block on a resolver or a disk runs in a daemon
+thread of its own, which does not delay the exit of the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class DeferredNetwork:
-    """All of a `Network` but connections, on any clock: what waits is a Deferred."""
+    """A `Network` without connections, on any clock; its awaitables are Deferreds."""
 
     runs_tasks = True
 
@@ -82,7 +82,7 @@ class DeferredNetwork:
 
 
 class DeferredTask:
-    """See `Task`. Its end is seen to: what it raises is logged."""
+    """A `Task` that runs as a Deferred and logs the exceptions it raises."""
 
     def __init__(
         self, clock: IReactorTime, coroutine: Coroutine[Any, Any, object], what: str
@@ -98,7 +98,7 @@ class DeferredTask:
         if self.done:
             return
         if getattr(self._coroutine, "cr_running", False):
-            # It has called, by ways of others, who now ends it: it hears of that where it waits.
+            # The task is indirectly cancelling itself: it raises `Cancelled` at its next await.
             self._clock.callLater(0, self.cancel)
         else:
             self._deferred.cancel()
@@ -111,7 +111,7 @@ class DeferredTask:
 
 
 class DeferredSignal:
-    """See `Signal`."""
+    """A `Signal` whose waits are Deferreds."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self.is_set = False
@@ -122,7 +122,7 @@ class DeferredSignal:
         self.is_set = True
         waiting, self._waiting = self._waiting, []
         for deferred in waiting:
-            if not deferred.called:  # One that was woken before may have cancelled it.
+            if not deferred.called:  # A waiter that was woken earlier may have cancelled it.
                 deferred.callback(True)
 
     def clear(self) -> None:
@@ -156,11 +156,11 @@ def _stop_timer(outcome: T, call: IDelayedCall) -> T:
 
 
 class TwistedNetwork(DeferredNetwork):
-    """Real connections on `reactor`, which must be able to connect over TCP."""
+    """A `Network` with TCP and TLS connections on `reactor`."""
 
     def __init__(
         self,
-        reactor: Any,  # IReactorTCP, IReactorTime and IReactorFromThreads: no type says all three.
+        reactor: Any,  # IReactorTCP, IReactorTime and IReactorFromThreads: no type combines them.
         *,
         client_id: str | None = None,
         send_buffer_bytes: int = -1,
@@ -173,7 +173,7 @@ class TwistedNetwork(DeferredNetwork):
 
     @classmethod
     def of(cls, reactor: Any, settings: ClientSettings) -> TwistedNetwork:
-        """The one for a client with these settings."""
+        """Return the network for a client with these settings."""
         return cls(
             reactor,
             client_id=settings.client_id,
@@ -182,7 +182,7 @@ class TwistedNetwork(DeferredNetwork):
         )
 
     def now_s(self) -> float:
-        return time.monotonic()  # A reactor's own clock may be set.
+        return time.monotonic()  # The reactor's own clock may jump.
 
     async def connect(
         self, host: str, port: int, security: Security | None, *, timeout_s: float
@@ -197,7 +197,7 @@ class TwistedNetwork(DeferredNetwork):
                 return await self._connect_to(host, address, port, security, deadline_s)
             except ConnectionFailed as error:
                 problems.append(str(error))
-        raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not answer in time")
+        raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not respond in time")
 
     async def _connect_to(
         self, host: str, address: str, port: int, security: Security | None, deadline_s: float
@@ -224,11 +224,11 @@ class TwistedNetwork(DeferredNetwork):
 
             return TlsClient.of(security, host)
 
-        late = f"{host}:{port}: reading the certificates for it took too long"
+        late = f"cannot connect to {host}:{port}: reading the certificates took too long"
         return self._job_within(make, timeout_s, late)
 
     def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
-        """All addresses of a name, in the order the system would try them."""
+        """Return all addresses of a name, in the order in which the system would try them."""
         if _is_address(host):
             return defer.succeed([host])
 
@@ -236,12 +236,13 @@ class TwistedNetwork(DeferredNetwork):
             try:
                 infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except OSError as error:
-                raise ConnectionFailed(f"{host}:{port} has no address: {error.strerror}") from error
+                raise ConnectionFailed(f"cannot resolve {host}:{port}: {error.strerror}") from error
             except UnicodeError as error:
-                raise ConnectionFailed(f"{host!r} is no name of a host") from error
+                raise ConnectionFailed(f"{host!r} is not a host name") from error
             return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
-        return self._job_within(look_up, timeout_s, f"{host}:{port}: its name took too long")
+        late = f"cannot resolve {host}:{port}: the resolver took too long"
+        return self._job_within(look_up, timeout_s, late)
 
     def job(self, work: Callable[[], T]) -> Deferred[T]:
         done: Deferred[T] = Deferred(lambda d: d.errback(Failure(Cancelled())))
@@ -258,7 +259,7 @@ class TwistedNetwork(DeferredNetwork):
         return done
 
     def _job_within(self, work: Callable[[], T], timeout_s: float, late: str) -> Deferred[T]:
-        """As `job`; ConnectionFailed with the text `late` when `timeout_s` have passed."""
+        """Run `work` as `job` does; raise ConnectionFailed(`late`) after `timeout_s`."""
         done = self.job(work)
         timer = self._reactor.callLater(
             max(0.0, timeout_s), _settle, done.errback, Failure(ConnectionFailed(late))
@@ -267,7 +268,7 @@ class TwistedNetwork(DeferredNetwork):
 
 
 def _settle(finish: Callable[[Any], None], outcome: Any) -> None:
-    """Give an outcome to a Deferred that may have one already."""
+    """Fire a Deferred unless it was already called."""
     try:
         finish(outcome)
     except defer.AlreadyCalledError:

@@ -1,11 +1,11 @@
-"""A client's TLS as Twisted wants it, on any reactor: never the global one, never imported.
+"""The client's TLS connections for Twisted, on any reactor, which is never imported.
 
     tls = TlsClient.of(security, host)
     reactor.connectTCP(host, port, tls.factory(protocol_factory, clock=reactor))
     # After connectionLost(reason): raise tls.failure_of(reason.value, address) or ...
 
-The host is compared while OpenSSL verifies the certificate, so that a wrong one ends the handshake
-and not a byte of ours goes to its owner. Reactor thread only, except for what makes a `TlsClient`.
+The host name is checked while OpenSSL verifies the certificate, so a mismatch ends the handshake
+before any application data is sent. Reactor thread only, except for creating a `TlsClient`.
 
 Source: Twisted's _sslverify.ClientTLSOptions; RFC 6125 as service_identity reads it.
 """
@@ -34,16 +34,16 @@ from plog.openssl import limit, reason_of, show, trust
 from plog.pem import is_encrypted
 
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
-"""What the library raises for keys and certificates that are none, or none it knows."""
+"""The exceptions of the library for malformed or unsupported keys and certificates."""
 
 _T = TypeVar("_T")
 
 
 def make_openssl_context(security: Security) -> SSL.Context:
-    """A context for the connections of one client, kept for the next. Blocks on files.
+    """Return the cached context for the connections of one client. Blocks on files.
 
     Raises:
-        TlsFailed: a file cannot be used, or this OpenSSL refuses what is asked for.
+        TlsFailed: a file cannot be used, or OpenSSL rejects a setting.
     """
     return security.kept("openssl", lambda: _new_context(security))
 
@@ -61,7 +61,7 @@ def _new_context(security: Security) -> SSL.Context:
         context.set_default_verify_paths()
     else:
         trust(context, _certificates(pems.trusted or (), security.trusted.where))
-    # Each connection sets this again, with the host it is for.
+    # Each connection sets the callback again, with its host.
     context.set_verify(SSL.VERIFY_PEER)
     if pems.key is not None:
         _show(context, security, pems)
@@ -92,7 +92,7 @@ def _certificates(blocks: Sequence[bytes], where: str) -> tuple[x509.Certificate
     def read(block: bytes) -> x509.Certificate:
         return _read(
             lambda: x509.load_pem_x509_certificate(block),
-            lambda reason: f"{where}: a certificate cannot be read: {reason}",
+            lambda reason: f"{where}: cannot read a certificate: {reason}",
         )
 
     return tuple(read(block) for block in blocks)
@@ -114,28 +114,28 @@ class TlsClient:
         self._context = context
         self._host = host.removesuffix(".")
         self._checks_host_name = checks_host_name
-        # OpenSSL's number for what was wrong with the broker's certificate.
+        # OpenSSL's verification error for the broker's certificate.
         self._verify_code = 0
 
     @classmethod
     def of(cls, security: Security, host: str) -> Self:
-        """The TLS of one connection. Any thread: blocks on files. Raises TlsFailed."""
+        """Return the TLS of one connection. Any thread; blocks on files. Raises TlsFailed."""
         context = make_openssl_context(security)
         return cls(context, host, checks_host_name=security.checks_host_name)
 
     def factory(self, wrapped: IProtocolFactory, *, clock: Any) -> TLSMemoryBIOFactory:
-        """A factory that puts TLS below the protocols of `wrapped`; `clock` is the reactor."""
-        # Newer versions of Twisted take a clock here, and would look for the global one.
+        """Return a factory that adds TLS to the protocols of `wrapped`; `clock` is the reactor."""
+        # Newer versions of Twisted take a clock here and would otherwise use the global reactor.
         parameters = inspect.signature(TLSMemoryBIOFactory.__init__).parameters
         more = {"clock": clock} if "clock" in parameters else {}
         factory = TLSMemoryBIOFactory(self, True, wrapped, **more)
-        # Not the one that gathers small writes for a while: ours are whole requests, and what is
-        # written must be in the transport's hands for write_drain.py to tell when it has left.
+        # The buffering protocol that combines small writes is not used: requests are written
+        # whole, and write_drain.py needs the bytes to be in the transport.
         factory.protocol = TLSMemoryBIOProtocol
         return factory
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
-        """For Twisted: the OpenSSL connection of this client."""
+        """Return the OpenSSL connection; called by Twisted."""
         connection = SSL.Connection(self._context, None)
         connection.set_verify(SSL.VERIFY_PEER, self._verified)
         if not _is_address(self._host):
@@ -145,9 +145,9 @@ class TlsClient:
     def failure_of(
         self, error: BaseException, address: str, *, has_begun: bool = False
     ) -> TlsFailed | None:
-        """What to raise for `error`, which ended the connection; None if another try may do.
+        """Return the exception for `error`, which ended the connection, or None to retry.
 
-        `has_begun`: whether `handshakeCompleted` was called.
+        `has_begun` says whether `handshakeCompleted` was called.
         """
         if not isinstance(error, SSL.Error):
             return None
@@ -163,7 +163,7 @@ class TlsClient:
     def _verified(
         self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
     ) -> bool:
-        """Keep OpenSSL's judgement, and judge the host as well."""
+        """Store OpenSSL's verdict and check the host name as well."""
         if not ok:
             self._verify_code = error
             return False
@@ -183,13 +183,13 @@ class TlsClient:
 
 
 class _Shown:
-    """A certificate as service_identity takes it: from a connection that has none to give yet."""
+    """A connection that service_identity can query before OpenSSL sets its peer certificate."""
 
     def __init__(self, certificate: crypto.X509) -> None:
         self._certificate = certificate
 
     def get_peer_certificate(self) -> crypto.X509:
-        """As of a connection."""
+        """Return the certificate under verification."""
         return self._certificate
 
 

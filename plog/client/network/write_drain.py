@@ -1,10 +1,8 @@
-"""When what was written to a connection has left this process.
+"""Detect when the bytes written to a connection have left this process.
 
-Twisted asks a pull producer for more whenever the system has taken all it had: that is the moment.
-Until then the bytes wait in memory, as many as somebody writes; so who sends what is not answered
-(acks=0) waits for their departure. Kafka's own producer does the same.
-
-Reactor thread only.
+Twisted resumes a pull producer whenever the system has taken all written bytes. Until then the
+bytes stay in memory without a limit, so a sender of requests without a response (acks=0) waits
+until they are written. Kafka's own producer does the same. Reactor thread only.
 """
 
 from __future__ import annotations
@@ -20,13 +18,13 @@ from zope.interface import implementer
 from plog.client.network.ports import Cancelled
 
 
-def _cancel(gone: Deferred[None]) -> None:
-    gone.errback(Failure(Cancelled()))
+def _cancel(written: Deferred[None]) -> None:
+    written.errback(Failure(Cancelled()))
 
 
 @implementer(IPullProducer)
 class WriteDrain:
-    """Those of one connection; `tcp` is its transport, the one below TLS if there is TLS."""
+    """The pending writes of one connection; `tcp` is its transport, with TLS the one below it."""
 
     def __init__(self, tcp: Any) -> None:
         self._tcp = tcp
@@ -38,31 +36,31 @@ class WriteDrain:
 
     @property
     def deadlines_s(self) -> list[float]:
-        """When those that wait are overdue."""
+        """The deadlines of the pending writes."""
         return [deadline_s for deadline_s, _ in self._waiting]
 
     def of_all_written(self, deadline_s: float) -> Deferred[None]:
-        """Fires when all that was written before this call has left."""
-        gone: Deferred[None] = Deferred(_cancel)
-        self._waiting.append((deadline_s, gone))
-        return gone
+        """Return a Deferred that fires when all bytes written before this call have left."""
+        written: Deferred[None] = Deferred(_cancel)
+        self._waiting.append((deadline_s, written))
+        return written
 
     def stop(self, error_at: Callable[[float], Exception]) -> None:
-        """Wait for nothing more: what waits fails with the error for its deadline."""
+        """Fail the pending writes, each with the error for its deadline."""
         self._tcp.unregisterProducer()
         waiting, self._waiting = self._waiting, []
-        for deadline_s, gone in waiting:
-            if not gone.called:
-                gone.errback(Failure(error_at(deadline_s)))
+        for deadline_s, written in waiting:
+            if not written.called:
+                written.errback(Failure(error_at(deadline_s)))
 
-    # -- what the transport calls -------------------------------------------------------------
+    # -- called by the transport --------------------------------------------------------------
 
     def resumeProducing(self) -> None:
-        """It has nothing left to write."""
+        """Complete the pending writes: the transport's buffer is empty."""
         waiting, self._waiting = self._waiting, []
-        for _, gone in waiting:
-            if not gone.called:  # Nobody waits any more.
-                gone.callback(None)
+        for _, written in waiting:
+            if not written.called:  # The caller may have cancelled the wait.
+                written.callback(None)
 
     def stopProducing(self) -> None:
-        """The connection is lost, which the channel is told as well."""
+        """Do nothing: the channel calls `stop` when the connection is lost."""

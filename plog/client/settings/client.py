@@ -1,9 +1,9 @@
-"""`ClientSettings`: what all clients are set by, and how such a table is made from what users give.
+"""`ClientSettings`: the settings of all clients, created from the options that users pass.
 
-`ProducerSettings` and `ConsumerSettings` (their own files) and `AdminSettings` (here) add to it.
-Use `from_options` or `from_file`: what they return holds only allowed values that go together. A
-table made by hand, as in tests, is not checked. What single names mean when they are no setting is
-unsupported_settings.py's knowledge, reading the values settings_loader.py's.
+`ProducerSettings` and `ConsumerSettings` (in their own files) and `AdminSettings` (here) extend it.
+Use `from_options` or `from_file`: they return only valid and consistent values. A directly
+constructed table, as in tests, is not checked. settings_loader.py parses the values, and
+unsupported_settings.py knows the names that are not settings of plog.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from plog.client.settings.settings_loader import log_warnings, read_options
 from plog.settings import MINUTE_MS, ConfigError, Setting, SettingType, Value, setting, settings_of
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Gets a token for OAUTHBEARER; called at each log-in, so it is quick, or a coroutine function."""
+"""Returns an OAUTHBEARER token; called at each authentication, so it must not block the engine."""
 
 
 class Consequence(NamedTuple):
-    """A setting nobody has set follows others: its field, its value, and what to warn of."""
+    """A default that follows from other settings: its field, its value and a warning."""
 
     attribute: str
     value: Value
@@ -47,9 +47,9 @@ class Consequence(NamedTuple):
 class ClientSettings(SecuritySettings, CommonSettings):
     """The settings of one client; immutable."""
 
-    # A function, so it has no place in a file. It is for the program that makes the client.
+    # A function, which the application passes; a file cannot contain it.
     sasl_oauthbearer_token: TokenSource | None = field(default=None, repr=False)
-    # Names somebody has set, even if to the default, and what was warned of. Not settings.
+    # Not settings: the names that were set explicitly, even to the default, and the warnings.
     explicit: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
@@ -57,13 +57,13 @@ class ClientSettings(SecuritySettings, CommonSettings):
     def from_options(
         cls, options: Mapping[str, object] | None = None, /, **keywords: object
     ) -> Self:
-        """The settings given by name, with dots or underscores; None stands for the default.
+        """Return settings from names with dots or underscores; None stands for the default.
 
-        Values are texts, as in a file, or of the setting's type: numbers, bools, lists. `keywords`
-        are stronger than `options`.
+        Values are strings, as in a file, or of the setting's type: numbers, bools, lists.
+        `keywords` override `options`.
 
         Raises:
-            ConfigError: a name or a value is wrong, or they do not go together; with every problem.
+            ConfigError: a name or value is invalid, or values conflict; it lists every problem.
         """
         return cls.from_file(None, options, **keywords)
 
@@ -75,10 +75,11 @@ class ClientSettings(SecuritySettings, CommonSettings):
         /,
         **keywords: object,
     ) -> Self:
-        """As `from_options`, with a file of Java properties beneath the options.
+        """Return settings from a file of Java properties, which the options override.
 
-        A name in it that nobody knows is a warning, as such files are shared with other programs;
-        unless it looks like one of ``ssl.``, ``sasl.`` or ``security.``. Blocks on the file.
+        An unknown name in the file is only a warning, because programs share such files, unless it
+        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises as `from_options`. Blocks on the
+        file.
         """
         token = keywords.pop("sasl_oauthbearer_token", None)
         if options and "sasl_oauthbearer_token" in options:
@@ -86,10 +87,10 @@ class ClientSettings(SecuritySettings, CommonSettings):
             token = token or options.pop("sasl_oauthbearer_token")
         found = read_options(settings_of(cls), path, options or {}, keywords)
         if token is not None and not callable(token):
-            found.problems.append("sasl_oauthbearer_token: a function that returns a token, please")
+            found.problems.append("sasl_oauthbearer_token: pass a function that returns a token")
         if found.problems:
             raise ConfigError(found.problems, found.warnings)
-        # A checker cannot know the types of values found by name.
+        # A type checker cannot know the types of values found by name.
         values: dict[str, Any] = found.values
         settings = cls(
             sasl_oauthbearer_token=token,  # type: ignore[arg-type]
@@ -113,12 +114,12 @@ class ClientSettings(SecuritySettings, CommonSettings):
         return dataclasses.replace(self, warnings=tuple(warnings), **changes)
 
     def value(self, row: Setting) -> Value:
-        """The value of one setting."""
+        """Return the value of one setting."""
         value: Value = getattr(self, row.attribute)
         return value
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with the values together, as (name of one of them, problem)."""
+        """Yield conflicts between values, as (name of one of them, problem)."""
         yield from check_common(self, self.security_protocol)
         if self.uses_tls:
             yield from check_tls(self)
@@ -126,12 +127,12 @@ class ClientSettings(SecuritySettings, CommonSettings):
             yield from check_sasl(self, has_token=self.sasl_oauthbearer_token is not None)
 
     def doubts(self) -> Iterator[str]:
-        """What is allowed and hardly meant, a line each."""
+        """Yield a warning for each valid but probably unintended value."""
         yield from doubtful_common(self)
         yield from doubtful_security(self, self.explicit)
 
     def consequences(self) -> Iterator[Consequence]:
-        """Values that nobody has set and that follow from others, as in Kafka."""
+        """Yield defaults that follow from other settings, as in Kafka."""
         if self.explicit & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"} == {
             "reconnect.backoff.ms"
         }:
@@ -145,7 +146,7 @@ class AdminSettings(ClientSettings):
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         5 * MINUTE_MS,
-        "A connection without requests is closed after this long; -1 never.",
+        "How long a connection may be idle before the client closes it; -1 means never.",
         type=SettingType.LONG,
         at_least=0,
         also=(-1,),
@@ -155,26 +156,26 @@ class AdminSettings(ClientSettings):
     bootstrap_controllers: tuple[str, ...] = setting(
         "bootstrap.controllers",
         (),
-        "Instead of `bootstrap.servers`: controllers of an Apache Kafka cluster, to talk to them"
-        " directly. They answer about the cluster, features, configs, quotas and users; topics and"
-        " groups are brokers' business. A plog broker has no listener for this.",
+        "Controllers of an Apache Kafka cluster to connect to directly, instead of"
+        " `bootstrap.servers`. They serve requests about the cluster, features, configs, quotas and"
+        " users, but not about topics and groups. A plog broker has no listener for this.",
         group="Brokers",
     )
 
     @property
     def uses_controllers(self) -> bool:
-        """Whether this client talks to the controllers of a KRaft quorum, not to brokers."""
+        """Whether this client connects to the controllers of a KRaft quorum, not to brokers."""
         return bool(self.bootstrap_controllers)
 
     def bootstrap_addresses(self) -> tuple[Address, ...]:
-        """Those to ask first as addresses. Raises ValueError, which `from_options` reports."""
+        """Return the bootstrap addresses. Raises ValueError, which `from_options` reports."""
         servers = self.bootstrap_controllers or self.bootstrap_servers
         return tuple(parse_address(server)[1] for server in servers)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with the values together, as (name of one of them, problem)."""
+        """Yield conflicts between values, as (name of one of them, problem)."""
         yield from ClientSettings.problems(self)
         controllers = self.bootstrap_controllers
         yield from check_servers("bootstrap.controllers", controllers, self.security_protocol)
         if controllers and self.bootstrap_servers:
-            yield "bootstrap.controllers", "say where to begin in one way: bootstrap.servers is set"
+            yield "bootstrap.controllers", "conflicts with bootstrap.servers; set only one of them"

@@ -1,7 +1,7 @@
-"""Settings of every client: which brokers, how long to wait for them, how soon to try again.
+"""Settings of every client: brokers, time limits, retries and connections.
 
-A part of `ClientSettings` (client.py). Kafka's names, types, bounds and defaults; where
-one of these is ours, the text says so. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
+A part of `ClientSettings` (client.py). Names, types, bounds and defaults are Kafka's unless the
+text says otherwise. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker's listener."""
 
     host: str
     port: int
@@ -33,14 +33,14 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CommonSettings:
-    """Brokers, time limits, connections."""
+    """The settings that all clients share, except those for TLS and SASL."""
 
     bootstrap_servers: tuple[str, ...] = setting(
         "bootstrap.servers",
         (),
-        "Brokers to ask first, as `host:port`; the others are learned from them. Needed. Name two"
-        " or three, so that one may be down. Without a port, 9092 is meant, which Kafka does not"
-        " assume.",
+        "Brokers for the initial connection, as `host:port`; the client learns the others from"
+        " them. Required. List two or three, so that one may be down. The default port is 9092;"
+        " Kafka has no default.",
         importance="high",
         group="Brokers",
         aliases=("metadata.broker.list",),
@@ -48,12 +48,12 @@ class CommonSettings:
     client_id: str = setting(
         "client.id",
         "",
-        "A name for this client, by which brokers' logs, metrics and quotas know it.",
+        "Name of this client in the logs, metrics and quotas of brokers.",
     )
     metadata_max_age_ms: int = setting(
         "metadata.max.age.ms",
         5 * MINUTE_MS,
-        "What is known of topics and brokers is asked for again when it is this old.",
+        "Maximum age of metadata about topics and brokers before it is refreshed.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -62,7 +62,7 @@ class CommonSettings:
     metadata_recovery_strategy: str = setting(
         "metadata.recovery.strategy",
         "rebootstrap",
-        "What to do when no known broker can be reached: begin again with `bootstrap.servers`, or"
+        "What to do if no known broker is reachable: `rebootstrap` from `bootstrap.servers`, or"
         " `none`.",
         one_of=("rebootstrap", "none"),
         any_case=True,
@@ -71,7 +71,7 @@ class CommonSettings:
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         "metadata.recovery.rebootstrap.trigger.ms",
         5 * MINUTE_MS,
-        "With `rebootstrap`: begin again also when no broker has answered for this long.",
+        "With `rebootstrap`: also rebootstrap if no broker has responded for this long.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -81,8 +81,8 @@ class CommonSettings:
     request_timeout_ms: int = setting(
         "request.timeout.ms",
         30 * SECOND_MS,
-        "How long a broker may take to answer; then the connection is closed and the request is"
-        " tried again or fails.",
+        "Maximum time to wait for the response to a request. After it, the connection is closed,"
+        " and the request is retried or fails.",
         at_least=0,
         unit="ms",
         group="Time limits and retries",
@@ -90,15 +90,14 @@ class CommonSettings:
     default_api_timeout_ms: int = setting(
         "default.api.timeout.ms",
         MINUTE_MS,
-        "How long a call may take in all, retries included, if it is not given a limit of its own.",
+        "Time limit of a call, including retries, unless the call has its own timeout.",
         at_least=0,
         unit="ms",
     )
     retries: int = setting(
         "retries",
         INT_MAX,
-        "How often a request is sent again after an error that may pass; as a rule the time limits"
-        " end it sooner.",
+        "Maximum number of retries after a transient error; a time limit usually ends them before.",
         at_least=0,
         at_most=INT_MAX,
         importance="low",
@@ -106,7 +105,7 @@ class CommonSettings:
     retry_backoff_ms: int = setting(
         "retry.backoff.ms",
         100,
-        "Pause before a failed request is tried again; it doubles with each failure.",
+        "Pause before a failed request is retried; it doubles with each failure.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -115,7 +114,7 @@ class CommonSettings:
     retry_backoff_max_ms: int = setting(
         "retry.backoff.max.ms",
         SECOND_MS,
-        "Longest such pause; each is up to a fifth longer or shorter by chance.",
+        "Maximum pause before a retry; each pause is randomized by 20 %.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -125,7 +124,7 @@ class CommonSettings:
     reconnect_backoff_ms: int = setting(
         "reconnect.backoff.ms",
         50,
-        "Pause before a broker that could not be reached is tried again; it doubles with each"
+        "Pause before reconnecting to a broker after a failed attempt; it doubles with each"
         " failure, unless this is set and `reconnect.backoff.max.ms` is not.",
         type=SettingType.LONG,
         at_least=0,
@@ -136,7 +135,7 @@ class CommonSettings:
     reconnect_backoff_max_ms: int = setting(
         "reconnect.backoff.max.ms",
         SECOND_MS,
-        "Longest such pause, but for up to a fifth more by chance.",
+        "Maximum pause before reconnecting, plus up to 20 % at random.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -145,7 +144,7 @@ class CommonSettings:
     socket_connection_setup_timeout_ms: int = setting(
         "socket.connection.setup.timeout.ms",
         10 * SECOND_MS,
-        "How long a connection may take to open; doubled after each that did not.",
+        "Time limit for opening a connection; it doubles with each failure.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -153,7 +152,7 @@ class CommonSettings:
     socket_connection_setup_timeout_max_ms: int = setting(
         "socket.connection.setup.timeout.max.ms",
         30 * SECOND_MS,
-        "Most that `socket.connection.setup.timeout.ms` may grow to.",
+        "Maximum to which `socket.connection.setup.timeout.ms` grows.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -161,8 +160,8 @@ class CommonSettings:
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         9 * MINUTE_MS,
-        "A connection without requests is closed after this long, a little before the broker would;"
-        " -1 never.",
+        "How long a connection may be idle before the client closes it, by default shortly before"
+        " the broker would; -1 means never.",
         type=SettingType.LONG,
         at_least=0,
         also=(-1,),
@@ -171,7 +170,7 @@ class CommonSettings:
     send_buffer_bytes: int = setting(
         "send.buffer.bytes",
         128 * KIB,
-        "SO_SNDBUF of the sockets; -1 leaves it to the system.",
+        "Size of the socket send buffer (SO_SNDBUF); -1 means the system's default.",
         at_least=0,
         also=(-1,),
         unit="bytes",
@@ -179,7 +178,7 @@ class CommonSettings:
     receive_buffer_bytes: int = setting(
         "receive.buffer.bytes",
         64 * KIB,
-        "SO_RCVBUF of the sockets; -1 leaves it to the system.",
+        "Size of the socket receive buffer (SO_RCVBUF); -1 means the system's default.",
         at_least=0,
         also=(-1,),
         unit="bytes",
@@ -187,16 +186,16 @@ class CommonSettings:
 
     @property
     def uses_controllers(self) -> bool:
-        """Whether this client talks to the controllers of a KRaft quorum, not to brokers."""
+        """Whether this client connects to the controllers of a KRaft quorum, not to brokers."""
         return False
 
     def bootstrap_addresses(self) -> tuple[Address, ...]:
-        """Those to ask first as addresses. Raises ValueError, which `from_options` reports."""
+        """Return the bootstrap addresses. Raises ValueError, which `from_options` reports."""
         return tuple(parse_address(server)[1] for server in self.bootstrap_servers)
 
 
 def parse_address(text: str) -> tuple[str, Address]:
-    """The security protocol a server's text begins with, empty if with none, and its address.
+    """Return the security protocol in front of a server's address, if any, and the address.
 
     >>> parse_address("SSL://[::1]:9093")
     ('SSL', Address(host='::1', port=9093))
@@ -205,22 +204,22 @@ def parse_address(text: str) -> tuple[str, Address]:
     """
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text} is not of the form host:port")
+        raise ValueError(f"{text} does not have the form host:port")
     port = int(match["port"] or DEFAULT_PORT)
     if not 0 < port < 1 << 16:
-        raise ValueError(f"{text}: there is no port {port}")
+        raise ValueError(f"{text}: invalid port {port}")
     return (match["scheme"] or "").upper(), Address(match["ipv6"] or match["host"], port)
 
 
 def check_common(settings: CommonSettings, protocol: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with these settings together, as (name of one of them, problem)."""
+    """Yield conflicts between these settings, as (name of one of them, problem)."""
     if not settings.bootstrap_servers and not settings.uses_controllers:
-        yield "bootstrap.servers", "name one or more brokers, as host:port"
+        yield "bootstrap.servers", "set one or more brokers, as host:port"
     yield from check_servers("bootstrap.servers", settings.bootstrap_servers, protocol)
 
 
 def check_servers(name: str, servers: Iterable[str], protocol: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with the addresses in the setting `name`."""
+    """Yield problems of the addresses in the setting `name`."""
     for server in servers:
         try:
             scheme, _ = parse_address(server)
@@ -228,11 +227,11 @@ def check_servers(name: str, servers: Iterable[str], protocol: str) -> Iterator[
             yield name, str(error)
             continue
         if scheme and scheme != protocol:
-            yield name, f"{server} begins with {scheme}, but security.protocol is {protocol}"
+            yield name, f"{server} starts with {scheme}, but security.protocol is {protocol}"
 
 
 def doubtful_common(settings: CommonSettings) -> Iterator[str]:
-    """What is allowed and hardly meant, a line each."""
+    """Yield a warning for each valid but probably unintended value."""
     for name, value, longest_name, longest in (
         (
             "retry.backoff.ms",
@@ -248,4 +247,4 @@ def doubtful_common(settings: CommonSettings) -> Iterator[str]:
         ),
     ):
         if value > longest:
-            yield f"{name}={value} is above {longest_name}={longest}, which is what counts then"
+            yield f"{name}={value} is above {longest_name}={longest}, which limits it"

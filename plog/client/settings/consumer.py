@@ -1,6 +1,6 @@
-"""`ConsumerSettings`: what a consumer is set by, beside what every client is.
+"""`ConsumerSettings`: the settings of consumers, in addition to those of every client.
 
-Kafka's names, types, bounds and defaults. Source: Kafka 4.3 ConsumerConfig, Heartbeat,
+Names, types, bounds and defaults are Kafka's. Source: Kafka 4.3 ConsumerConfig, Heartbeat,
 AutoOffsetResetStrategy.
 """
 
@@ -32,7 +32,7 @@ _INSTANCE_ID = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 class OffsetReset(NamedTuple):
-    """Where to begin without a committed offset, `duration_ms` ago for ``by_duration``."""
+    """Where to start without a committed offset; `duration_ms` ago for ``by_duration``."""
 
     kind: ResetKind
     duration_ms: int = 0
@@ -45,8 +45,8 @@ class ConsumerSettings(ClientSettings):
     group_id: str | None = setting(
         "group.id",
         None,
-        "The group that shares the partitions of what is subscribed to, and for which offsets are"
-        " committed. Without one this consumer reads all partitions, and commits nothing.",
+        "Group whose members share the partitions of the subscribed topics, and for which offsets"
+        " are committed. Without a group, the consumer reads all partitions and commits nothing.",
         type=SettingType.STRING,
         importance="high",
         group="Group",
@@ -54,14 +54,14 @@ class ConsumerSettings(ClientSettings):
     group_instance_id: str | None = setting(
         "group.instance.id",
         None,
-        "Makes this a static member: it may restart within `session.timeout.ms` and gets its"
-        " partitions back without a rebalance. Different for each member.",
+        "Makes this a static member, which may restart within `session.timeout.ms` and get its"
+        " partitions back without a rebalance. Must be unique for each member.",
         type=SettingType.STRING,
     )
     group_protocol: str = setting(
         "group.protocol",
         "classic",
-        "The protocol of groups. That of KIP-848, `consumer`, is not spoken by plog.",
+        "Group protocol. `consumer` (KIP-848) is not supported.",
         one_of=("classic",),
         any_case=True,
         importance="high",
@@ -69,8 +69,8 @@ class ConsumerSettings(ClientSettings):
     partition_assignment_strategy: tuple[str, ...] = setting(
         "partition.assignment.strategy",
         ("range", "cooperative-sticky"),
-        "Ways to share partitions, the best first; the group takes one that all members have. Names"
-        " of Kafka's Java classes stand for them, too; others are given as Python objects,"
+        "Partition assignors in order of preference; the group uses one that all members support."
+        " Names of Kafka's Java classes are accepted; pass your own assignors as Python objects,"
         " `assignors=…`.",
         one_of=tuple(_ASSIGNORS),
         spellings=_ASSIGNOR_SPELLINGS,
@@ -78,8 +78,8 @@ class ConsumerSettings(ClientSettings):
     session_timeout_ms: int = setting(
         "session.timeout.ms",
         45 * SECOND_MS,
-        "A member without a heartbeat for this long is out of the group; the broker has bounds for"
-        " it.",
+        "The coordinator removes a member that sends no heartbeat for this long; the broker limits"
+        " the value.",
         at_least=0,
         unit="ms",
         importance="high",
@@ -87,8 +87,7 @@ class ConsumerSettings(ClientSettings):
     heartbeat_interval_ms: int = setting(
         "heartbeat.interval.ms",
         3 * SECOND_MS,
-        "How often a member shows that it is there. Below `session.timeout.ms`, better a third of"
-        " it.",
+        "Interval between heartbeats. Must be below `session.timeout.ms`, ideally a third of it.",
         at_least=0,
         unit="ms",
         importance="high",
@@ -96,20 +95,21 @@ class ConsumerSettings(ClientSettings):
     max_poll_interval_ms: int = setting(
         "max.poll.interval.ms",
         5 * MINUTE_MS,
-        "A member that does not ask for records for this long leaves its partitions to others.",
+        "Maximum time between polls. A member that exceeds it leaves the group, and its partitions"
+        " are assigned to others.",
         at_least=1,
         unit="ms",
     )
     enable_auto_commit: bool = setting(
         "enable.auto.commit",
         True,
-        "Whether positions are committed without being told, every `auto.commit.interval.ms`, on"
-        " rebalances and on `close`. Off without a `group.id`.",
+        "Whether to commit positions automatically: every `auto.commit.interval.ms`, on rebalances"
+        " and on `close`. Off without a `group.id`.",
     )
     auto_commit_interval_ms: int = setting(
         "auto.commit.interval.ms",
         5 * SECOND_MS,
-        "How often that is.",
+        "Interval between automatic commits.",
         at_least=0,
         unit="ms",
         importance="low",
@@ -118,8 +118,8 @@ class ConsumerSettings(ClientSettings):
     auto_offset_reset: str = setting(
         "auto.offset.reset",
         "latest",
-        "Where to begin without a committed offset, or when it is gone: `earliest`, `latest`,"
-        " `by_duration:P7D` (that long ago), or `none`, which is an error.",
+        "Where to start without a valid committed offset: `earliest`, `latest`, `by_duration:P7D`"
+        " (that long ago), or `none` (raise an error).",
         spellings=(
             ("smallest", "earliest"),
             ("beginning", "earliest"),
@@ -132,43 +132,43 @@ class ConsumerSettings(ClientSettings):
     isolation_level: str = setting(
         "isolation.level",
         "read_uncommitted",
-        "Whether records of transactions are read only when they are committed.",
+        "Whether to read records of transactions only after they are committed.",
         one_of=("read_uncommitted", "read_committed"),
     )
     max_poll_records: int = setting(
         "max.poll.records",
         500,
-        "Most records that one call of `poll` returns; fetching is not bound by it.",
+        "Maximum number of records that one `consume` returns; it does not affect fetch requests.",
         at_least=1,
     )
     check_crcs: bool = setting(
         "check.crcs",
         True,
-        "Whether the checksums of record batches are checked.",
+        "Whether to verify the checksums of record batches.",
         importance="low",
     )
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics",
         True,
-        "Whether subscribing to a topic that does not exist may create it, if the broker does so."
-        " If not, polls raise UnknownTopicOrPartition for it; otherwise one warning is logged.",
+        "Whether subscribing to a missing topic may create it, if the broker allows that. If not,"
+        " polls raise UnknownTopicOrPartition for it; otherwise one warning is logged.",
     )
     exclude_internal_topics: bool = setting(
         "exclude.internal.topics",
         True,
-        "Whether a subscription by pattern leaves out Kafka's own topics.",
+        "Whether a subscription by pattern excludes Kafka's internal topics.",
     )
     client_rack: str = setting(
         "client.rack",
         "",
-        "Where this client is, as in `broker.rack`; replicas nearby may be read then.",
+        "Rack of this client, as in `broker.rack`; the client may then read from close replicas.",
         importance="low",
     )
 
     fetch_min_bytes: int = setting(
         "fetch.min.bytes",
         1,
-        "The broker answers a fetch when it has this much, or after `fetch.max.wait.ms`.",
+        "Minimum data in a fetch response; the broker responds earlier after `fetch.max.wait.ms`.",
         at_least=0,
         unit="bytes",
         importance="high",
@@ -177,14 +177,14 @@ class ConsumerSettings(ClientSettings):
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         50 * MIB,
-        "Most that one fetch returns, but for a first batch that is larger still.",
+        "Maximum size of a fetch response; it may be exceeded by a single large batch.",
         at_least=0,
         unit="bytes",
     )
     fetch_max_wait_ms: int = setting(
         "fetch.max.wait.ms",
         500,
-        "How long the broker may wait for `fetch.min.bytes`.",
+        "Maximum time the broker waits for `fetch.min.bytes`.",
         at_least=0,
         unit="ms",
         importance="low",
@@ -193,7 +193,7 @@ class ConsumerSettings(ClientSettings):
     max_partition_fetch_bytes: int = setting(
         "max.partition.fetch.bytes",
         MIB,
-        "Most that one fetch returns of one partition, but for a first batch that is larger still.",
+        "Maximum data per partition in a fetch response; a single large batch may exceed it.",
         at_least=0,
         unit="bytes",
         importance="high",
@@ -202,7 +202,7 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def offset_reset(self) -> OffsetReset:
-        """`auto_offset_reset`, taken apart. Raises ValueError, which `from_options` reports."""
+        """Return `auto_offset_reset` parsed. Raises ValueError, which `from_options` reports."""
         return parse_offset_reset(self.auto_offset_reset)
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -215,13 +215,13 @@ class ConsumerSettings(ClientSettings):
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             yield (
                 "fetch.max.wait.ms",
-                f"has to be below request.timeout.ms ({self.request_timeout_ms}): a fetch that"
-                " finds nothing new would always time out",
+                f"must be below request.timeout.ms ({self.request_timeout_ms}); otherwise every"
+                " fetch without new records times out",
             )
 
     def _check_group(self) -> Iterator[tuple[str, str]]:
         if self.group_id == "":
-            yield "group.id", "is empty: leave it out to be in no group"
+            yield "group.id", "is empty; omit it to use no group"
         commits = self.enable_auto_commit and "enable.auto.commit" in self.explicit
         if commits and self.group_id is None:
             yield "enable.auto.commit", "needs a group.id, for which to commit"
@@ -234,18 +234,18 @@ class ConsumerSettings(ClientSettings):
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             yield (
                 "heartbeat.interval.ms",
-                f"has to be below session.timeout.ms ({self.session_timeout_ms}), better a third"
+                f"must be below session.timeout.ms ({self.session_timeout_ms}), ideally a third"
                 " of it",
             )
         if not self.partition_assignment_strategy:
-            yield "partition.assignment.strategy", "names no way to share partitions"
+            yield "partition.assignment.strategy", "is empty; set at least one assignor"
 
     def doubts(self) -> Iterator[str]:
         yield from super().doubts()
         if self.fetch_min_bytes > self.fetch_max_bytes:
             yield (
                 f"fetch.min.bytes={self.fetch_min_bytes} is above fetch.max.bytes="
-                f"{self.fetch_max_bytes}: every fetch will wait for fetch.max.wait.ms"
+                f"{self.fetch_max_bytes}, so every fetch waits for fetch.max.wait.ms"
             )
 
     def consequences(self) -> Iterator[Consequence]:
@@ -255,7 +255,7 @@ class ConsumerSettings(ClientSettings):
 
 
 def parse_offset_reset(text: str) -> OffsetReset:
-    """What a value of ``auto.offset.reset`` means. Raises ValueError.
+    """Parse a value of ``auto.offset.reset``. Raises ValueError.
 
     >>> parse_offset_reset("by_duration:PT1H")
     OffsetReset(kind='by_duration', duration_ms=3600000)
@@ -263,7 +263,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
     if text.startswith(_BY_DURATION):
         ago_ms = duration_ms(text.removeprefix(_BY_DURATION))
         if ago_ms < 0:
-            raise ValueError("a duration below zero lies in the future")
+            raise ValueError("the duration is negative; use a positive duration")
         return OffsetReset("by_duration", ago_ms)
     for kind in get_args(ResetKind):
         if text == kind and kind != "by_duration":

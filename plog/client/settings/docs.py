@@ -1,9 +1,10 @@
-"""The clients' settings as text: docs/client-configuration.md and etc/client.properties.
+"""Generate docs/client-configuration.md and etc/client.properties from the settings tables.
 
     python -m plog.client.settings.docs markdown > docs/client-configuration.md
     python -m plog.client.settings.docs properties > etc/client.properties
 
-Pure: tables in, text out. Both files are kept in the repository, and a test holds them to this.
+Pure: tables in, text out. Both files are in the repository, and a test compares them with the
+output.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from plog.settings_text import (
 )
 
 _MARKDOWN_HEAD = """\
-# Settings of clients
+# Client settings
 
-<!-- Printed from the tables in plog/client/ by `python -m plog.client.settings.docs markdown`.
+<!-- Generated from the tables in plog/client/ by `python -m plog.client.settings.docs markdown`.
      Change it there. -->
 
-Producers, consumers and admin clients are made with these names, as keywords with underscores, or
-in a mapping, with dots or underscores:
+Pass these settings to producers, consumers and admin clients as keywords with underscores, or in a
+mapping with dots or underscores:
 
 ```python
 from plog.client.settings import ProducerSettings
@@ -42,21 +43,21 @@ settings = ProducerSettings.from_options(
 )
 ```
 
-A value is a text, as it would stand in a file, or of the setting's type: a number, `True`, a
-list. `None` stands for the default. Names, types, bounds and defaults are Kafka's; where a default
-is not, the text says so. Commands read the same names from a file of Java properties
-(`--command-config`, `--producer.config`, `--consumer.config`);
-[etc/client.properties](../etc/client.properties) has them all with their defaults.
+A value is a string, as in a file, or has the setting's type: a number, `True`, a list. `None`
+stands for the default. Names, types, bounds and defaults are Kafka's, unless the description says
+otherwise. Commands read the same names from a file of Java properties (`--command-config`,
+`--producer.config`, `--consumer.config`); [etc/client.properties](../etc/client.properties) lists
+them all with their defaults.
 
-What is wrong is told all at once in a `ConfigError`: a name nobody knows, with the nearest one; a
-value, with what is allowed; values that do not go together. In a file a name nobody knows is only
-warned of, because other programs may read it, too, unless it looks like one of security. Names of
-Kafka that have no effect here, such as `key.serializer`, are warned of with the reason and what to
-use instead; so are most of kafka-python's, aiokafka's and librdkafka's that are no other name of
-one of these ([more](from-other-clients.md)). Where silence would be dangerous
-(`interceptor.classes`, `ssl.engine.factory.class`), they are refused.
+A `ConfigError` reports all problems together: an unknown name, with the nearest known one; an
+invalid value, with the allowed ones; and values that conflict. An unknown name in a file is only a
+warning, because other programs may read the file, unless it looks like a security setting. For
+settings of Kafka that have no effect here, such as `key.serializer`, the client logs a warning
+with the reason and the alternative. The same applies to most settings of kafka-python, aiokafka and
+librdkafka that are not aliases of a setting below ([more](from-other-clients.md)). Settings that
+would be dangerous to ignore (`interceptor.classes`, `ssl.engine.factory.class`) are refused.
 
-A file for a cluster that encrypts and asks who is there:
+A file for a cluster with encryption and authentication:
 
 ```properties
 bootstrap.servers=kafka-1.example.com:9093,kafka-2.example.com:9093
@@ -67,16 +68,16 @@ sasl.username=alice
 sasl.password=correct horse
 ```
 
-Instead of the last two lines `sasl.jaas.config` takes the line that Java's clients have. Keys and
-certificates are PEM; [tls.md](tls.md#java-keystores) converts Java's. With `OAUTHBEARER`, give a
-function that returns the token, `sasl_oauthbearer_token=…`, to `from_options` or `from_file`; it
-has no place in a file. It is called at each log-in, in the thread that talks to the brokers, so one
-that takes its time is a coroutine function.
+Instead of the last two lines, you can set `sasl.jaas.config` as for Java clients. Keys and
+certificates are in PEM format; [tls.md](tls.md#java-keystores) shows how to convert Java keystores.
+For `OAUTHBEARER`, pass a function that returns the token, `sasl_oauthbearer_token=…`, to
+`from_options` or `from_file`; a file cannot contain it. The client calls it at each authentication,
+in its network thread, so a function that may block must be a coroutine function.
 """
 _SECTIONS = (
     (
         "All clients",
-        "A default that is another for one kind of client stands beside it.",
+        "Where the default differs for one kind of client, it is listed with that kind.",
         ClientSettings,
     ),
     ("Producers", "", ProducerSettings),
@@ -90,16 +91,16 @@ _KINDS = (
 )
 
 _PROPERTIES_HEAD = """\
-# Settings of plog's clients: every one of them, at its default. Copy what you change, without the
-# "#" before it, into a file of your own and give that to a command (--command-config,
-# --producer.config, --consumer.config) or to from_file. What is for producers or consumers only is
-# ignored by the others, with a warning. docs/client-configuration.md says the same as a table.
-# Printed by: python -m plog.client.settings.docs properties
+# All settings of plog's clients with their defaults. Copy the lines you change, without the leading
+# "#", to your own file and pass it to a command (--command-config, --producer.config,
+# --consumer.config) or to from_file. Other clients ignore the settings of producers or consumers,
+# with a warning. docs/client-configuration.md has the same settings as a table.
+# Generated by: python -m plog.client.settings.docs properties
 """
 
 
 def markdown() -> str:
-    """The text of docs/client-configuration.md."""
+    """Return the text of docs/client-configuration.md."""
     columns: Columns = {
         "Setting": name_cell,
         "Default": _default_cell,
@@ -117,7 +118,7 @@ def markdown() -> str:
 
 
 def properties() -> str:
-    """The text of etc/client.properties: nothing but comments."""
+    """Return the text of etc/client.properties, which consists of comments."""
     parts = [_PROPERTIES_HEAD]
     for title, _, kind in _SECTIONS:
         for group, rows in by_group(_own_rows(kind)):
@@ -127,7 +128,7 @@ def properties() -> str:
 
 
 def _own_rows(kind: type[ClientSettings]) -> Iterator[Setting]:
-    """The rows of a kind of client, without those that all clients have."""
+    """Yield the settings of a kind of client, without those of all clients."""
     common = settings_of(ClientSettings)
     for name, row in settings_of(kind).items():
         if kind is ClientSettings or name not in common:
@@ -135,7 +136,7 @@ def _own_rows(kind: type[ClientSettings]) -> Iterator[Setting]:
 
 
 def _other_defaults(row: Setting, mark: str = "") -> str:
-    """The kinds of clients for which the default is another one, empty if there is none."""
+    """Return the kinds of clients with a different default, or an empty string."""
     found = []
     for kind_name, kind in _KINDS:
         other = settings_of(kind).get(row.name)
@@ -150,7 +151,7 @@ def _default_cell(row: Setting) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print one of the two files."""
+    """Print one of the two files and return the exit status."""
     printers = {"markdown": markdown, "properties": properties}
     return print_one(printers, arguments, program="plog.client.settings.docs")
 

@@ -1,6 +1,6 @@
-"""Durations as Java's `Duration.parse` reads them, in settings and on command lines: ``P1DT2H30M``.
+"""Durations in the format of Java's `Duration.parse`, such as ``P1DT2H30M``.
 
-Pure. Only days and what is shorter: a month has no fixed length.
+Settings and command lines use them. Pure. Days are the longest unit, since months vary in length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds
 
 
 def duration_ms(text: str) -> int:
-    """The milliseconds `text` stands for; below one, nothing. Raises ValueError.
+    """Return the duration in whole milliseconds. Raises ValueError.
 
     >>> duration_ms("PT1H30M"), duration_ms("P7D"), duration_ms("pt0.25s"), duration_ms("-PT1S")
     (5400000, 604800000, 250, -1000)

@@ -1,9 +1,9 @@
-"""Java's JAAS lines, in which Kafka's users write user and password.
+"""Parse ``sasl.jaas.config``, Java's JAAS format for a user and a password.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
 Pure: text in, module and options out. Source: javax.security.auth.login.Configuration; Kafka 4.3
-JaasConfig, which as here allows one module and wants the semicolon.
+JaasConfig, which also allows one module and requires the semicolon.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 class JaasError(PlogError):
-    """The text is not a line of JAAS; what is wrong is said without repeating its secrets."""
+    """An invalid JAAS configuration; the message does not repeat its secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +37,19 @@ class JaasEntry:
 
     @property
     def module_name(self) -> str:
-        """The module's class without its package."""
+        """The class name of the module without its package."""
         return self.module.rpartition(".")[2]
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """The one entry of `text`. Raises JaasError.
+    """Return the single entry in `text`. Raises JaasError.
 
     >>> parse_jaas('a.PlainLoginModule required username="x" password=\\'y\\';').options
     {'username': 'x', 'password': 'y'}
     """
     tokens = _tokens(text)
     if len(tokens) < 2 or not tokens[0].is_text or tokens[1].text.lower() not in _FLAGS:
-        raise JaasError(f"does not begin with a login module and one of {', '.join(_FLAGS)}")
+        raise JaasError(f"does not start with a login module and one of {', '.join(_FLAGS)}")
     if ";" not in [token.text for token in tokens if not token.is_text]:
         raise JaasError("does not end with a semicolon")
     options: dict[str, str] = {}
@@ -59,13 +59,13 @@ def parse_jaas(text: str) -> JaasEntry:
         if len(rest) < 2 or rest[0] != _EQUALS or not rest[1].is_text:
             raise JaasError(f"option {len(options) + 1} is not of the form name=value")
         if name.text in options:
-            raise JaasError(f"has the option {name.text} twice")
+            raise JaasError(f"contains the option {name.text} twice")
         options[name.text] = rest[1].text
         position += 3
     if tokens[position] == _EQUALS:
         raise JaasError(f"option {len(options) + 1} is not of the form name=value")
     if position + 1 < len(tokens):
-        raise JaasError("has something behind its semicolon: give one login module")
+        raise JaasError("continues after the semicolon; use a single login module")
     return JaasEntry(module=tokens[0].text, options=options)
 
 
@@ -85,7 +85,7 @@ def _tokens(text: str) -> list[_Token]:
     while position < end:
         match = _TOKEN.match(text, position)
         if match is None:
-            raise JaasError("has a quotation mark without its other one")
+            raise JaasError("has an unclosed quotation mark")
         quoted = match["double"] if match["double"] is not None else match["single"]
         if quoted is not None:
             found.append(_Token(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL), True))

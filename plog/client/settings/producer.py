@@ -1,6 +1,6 @@
-"""`ProducerSettings`: what a producer is set by, beside what every client is.
+"""`ProducerSettings`: the settings of producers, in addition to those of every client.
 
-Kafka's names, types, bounds and defaults. Source: Kafka 4.3 ProducerConfig, KafkaProducer.
+Names, types, bounds and defaults are Kafka's. Source: Kafka 4.3 ProducerConfig, KafkaProducer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from plog.client.settings.client import ClientSettings, Consequence
 from plog.settings import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 
 MAX_IN_FLIGHT_IDEMPOTENT = 5
-"""Batches of a producer that a broker remembers, so that it knows one that comes again."""
+"""The number of batches per producer that a broker remembers to detect duplicates."""
 
 _ACKS = {"all": -1, "0": 0, "1": 1}
 _JAVA_PARTITIONER = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
@@ -25,8 +25,8 @@ class ProducerSettings(ClientSettings):
     retries: int = setting(
         "retries",
         INT_MAX,
-        "How often a batch is sent again after an error that may pass; as a rule"
-        " `delivery.timeout.ms` ends it sooner.",
+        "Maximum number of retries of a batch after a transient error; usually"
+        " `delivery.timeout.ms` ends them earlier.",
         at_least=0,
         at_most=INT_MAX,
         importance="high",
@@ -35,7 +35,7 @@ class ProducerSettings(ClientSettings):
     receive_buffer_bytes: int = setting(
         "receive.buffer.bytes",
         32 * KIB,
-        "SO_RCVBUF of the sockets; -1 leaves it to the system.",
+        "Size of the socket receive buffer (SO_RCVBUF); -1 means the system's default.",
         at_least=0,
         also=(-1,),
         unit="bytes",
@@ -44,8 +44,8 @@ class ProducerSettings(ClientSettings):
     acks: str = setting(
         "acks",
         "all",
-        "When a batch counts as written: when all in-sync replicas have it, when its leader has it"
-        " (`1`), or when it was sent (`0`), which also hides every error.",
+        "When a batch counts as written: when all in-sync replicas have it (`all`), when its leader"
+        " has it (`1`), or when it was sent (`0`), which also hides all errors.",
         one_of=("all", "0", "1"),
         spellings=(("-1", "all"),),
         any_case=True,
@@ -56,16 +56,16 @@ class ProducerSettings(ClientSettings):
     enable_idempotence: bool = setting(
         "enable.idempotence",
         True,
-        "Whether brokers recognize a batch that comes twice, so that each record is written once"
-        " and in order. Needs `acks=all`, `retries` above 0, and at most 5 requests in flight; with"
-        " other `acks` or `retries`, it is off unless it is set.",
+        "Whether brokers detect duplicate batches, so that each record is written exactly once and"
+        " in order. Requires `acks=all`, `retries` above 0 and at most 5 requests in flight; with"
+        " other `acks` or `retries` it is disabled unless it is set.",
         importance="low",
     )
     delivery_timeout_ms: int = setting(
         "delivery.timeout.ms",
         2 * MINUTE_MS,
-        "How long after `send` a record must be acknowledged; else it fails. At least `linger.ms`"
-        " and `request.timeout.ms` together.",
+        "Time limit from `send` to the acknowledgment of a record; after it, the record fails. At"
+        " least the sum of `linger.ms` and `request.timeout.ms`.",
         at_least=0,
         unit="ms",
         aliases=("message.timeout.ms",),
@@ -73,8 +73,8 @@ class ProducerSettings(ClientSettings):
     max_in_flight_requests_per_connection: int = setting(
         "max.in.flight.requests.per.connection",
         5,
-        "Unanswered requests to one broker. Without idempotence, more than 1 may change the order"
-        " of records when one is retried.",
+        "Maximum number of unacknowledged requests to one broker. Without idempotence, values above"
+        " 1 can reorder records when a request is retried.",
         at_least=1,
         importance="low",
         aliases=("max.in.flight",),
@@ -83,8 +83,8 @@ class ProducerSettings(ClientSettings):
     transactional_id: str | None = setting(
         "transactional.id",
         None,
-        "Makes the producer one of transactions, and is its name for brokers: the same after a"
-        " restart, and no other producer's at a time, or the older one is fenced. Needs"
+        "Enables transactions and identifies the producer to brokers. Keep it across restarts, and"
+        " never use it for two producers at a time: the older one is fenced. Requires"
         " `enable.idempotence`.",
         type=SettingType.STRING,
         importance="low",
@@ -93,8 +93,8 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: int = setting(
         "transaction.timeout.ms",
         MINUTE_MS,
-        "A transaction that is open for longer is aborted by the broker, and the producer may be"
-        " fenced then; at most the broker's `transaction.max.timeout.ms`.",
+        "Maximum duration of a transaction; the broker aborts a longer one and may fence the"
+        " producer. At most the broker's `transaction.max.timeout.ms`.",
         at_least=1,
         unit="ms",
         importance="low",
@@ -103,7 +103,7 @@ class ProducerSettings(ClientSettings):
     linger_ms: int = setting(
         "linger.ms",
         5,
-        "How long a batch waits for more records before it is sent; a full one does not.",
+        "How long a batch waits for more records before it is sent; a full batch does not wait.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -113,15 +113,15 @@ class ProducerSettings(ClientSettings):
     batch_size: int = setting(
         "batch.size",
         128 * KIB,
-        "Records of a partition go together up to this size; a larger record goes alone."
-        " Kafka's own default is 16 KiB.",
+        "Maximum size of a batch of records for one partition; a larger record is sent alone."
+        " Kafka's default is 16 KiB.",
         at_least=0,
         unit="bytes",
     )
     buffer_memory: int = setting(
         "buffer.memory",
         32 * MIB,
-        "Most memory for records that are not acknowledged yet; when it is full, `send` waits for"
+        "Maximum memory for unacknowledged records; when it is full, `send` waits up to"
         " `max.block.ms`.",
         type=SettingType.LONG,
         at_least=0,
@@ -131,7 +131,7 @@ class ProducerSettings(ClientSettings):
     max_block_ms: int = setting(
         "max.block.ms",
         MINUTE_MS,
-        "How long `send` may wait for memory, or to learn the topic's partitions.",
+        "How long `send` may wait for memory or for the metadata of the topic.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -139,15 +139,15 @@ class ProducerSettings(ClientSettings):
     max_request_size: int = setting(
         "max.request.size",
         MIB,
-        "Largest request, and so the largest record, before compression; a broker and a topic have"
-        " their own bounds.",
+        "Maximum size of a request, and so of a record before compression; brokers and topics have"
+        " their own limits.",
         at_least=0,
         unit="bytes",
     )
     metadata_max_idle_ms: int = setting(
         "metadata.max.idle.ms",
         5 * MINUTE_MS,
-        "A topic to which nothing was sent for this long is forgotten until the next `send`.",
+        "How long the client keeps the metadata of a topic to which it sends no records.",
         type=SettingType.LONG,
         at_least=5 * SECOND_MS,
         unit="ms",
@@ -157,7 +157,7 @@ class ProducerSettings(ClientSettings):
     compression_type: str = setting(
         "compression.type",
         "none",
-        "How whole batches are compressed.",
+        "Compression of batches.",
         one_of=("none", "gzip", "snappy", "lz4", "zstd"),
         importance="high",
         group="Compression",
@@ -166,7 +166,7 @@ class ProducerSettings(ClientSettings):
     compression_gzip_level: int = setting(
         "compression.gzip.level",
         -1,
-        "How hard gzip tries; -1 is its own choice.",
+        "Compression level of gzip; -1 means its default.",
         at_least=1,
         at_most=9,
         also=(-1,),
@@ -174,14 +174,14 @@ class ProducerSettings(ClientSettings):
     compression_lz4_level: int = setting(
         "compression.lz4.level",
         9,
-        "How hard lz4 tries.",
+        "Compression level of lz4.",
         at_least=1,
         at_most=17,
     )
     compression_zstd_level: int = setting(
         "compression.zstd.level",
         3,
-        "How hard zstd tries; below zero it is faster still.",
+        "Compression level of zstd; negative levels are the fastest.",
         at_least=-131072,
         at_most=22,
     )
@@ -189,9 +189,10 @@ class ProducerSettings(ClientSettings):
     partitioner_class: str | None = setting(
         "partitioner.class",
         None,
-        "How a record without a partition gets one. Not set: by the hash of its key, or, without a"
-        " key, in one partition until a batch is full. `RoundRobinPartitioner`: each in turn,"
-        " keys or not. Another is given as a Python function, `partitioner=…`.",
+        "How to choose the partition of a record. By default by the hash of its key; records"
+        " without a key stay in one partition until a batch is full. `RoundRobinPartitioner` uses"
+        " each partition in turn, regardless of keys. Pass your own as a Python function,"
+        " `partitioner=…`.",
         type=SettingType.STRING,
         one_of=("RoundRobinPartitioner",),
         spellings=((_JAVA_PARTITIONER, "RoundRobinPartitioner"),),
@@ -200,19 +201,19 @@ class ProducerSettings(ClientSettings):
     partitioner_ignore_keys: bool = setting(
         "partitioner.ignore.keys",
         False,
-        "Whether the default treats records with a key like those without.",
+        "Whether the default partitioner ignores keys.",
     )
     partitioner_adaptive_partitioning_enable: bool = setting(
         "partitioner.adaptive.partitioning.enable",
         True,
-        "Whether the default gives fewer records without a key to brokers that are slow.",
+        "Whether the default partitioner sends fewer records without a key to slow brokers.",
         importance="low",
     )
     partitioner_availability_timeout_ms: int = setting(
         "partitioner.availability.timeout.ms",
         0,
-        "A broker that takes no batch for this long gets no records without a key until it does; 0"
-        " never. Needs `partitioner.adaptive.partitioning.enable`.",
+        "A broker that accepts no batch for this long gets no records without a key until it does;"
+        " 0 disables this. Requires `partitioner.adaptive.partitioning.enable`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -221,7 +222,7 @@ class ProducerSettings(ClientSettings):
 
     @property
     def required_acks(self) -> int:
-        """`acks` as it is sent: -1 for all."""
+        """`acks` as in the protocol: -1 for all."""
         return _ACKS[self.acks]
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -229,19 +230,19 @@ class ProducerSettings(ClientSettings):
         if self._wants_idempotence():
             yield from self._check_idempotence()
         elif self.transactional_id is not None:
-            yield "enable.idempotence", "transactional.id needs it: leave it on"
+            yield "enable.idempotence", "is required by transactional.id; do not disable it"
         if self.transactional_id == "":
-            yield "transactional.id", "is empty: give it a name, or leave it out"
+            yield "transactional.id", "is empty; set a name or omit it"
         shortest_ms = self._shortest_delivery_ms()
         if "delivery.timeout.ms" in self.explicit and self.delivery_timeout_ms < shortest_ms:
             yield (
                 "delivery.timeout.ms",
-                f"is below linger.ms ({self.linger_ms}) and request.timeout.ms"
-                f" ({self.request_timeout_ms}) together, {shortest_ms}",
+                f"is below {shortest_ms}, the sum of linger.ms ({self.linger_ms}) and"
+                f" request.timeout.ms ({self.request_timeout_ms})",
             )
 
     def _wants_idempotence(self) -> bool:
-        """Whether it is on in the end: what excludes it switches it off if nobody has set it."""
+        """Whether idempotence is enabled: conflicting settings disable it unless it is explicit."""
         is_possible = self.acks == "all" and self.retries > 0
         is_possible = is_possible or self.transactional_id is not None
         return self.enable_idempotence and (is_possible or "enable.idempotence" in self.explicit)
@@ -249,13 +250,13 @@ class ProducerSettings(ClientSettings):
     def _check_idempotence(self) -> Iterator[tuple[str, str]]:
         remedy = "or set enable.idempotence=false"
         if self.acks != "all":
-            yield "acks", f"enable.idempotence needs acks=all; set it, {remedy}"
+            yield "acks", f"enable.idempotence requires acks=all; set it, {remedy}"
         if self.retries == 0:
-            yield "retries", f"enable.idempotence needs retries above 0; raise it, {remedy}"
+            yield "retries", f"enable.idempotence requires retries above 0; raise it, {remedy}"
         if self.max_in_flight_requests_per_connection > MAX_IN_FLIGHT_IDEMPOTENT:
             yield (
                 "max.in.flight.requests.per.connection",
-                f"enable.idempotence needs at most {MAX_IN_FLIGHT_IDEMPOTENT}; lower it, {remedy}",
+                f"enable.idempotence allows at most {MAX_IN_FLIGHT_IDEMPOTENT}; lower it, {remedy}",
             )
 
     def _shortest_delivery_ms(self) -> int:
@@ -270,6 +271,6 @@ class ProducerSettings(ClientSettings):
             yield Consequence(
                 "delivery_timeout_ms",
                 shortest_ms,
-                f"delivery.timeout.ms is taken to be {shortest_ms}: linger.ms and"
-                " request.timeout.ms together are above its default",
+                f"delivery.timeout.ms is raised to {shortest_ms}, the sum of linger.ms and"
+                " request.timeout.ms, which exceeds its default",
             )

@@ -1,9 +1,8 @@
-"""Settings of TLS and SASL: how a client knows the broker, and shows who it is itself.
+"""Settings for TLS and SASL: encryption and the authentication of brokers and clients.
 
-A part of `ClientSettings` (client.py). Kafka's names; of keys and certificates the only
-form is PEM, which is the default here and not in Kafka. What the files hold is read by
-network/tls_context.py, what a line of JAAS says by jaas.py. Source: Kafka 4.3 SslConfigs,
-SaslConfigs; KIP-651.
+A part of `ClientSettings` (client.py), with Kafka's names. Keys and certificates must be in PEM
+format, which is the default here but not in Kafka. network/tls_context.py reads the files, and
+jaas.py parses ``sasl.jaas.config``. Source: Kafka 4.3 SslConfigs, SaslConfigs; KIP-651.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ _PASSWORD_MECHANISMS = SPOKEN_MECHANISMS[:3]
 
 @dataclass(frozen=True, kw_only=True)
 class SecuritySettings:
-    """Encryption, certificates, log-in."""
+    """The settings for TLS and SASL that all clients share."""
 
     security_protocol: str = setting(
         "security.protocol",
         "PLAINTEXT",
-        "How to talk to brokers: in the clear, over TLS (`SSL`), or either of them with a log-in.",
+        "How to connect to brokers: unencrypted, over TLS (`SSL`), or either with SASL"
+        " authentication.",
         one_of=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         any_case=True,
         group="Security",
@@ -35,13 +35,12 @@ class SecuritySettings:
     ssl_truststore_type: str = setting(
         "ssl.truststore.type",
         "PEM",
-        "Form of the truststore. Only `PEM` is read, which is the default; Kafka's is `JKS`.",
+        "Format of the truststore. Only `PEM`, the default, is supported; Kafka's is `JKS`.",
     )
     ssl_truststore_location: str | None = setting(
         "ssl.truststore.location",
         None,
-        "PEM file with the certificates of the CAs that may have signed a broker's. Without one,"
-        " the CAs that the system trusts.",
+        "PEM file with the CA certificates that the client trusts (default: those of the system).",
         type=SettingType.STRING,
         importance="high",
         aliases=("ssl.ca.location", "ssl.cafile"),
@@ -49,7 +48,7 @@ class SecuritySettings:
     ssl_truststore_certificates: str | None = setting(
         "ssl.truststore.certificates",
         None,
-        "The same certificates themselves as PEM, instead of `ssl.truststore.location`.",
+        "Trusted CA certificates as PEM text, instead of `ssl.truststore.location`.",
         type=SettingType.PASSWORD,
         importance="high",
         aliases=("ssl.ca.pem",),
@@ -57,20 +56,20 @@ class SecuritySettings:
     ssl_keystore_type: str = setting(
         "ssl.keystore.type",
         "PEM",
-        "Form of the keystore. Only `PEM` is read, which is the default; Kafka's is `JKS`.",
+        "Format of the keystore. Only `PEM`, the default, is supported; Kafka's is `JKS`.",
     )
     ssl_keystore_location: str | None = setting(
         "ssl.keystore.location",
         None,
-        "PEM file with this client's private key, its certificate, and those between it and the"
-        " CA's; for brokers that ask for one.",
+        "PEM file with the client's private key, its certificate and intermediate certificates, for"
+        " brokers that require a client certificate.",
         type=SettingType.STRING,
         importance="high",
     )
     ssl_keystore_key: str | None = setting(
         "ssl.keystore.key",
         None,
-        "The private key itself as PEM, instead of `ssl.keystore.location`.",
+        "Private key as PEM text, instead of `ssl.keystore.location`.",
         type=SettingType.PASSWORD,
         importance="high",
         aliases=("ssl.key.pem",),
@@ -78,7 +77,7 @@ class SecuritySettings:
     ssl_keystore_certificate_chain: str | None = setting(
         "ssl.keystore.certificate.chain",
         None,
-        "The certificates that belong to `ssl.keystore.key`, as PEM, the client's own first.",
+        "Certificate chain for `ssl.keystore.key` as PEM text, the client's certificate first.",
         type=SettingType.PASSWORD,
         importance="high",
         aliases=("ssl.certificate.pem",),
@@ -94,8 +93,8 @@ class SecuritySettings:
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm",
         "https",
-        "`https`: the broker's certificate has to name the host we connect to. Empty: any"
-        " certificate of a trusted CA will do, so that its other customers may play the broker.",
+        "`https`: the broker's certificate must match its host name. Empty: any certificate of a"
+        " trusted CA is accepted, so anyone with such a certificate can impersonate the broker.",
         one_of=("https", ""),
         spellings=(("none", ""),),
         any_case=True,
@@ -104,51 +103,51 @@ class SecuritySettings:
     ssl_enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols",
         ("TLSv1.2", "TLSv1.3"),
-        "Versions of TLS that may be spoken.",
+        "TLS versions that the client may use.",
         one_of=("TLSv1.2", "TLSv1.3"),
     )
     ssl_cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites",
         (),
-        "Cipher suites that may be used, by their standard names as in Kafka; empty: OpenSSL's own"
-        " choice of strong ones.",
+        "Cipher suites that the client may use, with standard names as in Kafka (default: OpenSSL's"
+        " selection of strong ones).",
         importance="low",
     )
 
     sasl_mechanism: str = setting(
         "sasl.mechanism",
         "GSSAPI",
-        "How to log in. Kerberos (`GSSAPI`), Kafka's default, is not spoken by plog: choose"
-        " another.",
+        "SASL mechanism. Kafka's default, `GSSAPI` (Kerberos), is not supported; choose another.",
         one_of=("GSSAPI", *SPOKEN_MECHANISMS),
         aliases=("sasl.mechanisms",),
     )
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config",
         None,
-        "User and password as a line of Java's JAAS: `…ScramLoginModule required username="
+        "User and password in Java's JAAS format: `…ScramLoginModule required username="
         '"alice" password="…";`.',
         type=SettingType.PASSWORD,
     )
     sasl_username: str | None = setting(
         "sasl.username",
         None,
-        "The user, instead of `sasl.jaas.config`. librdkafka's name: Kafka has none.",
+        "User, instead of `sasl.jaas.config`. The name is librdkafka's; Kafka has no such setting.",
         type=SettingType.STRING,
         aliases=("sasl.plain.username",),
     )
     sasl_password: str | None = setting(
         "sasl.password",
         None,
-        "The user's password, instead of `sasl.jaas.config`. librdkafka's name: Kafka has none.",
+        "Password, instead of `sasl.jaas.config`. The name is librdkafka's; Kafka has no such"
+        " setting.",
         type=SettingType.PASSWORD,
         aliases=("sasl.plain.password",),
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
         "sasl.oauthbearer.token.endpoint.url",
         None,
-        "`file:` URL of a file with the token for `OAUTHBEARER`, read at each log-in. Tokens from a"
-        " server are got by a function, `sasl_oauthbearer_token=…`, in the program.",
+        "`file:` URL of a file with the `OAUTHBEARER` token, read at each authentication. To get"
+        " tokens from a server, pass a function, `sasl_oauthbearer_token=…`.",
         type=SettingType.STRING,
     )
 
@@ -159,27 +158,24 @@ class SecuritySettings:
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether each connection begins with a log-in."""
+        """Whether the client authenticates each connection with SASL."""
         return self.security_protocol.startswith("SASL")
 
 
 def check_tls(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
-    """What is wrong with the settings of TLS, as (name of one of them, problem).
-
-    Files are not looked at.
-    """
+    """Yield problems of the TLS settings, as (name of one of them, problem). Reads no file."""
     yield from check_truststore(settings)
     yield from check_keystore(settings, convert=CONVERT_KEYSTORE)
     if not settings.ssl_enabled_protocols:
-        yield "ssl.enabled.protocols", "names no version of TLS"
+        yield "ssl.enabled.protocols", "is empty; set at least one TLS version"
 
 
 def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple[str, str]]:
-    """What is wrong with the settings of the log-in, as (name of one of them, problem)."""
+    """Yield problems of the SASL settings, as (name of one of them, problem)."""
     mechanism = settings.sasl_mechanism
     if mechanism not in SPOKEN_MECHANISMS:
         choices = ", ".join(SPOKEN_MECHANISMS)
-        yield "sasl.mechanism", f"Kerberos is not spoken by plog; choose one of {choices}"
+        yield "sasl.mechanism", f"Kerberos is not supported; choose one of {choices}"
     elif mechanism in _PASSWORD_MECHANISMS:
         yield from _check_password(settings)
     elif not has_token:
@@ -194,7 +190,7 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
             yield missing, f"{mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
         return
     if settings.sasl_username is not None:
-        yield "sasl.username", "sasl.jaas.config is set as well: which one is meant?"
+        yield "sasl.username", "conflicts with sasl.jaas.config; set only one of them"
     try:
         entry = parse_jaas(line)
     except JaasError as error:
@@ -202,7 +198,7 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
         return
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
     if entry.module_name != module:
-        yield "sasl.jaas.config", f"{mechanism} goes with {module}, not {entry.module_name}"
+        yield "sasl.jaas.config", f"{mechanism} requires {module}, not {entry.module_name}"
     elif not entry.options.get("username") or "password" not in entry.options:
         yield "sasl.jaas.config", 'needs username="…" and password="…"'
 
@@ -212,19 +208,19 @@ def _check_token_file(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if not url:
         yield (
             "sasl.mechanism",
-            "OAUTHBEARER needs a function that gets a token, sasl_oauthbearer_token=, or"
-            " sasl.oauthbearer.token.endpoint.url with the file: URL of one",
+            "OAUTHBEARER requires a function that returns a token, sasl_oauthbearer_token=, or"
+            " sasl.oauthbearer.token.endpoint.url with the file: URL of a token",
         )
     elif not url.startswith("file:"):
         yield (
             "sasl.oauthbearer.token.endpoint.url",
-            "only a file: URL is read; give the function that asks a server for the token as"
+            "only file: URLs are supported; to get the token from a server, pass a function as"
             " sasl_oauthbearer_token=",
         )
 
 
 def doubtful_security(settings: SecuritySettings, explicit: frozenset[str]) -> Iterator[str]:
-    """What is set and has no effect, because the protocol is another, a line each."""
+    """Yield a warning for settings that have no effect with the security protocol."""
     protocol = settings.security_protocol
     for prefix, applies, wanted in (
         ("ssl.", settings.uses_tls, "SSL or SASL_SSL"),
@@ -233,6 +229,6 @@ def doubtful_security(settings: SecuritySettings, explicit: frozenset[str]) -> I
         names = sorted(name for name in explicit if name.startswith(prefix))
         if names and not applies:
             yield (
-                f"{', '.join(names)}: no effect, because security.protocol is {protocol}; it would"
-                f" have to be {wanted}"
+                f"{', '.join(names)}: no effect, because security.protocol is {protocol}; set it to"
+                f" {wanted}"
             )

@@ -1,7 +1,7 @@
-"""Reading a client's settings from a file, a mapping and keywords, the last of them the strongest.
+"""Read a client's settings from a file, a mapping and keywords, in increasing precedence.
 
-Every problem is collected, each with the name as it was written and the line of the file. Which
-settings there are comes in as a table's rows; what they mean together is the table's business.
+All problems are collected, each with the name as written and the line of the file. Callers pass the
+rows of a settings table, which itself checks that the values are consistent.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import Setting, Value, nearest_name
 
 Servers = str | Sequence[str] | None
-"""How an application names brokers: ``host:port,…``, or each for itself."""
+"""Bootstrap servers as an application passes them: ``host:port,…`` or a list."""
 
 _SECURITY = ("ssl.", "sasl.", "security.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A value as somebody gave it; `origin` is the line of a file, empty for a program's."""
+    """A value as it was given; `origin` is the line of a file, empty for a program's value."""
 
     written: str
     value: object
@@ -42,18 +42,18 @@ class Given:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it asks for nothing: an empty text or list, or false."""
+        """Whether the value is an empty string or list, or false."""
         return self.has_nothing or self.value in ("false", False)
 
     @property
     def has_nothing(self) -> bool:
-        """Whether it is an empty text or list."""
+        """Whether the value is an empty string or list."""
         return self.value in ("", [], ())
 
 
 @dataclass(slots=True)
 class Reading:
-    """What was found: values by attribute, what gave them by name, and what was wrong with it."""
+    """The result of reading: values by attribute, their origins by name, and the problems."""
 
     rows: Mapping[str, Setting]
     values: dict[str, Value] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Reading:
     warnings: list[str] = field(default_factory=list)
 
     def located(self, name: str, problem: str) -> str:
-        """A problem with the setting `name`, with what was given for it, and where."""
+        """Return `problem` of the setting `name`, prefixed with its value and origin."""
         row = self.rows[name]
         given = self.given.get(name)
         if given is not None:
@@ -79,7 +79,7 @@ def read_options(
     options: Mapping[str, object],
     keywords: Mapping[str, object],
 ) -> Reading:
-    """The values for `rows`; nothing is raised, see `Reading.problems`."""
+    """Read the values for `rows`; errors are collected in `Reading.problems`, not raised."""
     reading = Reading(rows)
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     layers: list[Iterable[Given]] = [_of_mapping(options), _of_mapping(keywords)]
@@ -95,7 +95,7 @@ def read_options(
             earlier = in_layer.get(name)
             if earlier is not None and not given.origin and earlier.value != given.value:
                 reading.problems.append(
-                    f"{earlier.written} and {given.written} are one setting: give one of them"
+                    f"{earlier.written} and {given.written} are the same setting; use one of them"
                 )
             in_layer[name] = given
         reading.given.update(in_layer)
@@ -129,7 +129,7 @@ def _of_file(path: str | os.PathLike[str], problems: list[str]) -> Iterator[Give
 
 
 def _judge_stranger(given: Given, reading: Reading) -> None:
-    """A name that is no setting of this client: refuse it, or warn that it has no effect."""
+    """Refuse a name that is not a setting of this client, or warn that it has no effect."""
     name, where = given.name, f"{given.origin}{given.written}"
     if name in OTHER_CLIENTS:
         _judge_other_clients(given, where, reading)
@@ -148,7 +148,7 @@ def _judge_stranger(given: Given, reading: Reading) -> None:
         return
     aliases = [alias for row in reading.rows.values() for alias in row.aliases]
     nearest = nearest_name(name, [*reading.rows, *aliases])
-    # A misspelt setting of security would leave open what its owner believes to be closed.
+    # A misspelled security setting would leave connections open that the user believes secure.
     is_about_security = name.startswith(_SECURITY) or (nearest or "").startswith(_SECURITY)
     if nearest is not None and "_" in given.written:
         nearest = nearest.replace(".", "_")
@@ -167,7 +167,7 @@ def _judge_other_clients(given: Given, where: str, reading: Reading) -> None:
         reading.warnings.append(f"{where} has no effect: {answer}")
     elif kind == "refused" or not given.origin:
         reading.problems.append(f"{where}: {answer}")
-    else:  # As any misspelt name in a file that other programs read, too.
+    else:  # Only a warning, as for any unknown name in a file that programs share.
         reading.warnings.append(f"{where} is not a setting of this client: {answer}")
 
 
@@ -178,9 +178,9 @@ def _shown(row: Setting, value: object) -> str:
 
 
 def log_warnings(warnings: list[str]) -> None:
-    """Tell the program's log; by default that is a line on standard error."""
+    """Log the warnings; by default, logging prints them to standard error."""
     if warnings:
-        # Not above: most programs have nothing to be warned of, and it costs them 10 ms.
+        # Imported here because most programs have no warnings, and it takes 10 ms.
         import logging
 
         logger = logging.getLogger("plog.client")

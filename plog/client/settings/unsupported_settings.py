@@ -1,7 +1,7 @@
-"""Names that are no settings of our clients and that users have in their files all the same.
+"""Settings of other clients that plog does not support but that users may have in their files.
 
-Data, and the question what such a name means. Those of Kafka's clients are here in full, so that
-a typing error can be told from a name of Java's world.
+Data, and a lookup of the reason for each name. All settings of Kafka's clients are listed, so that
+a typing error can be distinguished from a setting of the Java client.
 Source: Kafka 4.3 ProducerConfig, ConsumerConfig, AdminClientConfig.
 """
 
@@ -13,46 +13,46 @@ from plog.client.settings.security import CONVERT_KEYSTORE
 from plog.pem_settings import CONVERT_TRUSTSTORE
 
 _JAVA = "it names a Java class"
-_JAVA_STORE = "it is for a Java keystore, and only PEM is read"
+_JAVA_STORE = "it is for a Java keystore, and only PEM is supported"
 
-# Ignoring these would change what is written, read, or open to others.
+# Ignoring these would change what is written or read, or weaken security.
 REFUSED: Mapping[str, str] = {
-    "config.providers": "values cannot be looked up by Java classes: give them as they are",
-    "group.remote.assignor": "it is for group.protocol=consumer, which plog does not speak",
-    "interceptor.classes": f"{_JAVA}: give Python objects, interceptors=[…]",
+    "config.providers": "Java classes cannot look up values; write the values themselves",
+    "group.remote.assignor": "it is for group.protocol=consumer, which is not supported",
+    "interceptor.classes": f"{_JAVA}; pass Python objects, interceptors=[…]",
     "ssl.certfile": "put key and certificate into one PEM file and set ssl.keystore.location",
     "ssl.certificate.location": (
         "put key and certificate into one PEM file and set ssl.keystore.location"
     ),
-    "ssl.engine.factory.class": f"{_JAVA}: set the certificates with ssl.keystore.… and"
+    "ssl.engine.factory.class": f"{_JAVA}; set the certificates with ssl.keystore.… and"
     " ssl.truststore.…",
     "ssl.key.location": "put key and certificate into one PEM file and set ssl.keystore.location",
     "ssl.keyfile": "put key and certificate into one PEM file and set ssl.keystore.location",
     "ssl.keystore.password": f"{_JAVA_STORE}; {CONVERT_KEYSTORE}",
     "ssl.truststore.password": f"{_JAVA_STORE}; {CONVERT_TRUSTSTORE}",
-    "transaction.two.phase.commit.enable": "this client's transactions know no two-phase commit",
+    "transaction.two.phase.commit.enable": "two-phase commit is not supported",
 }
 
-_CALL = "give a Python function,"
+_CALL = "pass a Python function,"
 _REASONS: Mapping[str, str] = {
-    "auto.include.jmx.reporter": "there is no JMX; metrics() has the figures",
-    "client.dns.lookup": "every address of a name is tried, as with use_all_dns_ips",
+    "auto.include.jmx.reporter": "there is no JMX; metrics() returns the metrics",
+    "client.dns.lookup": "the client tries every address of a host, as with use_all_dns_ips",
     "enable.metrics.push": "metrics are not pushed to brokers",
     "key.deserializer": f"{_JAVA}; {_CALL} key_deserializer=…",
     "key.serializer": f"{_JAVA}; {_CALL} key_serializer=…",
-    "metric.reporters": f"{_JAVA}; metrics() has the figures",
-    "metrics.num.samples": "metrics() has the figures as they are",
-    "metrics.recording.level": "metrics() has all figures",
-    "metrics.sample.window.ms": "metrics() has the figures as they are",
+    "metric.reporters": f"{_JAVA}; metrics() returns the metrics",
+    "metrics.num.samples": "metrics() returns current values without sampling",
+    "metrics.recording.level": "metrics() returns all metrics",
+    "metrics.sample.window.ms": "metrics() returns current values without sampling",
     "sasl.client.callback.handler.class": f"{_JAVA}; {_CALL} sasl_oauthbearer_token=…",
     "sasl.login.callback.handler.class": f"{_JAVA}; {_CALL} sasl_oauthbearer_token=…",
     "sasl.login.class": _JAVA,
     "security.providers": _JAVA,
-    "ssl.keymanager.algorithm": "it chooses a part of Java",
-    "ssl.protocol": "the versions of TLS are those of ssl.enabled.protocols",
-    "ssl.provider": "it chooses a part of Java",
-    "ssl.secure.random.implementation": "it chooses a part of Java",
-    "ssl.trustmanager.algorithm": "it chooses a part of Java",
+    "ssl.keymanager.algorithm": "it selects a component of Java",
+    "ssl.protocol": "ssl.enabled.protocols sets the TLS versions",
+    "ssl.provider": "it selects a component of Java",
+    "ssl.secure.random.implementation": "it selects a component of Java",
+    "ssl.trustmanager.algorithm": "it selects a component of Java",
     "value.deserializer": f"{_JAVA}; {_CALL} value_deserializer=…",
     "value.serializer": f"{_JAVA}; {_CALL} value_serializer=…",
 }
@@ -157,7 +157,7 @@ ONLY_CONSUMERS = frozenset(_ONLY_CONSUMERS.split())
 ONLY_ADMINS = frozenset(_ONLY_ADMINS.split())
 UNUSED = frozenset(_UNUSED.split())
 
-# Values that ask for what is done anyway, in lower case: nothing to warn of.
+# Values, in lower case, that match plog's behavior and need no warning.
 AS_IT_IS: Mapping[str, str] = {
     "auto.include.jmx.reporter": "false",
     "client.dns.lookup": "use_all_dns_ips",
@@ -165,15 +165,15 @@ AS_IT_IS: Mapping[str, str] = {
     "ssl.protocol": "tlsv1.3",
 }
 
-# What files hold for other programs, serializers and the like: nothing to warn of.
+# Names in files that are meant for other programs, such as serializers, and need no warning.
 PREFIXES_OF_OTHERS = ("config.providers.", "metrics.context.", "schema.registry.", "basic.auth.")
 
 
 def why_without_effect(name: str) -> str | None:
-    """Why a name that is not in a client's table has no effect there; None if nobody knows it.
+    """Return why a name that is not in a client's table has no effect; None if it is unknown.
 
     >>> why_without_effect("key.serializer")
-    'it names a Java class; give a Python function, key_serializer=…'
+    'it names a Java class; pass a Python function, key_serializer=…'
     """
     if name in _REASONS:
         return _REASONS[name]
@@ -183,4 +183,4 @@ def why_without_effect(name: str) -> str | None:
         return "it is a setting of consumers"
     if name in ONLY_ADMINS:
         return "it is a setting of admin clients"
-    return "it is known to Kafka and not used by plog" if name in UNUSED else None
+    return "it is a Kafka setting that plog does not use" if name in UNUSED else None

@@ -18,7 +18,7 @@ from plog.wire.internal.group_records import (
     encode_value,
 )
 from plog.wire.messages.describe_groups import DescribeGroupsResponse
-from plogd.coordinator.group.group_record_check import check_group_record
+from plogd.coordinator.group.group_records import check_group_record
 from plogd.coordinator.group.group_shard import GroupShard
 from plogd.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord

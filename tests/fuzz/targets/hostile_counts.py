@@ -18,9 +18,17 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from plog.wire.messages.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from plog.wire.schema import ApiMessage
 from plogd.apis.api_table import HANDLERS, Row
 from plogd.apis.dispatch import CloseConnection
@@ -67,6 +75,8 @@ _INPUTS_PER_WORLD = 400
 WAITING_FETCH, FETCH_WITH_SESSION = 9, 19
 """Seeds with which a Fetch waits for more than there is, or opens a session."""
 _WAIT_MS = 500
+_WIDE_PARTITIONS = 2_000
+"""At 50 lines for each, they reach the budget of a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +90,8 @@ class Case:
     count: int
     seed: int
     memory: bool = False
+    wide: bool = False
+    """Not a large array, but a topic with many partitions, which takes few bytes to ask for."""
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
@@ -97,9 +109,12 @@ class Case:
             count=_COUNTS[data[4] % len(_COUNTS)],
             seed=data[5],
             memory=bool(data[6] & 1),
+            wide=row.name == "CreateTopics" and bool(data[6] & 2),
         )
 
     def __str__(self) -> str:
+        if self.wide:
+            return f"{self.row.name} v{self.version}, a topic with {_WIDE_PARTITIONS:,} partitions"
         array = ".".join(self.path) or "no array"
         elements = f"{self.count:,} elements, {self.shape.name}, seed {self.seed}"
         memory = ", memory" if self.memory else ""
@@ -158,7 +173,11 @@ def run(case: Case) -> MeteredBroker:
     """Raises AssertionError, naming what exceeded which bound. The broker has met all turns."""
     broker, known = WORLD.get()
     request = case.request(known, broker.config.plog_request_max_elements)
-    if case.memory:
+    if case.wide:
+        broker.meter.reset()
+        _check_wide_topic(broker)
+        broker.meter.check()
+    elif case.memory:
         _check_memory(broker, case, request)
     else:
         broker.meter.reset()
@@ -204,6 +223,29 @@ def _send(broker: MeteredBroker, case: Case, request: ApiMessage) -> None:
         if isinstance(request, FetchRequest) and request.session_epoch == 0 and case.version >= 7:
             _fetch_again(broker, case, asked)
     _produce(broker)
+
+
+def _check_wide_topic(broker: MeteredBroker) -> None:
+    """Create it, give it as many partitions more, change its settings, delete it."""
+    name = "very-wide"
+    topic = CreatableTopic(name=name, num_partitions=_WIDE_PARTITIONS, replication_factor=1)
+    created = _ask(broker, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 3)
+    more = CreatePartitionsTopic(name=name, count=2 * _WIDE_PARTITIONS, assignments=None)
+    extended = _ask(broker, CreatePartitionsRequest(topics=[more], timeout_ms=60_000), 3)
+    config = IncrementalAlterableConfig(name="retention.ms", config_operation=0, value="1000")
+    resource = IncrementalAlterConfigsResource(
+        resource_type=2, resource_name=name, configs=[config]
+    )
+    changed = _ask(broker, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    deleted = _ask(broker, DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
+    results = [*created.topics, *extended.results, *changed.responses, *deleted.responses]
+    assert [one.error_code for one in results] == [0] * 4
+
+
+def _ask(broker: MeteredBroker, request: ApiMessage, version: int) -> Any:
+    asked = broker.begin(request, version)
+    _settle(broker)
+    return asked.response()
 
 
 def _settle(broker: MeteredBroker) -> None:
@@ -268,6 +310,8 @@ def seeds(*, thorough: bool = False) -> Iterator[bytes]:
                     yield bytes([index, version, number, Shape.SAME, size, index, 1])
                     yield bytes([index, version, number, Shape.KNOWN, size, index, 1])
     yield from _fetches()
+    names = [row.name for row in HANDLERS]
+    yield bytes([names.index("CreateTopics"), 0, 0, 0, 0, 0, 2])
 
 
 def _fetches() -> Iterator[bytes]:

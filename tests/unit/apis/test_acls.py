@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls, from frame to frame."""
+"""DescribeAcls, CreateAcls and DeleteAcls: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def filter_fields(**fields: Any) -> dict[str, Any]:
 
 
 def describe(broker: SimBroker, version: int = 3, **fields: Any) -> list[tuple[str, str]]:
-    """(resource, principal) of what matches."""
+    """Return (resource, principal) of the matching ACLs."""
     answer = broker.ask(DescribeAclsRequest(**filter_fields(**fields)), version)
     assert answer.error_code == 0, answer.error_message
     return [
@@ -73,7 +73,7 @@ def describe(broker: SimBroker, version: int = 3, **fields: Any) -> list[tuple[s
 
 
 @every_version
-def test_a_created_acl_is_described_whole_and_deleted(version: int) -> None:
+def test_created_acl_is_described_completely_and_deleted(version: int) -> None:
     broker = make()
     wanted = creation("logs-", resource_pattern_type=AclPatternType.PREFIXED, host="192.0.2.1")
     assert create(broker, wanted, version=version) == [0]
@@ -86,10 +86,10 @@ def test_a_created_acl_is_described_whole_and_deleted(version: int) -> None:
 
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields())])
     [result] = broker.ask(request, version).filter_results
-    [gone] = result.matching_acls
-    assert (result.error_code, gone.error_code) == (0, 0)
-    assert (gone.resource_name, gone.pattern_type) == ("logs-", AclPatternType.PREFIXED)
-    assert (gone.principal, gone.host) == ("User:a", "192.0.2.1")
+    [deleted] = result.matching_acls
+    assert (result.error_code, deleted.error_code) == (0, 0)
+    assert (deleted.resource_name, deleted.pattern_type) == ("logs-", AclPatternType.PREFIXED)
+    assert (deleted.principal, deleted.host) == ("User:a", "192.0.2.1")
     assert describe(broker) == []
 
 
@@ -97,11 +97,11 @@ def test_acls_are_described_by_resource() -> None:
     broker = make()
     create(broker, creation("b"), creation("a", principal="User:z"), creation("a"))
     answer = broker.ask(DescribeAclsRequest(**filter_fields()), 3)
-    told = [(one.resource_name, [acl.principal for acl in one.acls]) for one in answer.resources]
-    assert told == [("a", ["User:a", "User:z"]), ("b", ["User:a"])]
+    actual = [(one.resource_name, [acl.principal for acl in one.acls]) for one in answer.resources]
+    assert actual == [("a", ["User:a", "User:z"]), ("b", ["User:a"])]
 
 
-def test_match_finds_the_wildcard_and_the_prefix() -> None:
+def test_match_filter_finds_wildcard_and_prefix() -> None:
     broker = make()
     create(
         broker,
@@ -119,14 +119,14 @@ def test_match_finds_the_wildcard_and_the_prefix() -> None:
     assert found == [("pay", "User:prefix")]
 
 
-def test_a_duplicate_is_created_once_and_told_it_was() -> None:
+def test_duplicate_acl_is_created_once_without_an_error() -> None:
     broker = make()
     assert create(broker, creation(), creation()) == [0, 0]
     assert create(broker, creation()) == [0]
     assert len(broker.broker.store.load(("acl",))) == 1
 
 
-def test_two_requests_at_the_same_time_create_one_acl() -> None:
+def test_concurrent_requests_create_one_acl() -> None:
     broker = make()
     asked = [broker.begin(CreateAclsRequest(creations=[creation()]), 3) for _ in range(2)]
     broker.settle()
@@ -134,7 +134,7 @@ def test_two_requests_at_the_same_time_create_one_acl() -> None:
     assert len(broker.broker.store.load(("acl",))) == 1
 
 
-def test_two_requests_at_the_same_time_delete_one_acl() -> None:
+def test_concurrent_requests_delete_one_acl() -> None:
     broker = make()
     create(broker, creation())
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields())])
@@ -160,7 +160,7 @@ def test_each_acl_of_a_request_has_its_own_outcome() -> None:
     assert [name for name, _ in describe(broker)] == ["good", "kafka-cluster"]
 
 
-def test_an_acl_that_matches_two_filters_is_told_for_both_and_goes_once() -> None:
+def test_acl_matching_two_filters_is_reported_for_both() -> None:
     broker = make()
     create(broker, creation("a"), creation("b"))
     filters = [
@@ -170,19 +170,19 @@ def test_an_acl_that_matches_two_filters_is_told_for_both_and_goes_once() -> Non
         DeleteAclsFilter(**filter_fields(resource_name_filter="nothing")),
     ]
     results = broker.ask(DeleteAclsRequest(filters=filters), 3).filter_results
-    told = [(one.error_code, [x.resource_name for x in one.matching_acls]) for one in results]
-    assert told == [(0, ["a"]), (0, ["a", "b"]), (INVALID, []), (0, [])]
+    actual = [(one.error_code, [x.resource_name for x in one.matching_acls]) for one in results]
+    assert actual == [(0, ["a"]), (0, ["a", "b"]), (INVALID, []), (0, [])]
     assert describe(broker) == []
 
 
-def test_a_filter_that_makes_no_sense_is_refused() -> None:
+def test_invalid_filter_is_refused() -> None:
     broker = make()
     answer = broker.ask(DescribeAclsRequest(**filter_fields(resource_type_filter=0)), 3)
     assert (answer.error_code, answer.resources) == (INVALID, [])
     assert "resource type 0" in answer.error_message
 
 
-def test_acls_survive_a_power_loss_and_so_does_their_deletion() -> None:
+def test_acls_and_their_deletion_survive_power_loss() -> None:
     broker = make()
     create(broker, creation("kept"), creation("gone"))
     filters = [DeleteAclsFilter(**filter_fields(resource_name_filter="gone"))]
@@ -193,7 +193,7 @@ def test_acls_survive_a_power_loss_and_so_does_their_deletion() -> None:
     assert len(again.broker.store.load(("acl",))) == 1
 
 
-def test_every_change_of_acls_logs_a_warning_that_they_are_not_enforced() -> None:
+def test_change_of_acls_logs_that_they_are_not_enforced() -> None:
     broker = make()
     create(broker, creation("a"), creation("b"))
     create(broker, creation("a"))
@@ -227,7 +227,7 @@ def test_failed_disk_is_reported_for_every_acl() -> None:
 
 
 def overlapping_filters() -> list[DeleteAclsFilter]:
-    """64 filters that differ and match every ACL that `creation` makes."""
+    """Return 64 distinct filters, each of which matches every ACL of `creation`."""
     choices = itertools.product(
         (AclResourceType.ANY, AclResourceType.TOPIC),
         (AclPatternType.ANY, AclPatternType.LITERAL),
@@ -250,7 +250,7 @@ def overlapping_filters() -> list[DeleteAclsFilter]:
     ]
 
 
-def test_filters_that_match_the_same_again_and_again_are_refused() -> None:
+def test_filters_with_too_many_overlapping_matches_are_refused() -> None:
     broker = make()
     create(broker, *(creation(f"t{number}") for number in range(200)))
     filters = overlapping_filters()
@@ -279,7 +279,7 @@ def test_too_many_comparisons_are_refused() -> None:
     assert {one.error_code for one in answer.filter_results} == {ErrorCode.POLICY_VIOLATION}
 
 
-def test_many_comparisons_leave_the_thread_to_others_in_between() -> None:
+def test_many_comparisons_are_made_in_slices() -> None:
     broker = make()
     create(broker, *(creation(f"t{number}") for number in range(200)))
     nothing = DeleteAclsFilter(**filter_fields(resource_name_filter="x"))

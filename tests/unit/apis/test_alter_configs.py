@@ -1,4 +1,4 @@
-"""AlterConfigs, from frame to frame."""
+"""AlterConfigs: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def config_of(broker: SimBroker, topic: str = "t") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_new_settings_are_all_there_are(version: int) -> None:
+def test_new_settings_replace_all_others(version: int) -> None:
     broker = make()
     assert ask(broker, resource("t", ("segment.ms", "7")), version=version) == [("t", 0)]
     assert config_of(broker) == {"segment.ms": "7"}
@@ -60,13 +60,13 @@ def test_the_new_settings_are_all_there_are(version: int) -> None:
     assert broker.log("t").config.retention_ms == 7 * 24 * 3600 * 1000
 
 
-def test_none_at_all_leaves_the_topic_with_the_brokers() -> None:
+def test_empty_settings_leave_topic_with_brokers_values() -> None:
     broker = make()
     assert ask(broker, resource("t")) == [("t", 0)]
     assert config_of(broker) == {}
 
 
-def test_a_check_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     broker = make()
     assert ask(broker, resource("t", ("segment.ms", "7")), validate_only=True) == [("t", 0)]
     assert config_of(broker) == {"retention.ms": "5", "segment.ms": "6"}
@@ -83,7 +83,7 @@ def test_a_check_changes_nothing() -> None:
         (resource("x", ("a", "b"), resource_type=77), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_one_that_is_refused_costs_the_others_nothing(
+def test_refused_resource_does_not_affect_the_others(
     asked: AlterConfigsResource, code: int
 ) -> None:
     broker = make("t", "u")
@@ -93,7 +93,7 @@ def test_one_that_is_refused_costs_the_others_nothing(
     assert config_of(broker, "u") == {"segment.ms": "9"}
 
 
-def test_a_resource_named_twice_is_left_alone() -> None:
+def test_resource_named_twice_is_not_changed() -> None:
     broker = make("t", "u")
     twice = [resource("t", ("segment.ms", "7")), resource("t")]
     code = ErrorCode.INVALID_REQUEST
@@ -101,7 +101,7 @@ def test_a_resource_named_twice_is_left_alone() -> None:
     assert config_of(broker) == {"retention.ms": "5", "segment.ms": "6"}
 
 
-def test_the_brokers_settings_are_replaced_too() -> None:
+def test_settings_of_broker_are_replaced() -> None:
     broker = make()
     for pair in (("message.max.bytes", "2000"), ("max.connections", "9")):
         assert ask(broker, resource("1", pair, resource_type=BROKER)) == [("1", 0)]

@@ -1,4 +1,4 @@
-"""The table of what is served, held to Kafka 4.3's ranges and to what clients need."""
+"""The table of APIs, checked against Kafka 4.3's version ranges and the clients' needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KAFKA_4_3 = {
     31: (1, 3),
     32: (1, 4),
     33: (0, 2),
-    35: (0, 5),  # Kafka itself from 1 on; kafka-python 2.3 knows only 0.
+    35: (0, 5),  # Kafka serves 1 and above; kafka-python 2.3 sends only 0.
     37: (0, 3),
     42: (0, 2),
     43: (0, 2),
@@ -50,20 +50,20 @@ KAFKA_4_3 = {
     74: (0, 1),
     75: (0, 0),
 }
-# Versions all the listed clients of an API share; a broker without them is of no use to some.
+# Versions that all listed clients of an API share; without them some clients could not connect.
 COMMON = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (0, 4), 10: (0, 1), 18: (0, 2), 19: (2, 3)}
 COMMON |= {20: (1, 1), 21: (0, 0), 23: (2, 2), 35: (0, 0), 37: (0, 0), 43: (1, 1), 45: (0, 0)}
 COMMON |= {8: (2, 3), 9: (1, 3), 47: (0, 0)}
 every_row = pytest.mark.parametrize("row", HANDLERS, ids=lambda row: row.name)
 
 
-def test_exactly_these_apis_are_served() -> None:
+def test_exactly_the_listed_apis_are_served() -> None:
     served = {row.api_key: (row.first_version, row.last_version) for row in HANDLERS}
     assert served == KAFKA_4_3
 
 
 @every_row
-def test_the_codec_knows_every_version_served(row: Row) -> None:
+def test_codec_supports_every_version_served(row: Row) -> None:
     assert row.request.min_version <= row.first_version <= row.last_version
     assert row.last_version <= row.request.max_version
 
@@ -74,7 +74,7 @@ def test_only_produce_advertises_more_than_it_serves(row: Row) -> None:
     assert row.advertised == (row.api_key, first, row.last_version)
 
 
-def test_what_all_clients_share_is_served() -> None:
+def test_versions_common_to_all_clients_are_served() -> None:
     for api_key, (first, last) in COMMON.items():
         served_first, served_last = KAFKA_4_3[api_key]
         assert served_first <= first <= last <= served_last

@@ -1,4 +1,4 @@
-"""What a client is told that we serve."""
+"""ApiVersions: the APIs, versions and features in its response."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def broker() -> SimBroker:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_tells_the_whole_table(broker: SimBroker, version: int) -> None:
+def test_response_lists_all_apis_in_every_version(broker: SimBroker, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     answer = broker.ask(request, version)
     assert answer.error_code == 0
-    told = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
-    assert told == [tuple(api) for api in ADVERTISED]
+    actual = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
+    assert actual == [tuple(api) for api in ADVERTISED]
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_the_level_of_the_metadata_is_told_and_no_other_feature(
+def test_response_has_metadata_version_and_no_other_feature(
     broker: SimBroker, version: int
 ) -> None:
-    """A client that finds transaction.version or group.version would rely on it."""
+    """A client that sees transaction.version or group.version would rely on it."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     answer = broker.ask(request, version)
     [supported], [finalized] = answer.supported_features, answer.finalized_features
@@ -45,7 +45,7 @@ def test_the_level_of_the_metadata_is_told_and_no_other_feature(
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_an_unknown_version_is_answered_in_version_0(broker: SimBroker, version: int) -> None:
+def test_unknown_version_is_answered_in_version_0(broker: SimBroker, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     frame = bytearray(encode_request(RequestHeader(18, 3, 77, "new"), request)[4:])
     frame[2:4] = version.to_bytes(2, "big", signed=True)
@@ -56,7 +56,7 @@ def test_an_unknown_version_is_answered_in_version_0(broker: SimBroker, version:
     assert answer.api_keys == [ApiVersion(api_key=18, min_version=0, max_version=4)]
 
 
-def test_the_clients_software_is_remembered(broker: SimBroker) -> None:
+def test_client_software_is_recorded(broker: SimBroker) -> None:
     request = ApiVersionsRequest(
         client_software_name="librdkafka", client_software_version="2.15.0"
     )
@@ -66,7 +66,7 @@ def test_the_clients_software_is_remembered(broker: SimBroker) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a\n", "ü"])
-def test_software_with_an_odd_name_is_refused(broker: SimBroker, name: str) -> None:
+def test_invalid_client_software_is_refused(broker: SimBroker, name: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
     answer = broker.ask(request, 3)
     assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])

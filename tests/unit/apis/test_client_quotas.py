@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas, from frame to frame."""
+"""DescribeClientQuotas and AlterClientQuotas: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_quotas_are_set_described_and_removed(version: int) -> None:
     assert describe(broker) == []
 
 
-def test_every_kind_of_entity_and_quota() -> None:
+def test_every_type_of_entity_and_quota_is_stored() -> None:
     broker = make()
     quotas = {
         RATE: 1.0,
@@ -133,7 +133,7 @@ def test_every_kind_of_entity_and_quota() -> None:
         ({"ip": None}, {"connection_creation_rate": 2.0**31}, "at most"),
     ],
 )
-def test_what_cannot_be_is_refused(entity: Entity, ops: dict[str, float], problem: str) -> None:
+def test_invalid_alteration_is_refused(entity: Entity, ops: dict[str, float], problem: str) -> None:
     broker = make()
     request = AlterClientQuotasRequest(entries=[entry(entity, **ops), entry({"user": "g"}, **OK)])
     bad, good = broker.ask(request, 1).entries
@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused(entity: Entity, ops: dict[str, float], proble
 OK = {RATE: 5.0}
 
 
-def test_an_entity_or_a_quota_named_twice_is_left_alone() -> None:
+def test_entity_or_quota_named_twice_is_not_changed() -> None:
     broker = make()
     twice = entry({"user": "v"}, **OK)
     twice.ops.append(OpData(key=RATE, value=6.0))
@@ -169,7 +169,7 @@ def test_validate_only_changes_nothing() -> None:
     assert describe(broker) == []
 
 
-def test_changes_made_at_the_same_time_are_both_there() -> None:
+def test_concurrent_changes_are_both_applied() -> None:
     broker = make()
     asked = [
         broker.begin(AlterClientQuotasRequest(entries=[entry({"user": "u"}, **{key: 5.0})]), 1)
@@ -229,7 +229,7 @@ def test_entities_are_matched_part_by_part(
         ([("ip", SPECIFIED, None), ("user", SPECIFIED, None)], INVALID),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(
+def test_invalid_filter_is_refused(
     components: list[tuple[str, int, str | None]], code: int
 ) -> None:
     answer = ask(make(), *(component(*one) for one in components))
@@ -237,7 +237,7 @@ def test_a_filter_that_makes_no_sense_is_refused(
     assert answer.error_message
 
 
-def test_quotas_survive_a_power_loss_and_count_at_once() -> None:
+def test_quotas_survive_power_loss_and_apply_immediately() -> None:
     broker = make()
     alter(broker, entry({"user": None}, producer_byte_rate=7.0, consumer_byte_rate=8.0))
     alter(broker, entry({"user": None}, consumer_byte_rate=None), entry({"user": "u"}, **OK))
@@ -247,7 +247,7 @@ def test_quotas_survive_a_power_loss_and_count_at_once() -> None:
     assert not again.broker.quotas.fetch.is_set
 
 
-def test_a_failed_disk_is_told_to_every_entity() -> None:
+def test_failed_disk_is_an_error_for_every_entity() -> None:
     broker = make()
     broker.broker.store.storage_failed()
     codes = alter(broker, entry({"user": "u"}, **OK), entry({"user": "v"}, **OK))

@@ -1,4 +1,4 @@
-"""CreatePartitions, from frame to frame."""
+"""CreatePartitions: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def codes(answer: Any) -> dict[str, int]:
 
 
 def count(broker: SimBroker, name: str = "t") -> int:
-    """How many partitions clients are told of; every one has a leader."""
+    """Return the number of partitions in the metadata; each of them has a leader."""
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     partitions = broker.ask(asked, 9).topics[0].partitions
     assert [(one.partition_index, one.leader_id) for one in partitions] == [
@@ -62,7 +62,7 @@ def count(broker: SimBroker, name: str = "t") -> int:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_new_partitions_can_be_used_when_they_are_answered(version: int) -> None:
+def test_new_partitions_can_be_used_after_the_response(version: int) -> None:
     broker = make()
     assert codes(broker.ask(request(topic("t", 4)), version)) == {"t": 0}
     assert count(broker) == 4
@@ -71,10 +71,10 @@ def test_new_partitions_can_be_used_when_they_are_answered(version: int) -> None
         assert broker.fetch("t", partition=number).high_watermark == 1
 
 
-def test_old_partitions_go_on_as_if_nothing_were() -> None:
+def test_existing_partitions_are_not_affected() -> None:
     broker = make()
     broker.produce("t", b"old")
-    waiting = broker.begin(produce_request("t", b"under way"), 9)  # Waits for the disk.
+    waiting = broker.begin(produce_request("t", b"in progress"), 9)  # Waits for the disk.
     partition = broker.broker.replica_manager.partition("t", 0)
     assert codes(broker.ask(request(topic("t", 3)), 3)) == {"t": 0}
     assert waiting.response().responses[0].partition_responses[0].base_offset == 1
@@ -83,8 +83,8 @@ def test_old_partitions_go_on_as_if_nothing_were() -> None:
     assert broker.fetch("t").high_watermark == 3
 
 
-def test_every_topic_asked_is_answered_once_with_its_own_outcome() -> None:
-    """An empty answer to such a request has misled other people's clients."""
+def test_each_topic_is_answered_once_with_its_own_outcome() -> None:
+    """Other brokers' empty responses to such a request have misled clients."""
     broker = make("a", "b", "c", "d")
     answer = broker.ask(
         request(
@@ -123,7 +123,7 @@ def test_every_topic_asked_is_answered_once_with_its_own_outcome() -> None:
         (topic("t", 3, [[1, 1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_changes_nothing(
+def test_invalid_request_changes_nothing(
     asked: CreatePartitionsTopic, code: int, validate_only: bool
 ) -> None:
     broker = make()
@@ -132,14 +132,14 @@ def test_what_cannot_be_changes_nothing(
     assert count(broker) == 2
 
 
-def test_a_request_that_is_only_to_be_checked_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     broker = make()
     before = broker.files.operations
     assert codes(broker.ask(request(topic("t", 9), validate_only=True), 3)) == {"t": 0}
     assert (count(broker), broker.files.operations) == (2, before)
 
 
-def test_new_partitions_have_the_topics_settings() -> None:
+def test_new_partitions_have_settings_of_the_topic() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t", 1, retention_ms="1234")
     broker.ask(request(topic("t", 2)), 3)
@@ -147,7 +147,7 @@ def test_new_partitions_have_the_topics_settings() -> None:
     assert broker.log("t", 1).topic_id == broker.log("t", 0).topic_id
 
 
-def test_they_are_there_after_a_power_loss() -> None:
+def test_new_partitions_survive_power_loss() -> None:
     broker = make()
     broker.ask(request(topic("t", 3)), 3)
     broker.produce("t", b"a", partition=2)
@@ -158,7 +158,7 @@ def test_they_are_there_after_a_power_loss() -> None:
     assert count(again.restart()) == 4
 
 
-def test_they_go_with_the_topic() -> None:
+def test_new_partitions_are_deleted_with_the_topic() -> None:
     broker = make()
     broker.ask(request(topic("t", 3)), 3)
     broker.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
@@ -168,7 +168,7 @@ def test_they_go_with_the_topic() -> None:
     assert count(broker) == 1
 
 
-def test_one_that_takes_too_long_is_told_and_made_all_the_same() -> None:
+def test_slow_creation_times_out_and_completes_later() -> None:
     broker = make()
     asked = broker.begin(request(topic("t", 3), timeout_ms=100), 3)
     broker.ports.timers.advance(100)
@@ -177,7 +177,7 @@ def test_one_that_takes_too_long_is_told_and_made_all_the_same() -> None:
     assert count(broker) == 3
 
 
-def test_a_disk_without_room_for_the_logs_leaves_the_topic_as_it_was() -> None:
+def test_topic_is_unchanged_when_disk_has_no_space_for_logs() -> None:
     broker = make()
     broker.files.fail_when(lambda operation: "t-3" in operation.path, errno.ENOSPC)
     answer = broker.ask(request(topic("t", 4)), 3)
@@ -189,7 +189,7 @@ def test_a_disk_without_room_for_the_logs_leaves_the_topic_as_it_was() -> None:
     assert count(broker.restart()) == 4
 
 
-def test_a_disk_without_room_for_the_records_leaves_the_topic_as_it_was() -> None:
+def test_topic_is_unchanged_when_disk_has_no_space_for_records() -> None:
     broker = make()
 
     def is_metadata(operation: Any) -> bool:
@@ -204,8 +204,8 @@ def test_a_disk_without_room_for_the_records_leaves_the_topic_as_it_was() -> Non
     assert broker.produce("t", b"a", partition=2).error_code == 0
 
 
-def test_no_crash_at_any_file_operation_leaves_half_of_it() -> None:
-    """After it all are there or none, those there can be used, and the rest can be made again."""
+def test_crash_at_any_file_operation_leaves_all_or_no_partitions() -> None:
+    """All new partitions exist or none, existing ones can be used, and a retry succeeds."""
     whole = make()
     whole.produce("t", b"old")
     before = whole.files.operations
@@ -231,4 +231,4 @@ def test_no_crash_at_any_file_operation_leaves_half_of_it() -> None:
             for partition in (1, 2, 3):
                 assert again.produce("t", b"a", partition=partition).base_offset == 0
             again.stop()
-    assert is_answered, "the last crash point lies behind the answer"
+    assert is_answered, "the last crash point is not after the response"

@@ -1,4 +1,4 @@
-"""CreateTopics, from frame to frame."""
+"""CreateTopics: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def names(broker: SimBroker) -> list[str]:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_topic_in_every_version(version: int) -> None:
+def test_topic_is_created_in_every_version(version: int) -> None:
     broker = SimBroker().start()
     config = CreatableTopicConfig(name="retention.ms", value="5")
     [result] = broker.ask(request(new("t", num_partitions=2, configs=[config])), version).topics
     assert (result.name, result.error_code, result.error_message) == ("t", 0, None)
     assert (result.topic_id != ZERO_UUID) == (version >= 7)
-    told = (result.num_partitions, result.replication_factor)
-    assert told == ((2, 1) if version >= 5 else (-1, -1))
+    actual = (result.num_partitions, result.replication_factor)
+    assert actual == ((2, 1) if version >= 5 else (-1, -1))
     if version >= 5:
         configs = {one.name: one for one in result.configs}
         assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
@@ -49,7 +49,7 @@ def test_a_topic_in_every_version(version: int) -> None:
     assert names(broker) == ["t"]
 
 
-def test_the_answer_waits_until_the_topic_can_be_used() -> None:
+def test_response_waits_until_the_topic_can_be_used() -> None:
     broker = SimBroker().start()
     asked = broker.begin(request(new("t")), 5)
     assert not asked.is_done
@@ -58,7 +58,7 @@ def test_the_answer_waits_until_the_topic_can_be_used() -> None:
     assert broker.produce("t", b"a").error_code == 0
 
 
-def test_good_and_bad_topics_side_by_side() -> None:
+def test_each_topic_has_its_own_outcome() -> None:
     broker = SimBroker().start()
     broker.ask(request(new("old")), 5)
     answer = broker.ask(
@@ -90,22 +90,22 @@ def test_good_and_bad_topics_side_by_side() -> None:
     assert names(broker) == ["also-good", "good", "old"]
 
 
-def test_a_topic_named_twice_is_not_created_and_answered_once() -> None:
+def test_topic_named_twice_is_not_created_and_answered_once() -> None:
     broker = SimBroker().start()
     answer = broker.ask(request(new("twice"), new("once"), new("twice")), 5)
-    told = [(one.name, one.error_code) for one in answer.topics]
-    assert told == [("once", 0), ("twice", ErrorCode.INVALID_REQUEST)]
+    actual = [(one.name, one.error_code) for one in answer.topics]
+    assert actual == [("once", 0), ("twice", ErrorCode.INVALID_REQUEST)]
     assert names(broker) == ["once"]
 
 
-def test_two_new_names_that_collide() -> None:
+def test_second_of_two_colliding_names_is_refused() -> None:
     broker = SimBroker().start()
     answer = broker.ask(request(new("a.b"), new("a_b")), 5)
     assert [one.error_code for one in answer.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
 class TestAssignments:
-    """Replicas placed by hand."""
+    """Topics with explicit replica assignments."""
 
     def assigned(self, *pairs: tuple[int, list[int]], **fields: Any) -> Any:
         broker = SimBroker().start()
@@ -117,11 +117,11 @@ class TestAssignments:
         [result] = broker.ask(request(topic), 5).topics
         return result
 
-    def test_they_decide_how_many_partitions_there_are(self) -> None:
+    def test_assignments_determine_the_number_of_partitions(self) -> None:
         result = self.assigned((1, [1]), (0, [1]), num_partitions=-1, replication_factor=-1)
         assert (result.error_code, result.num_partitions) == (0, 2)
 
-    def test_counts_beside_them_are_refused(self) -> None:
+    def test_counts_together_with_assignments_are_refused(self) -> None:
         assert self.assigned((0, [1])).error_code == ErrorCode.INVALID_REQUEST
 
     def test_unknown_brokers_are_refused(self) -> None:
@@ -130,24 +130,24 @@ class TestAssignments:
 
 
 class TestValidateOnly:
-    """Checked, and not created."""
+    """Requests that are only validated."""
 
-    def test_a_good_one(self) -> None:
+    def test_valid_topic_is_not_created(self) -> None:
         broker = SimBroker(num_partitions=3).start()
         asked = broker.begin(request(new("t", num_partitions=-1), validate_only=True), 7)
         assert asked.is_done
         [result] = asked.response().topics
-        told = (result.error_code, result.num_partitions, result.topic_id)
-        assert told == (0, 3, ZERO_UUID)
+        actual = (result.error_code, result.num_partitions, result.topic_id)
+        assert actual == (0, 3, ZERO_UUID)
         assert names(broker) == []
 
-    def test_a_bad_one(self) -> None:
+    def test_invalid_topic_is_refused(self) -> None:
         broker = SimBroker().start()
         answer = broker.ask(request(new("a/b"), validate_only=True), 7)
         assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_one_that_takes_too_long_is_told_and_created_all_the_same() -> None:
+def test_slow_creation_times_out_and_completes_later() -> None:
     broker = SimBroker().start()
     asked = broker.begin(request(new("t"), timeout_ms=100), 5)
     broker.ports.timers.advance(100)
@@ -156,7 +156,7 @@ def test_one_that_takes_too_long_is_told_and_created_all_the_same() -> None:
     assert names(broker) == ["t"]
 
 
-def test_many_at_once_share_their_syncs() -> None:
+def test_topics_of_one_request_share_syncs() -> None:
     broker = SimBroker().start()
     rounds = next(iter(broker.broker.log_manager.sync_rounds))
     before = rounds.rounds
@@ -165,7 +165,7 @@ def test_many_at_once_share_their_syncs() -> None:
     assert rounds.rounds - before <= 20
 
 
-def test_a_thousand_partitions() -> None:
+def test_thousand_partitions_are_created() -> None:
     broker = SimBroker().start()
     [result] = broker.ask(request(new("t", num_partitions=1000)), 5).topics
     assert result.num_partitions == 1000
@@ -174,7 +174,7 @@ def test_a_thousand_partitions() -> None:
     assert again.fetch("t", partition=999).high_watermark == 1
 
 
-def test_a_disk_that_has_no_room_for_the_logs_takes_the_topic_back() -> None:
+def test_topic_is_removed_when_disk_has_no_space_for_logs() -> None:
     broker = SimBroker().start()
     broker.files.fail_when(lambda op: op.name == "mkdir" and "full" in op.path, errno.ENOSPC)
     [result] = broker.ask(request(new("full")), 5).topics
@@ -187,7 +187,7 @@ def test_a_disk_that_has_no_room_for_the_logs_takes_the_topic_back() -> None:
     assert again.produce("full", b"a").error_code == 0
 
 
-def test_what_was_answered_survives_a_power_loss() -> None:
+def test_created_topic_survives_power_loss() -> None:
     broker = SimBroker().start()
     broker.ask(request(new("t", num_partitions=3)), 5)
     again = broker.restart(broker.files.crash(broker.ports.random))
@@ -196,7 +196,7 @@ def test_what_was_answered_survives_a_power_loss() -> None:
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_ten_thousand_partitions_may_be_created_at_once_and_no_more(validate_only: bool) -> None:
+def test_request_creates_at_most_ten_thousand_partitions(validate_only: bool) -> None:
     broker = SimBroker(num_partitions=3).start()
     asked = [new("a", num_partitions=5_000), new("b", num_partitions=4_998), new("c")]
     by_hand = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]

@@ -1,4 +1,4 @@
-"""DeleteGroups, from frame to frame."""
+"""DeleteGroups: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def test_each_group_has_its_own_outcome(broker: SimBroker, version: int) -> None
     stable(broker)
     commit(broker, "simple", {("t", 0): 1, ("t", 2): 2})
     request = DeleteGroupsRequest(groups_names=[GROUP, "simple", "nobody", "simple"])
-    told = [(one.group_id, one.error_code) for one in broker.ask(request, version).results]
-    assert told == [
+    actual = [(one.group_id, one.error_code) for one in broker.ask(request, version).results]
+    assert actual == [
         (GROUP, ErrorCode.NON_EMPTY_GROUP),
         ("simple", 0),
         ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
@@ -32,7 +32,7 @@ def test_each_group_has_its_own_outcome(broker: SimBroker, version: int) -> None
     assert fetch(broker, "simple") == {}
 
 
-def test_a_deleted_group_does_not_come_back(broker: SimBroker) -> None:
+def test_deleted_group_does_not_return_after_restart(broker: SimBroker) -> None:
     [member] = stable(broker)
     commit(
         broker, GROUP, {("t", 0): 1}, member_id=member.member_id, generation_id_or_member_epoch=1

@@ -1,4 +1,4 @@
-"""DeleteRecords, from frame to frame."""
+"""DeleteRecords: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(records: int = 5, **settings: Any) -> SimBroker:
 
 
 def request(*asked: tuple[str, int, int], timeout_ms: int = 1000) -> DeleteRecordsRequest:
-    """(topic, partition, offset) each in an entry of its own."""
+    """Return a request with a separate element for each (topic, partition, offset)."""
     return DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
@@ -55,7 +55,7 @@ def results(answer: Any) -> list[tuple[str, int, int, int]]:
 
 
 def delete(broker: SimBroker, offset: int, topic: str = "t") -> tuple[int, int]:
-    """Low watermark and error of one partition."""
+    """Delete records of one partition; return its low watermark and error code."""
     [(_, _, low_watermark, error)] = results(broker.ask(request((topic, 0, offset)), 2))
     return low_watermark, error
 
@@ -69,7 +69,7 @@ def earliest(broker: SimBroker) -> int:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_records_below_the_offset_are_gone_in_every_version(version: int) -> None:
+def test_records_before_the_offset_are_deleted_in_every_version(version: int) -> None:
     broker = make()
     assert results(broker.ask(request(("t", 0, 3)), version)) == [("t", 0, 3, 0)]
     assert broker.fetch("t", 2).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -79,14 +79,14 @@ def test_records_below_the_offset_are_gone_in_every_version(version: int) -> Non
     assert earliest(broker) == 3
 
 
-def test_minus_one_is_the_high_watermark() -> None:
+def test_offset_minus_one_is_the_high_watermark() -> None:
     broker = make()
     assert delete(broker, -1) == (5, 0)
     assert earliest(broker) == 5
     assert broker.produce("t", b"next").base_offset == 5
 
 
-def test_a_partition_that_begins_higher_already_stays_as_it_is() -> None:
+def test_partition_with_higher_log_start_is_unchanged() -> None:
     broker = make()
     assert delete(broker, 4) == (4, 0)
     assert delete(broker, 2) == (4, 0)
@@ -94,13 +94,13 @@ def test_a_partition_that_begins_higher_already_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("offset", [6, -2, -(2**63), 2**63 - 1])
-def test_an_offset_that_is_not_there_is_refused(offset: int) -> None:
+def test_offset_out_of_range_is_refused(offset: int) -> None:
     broker = make()
     assert delete(broker, offset) == (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
     assert earliest(broker) == 0
 
 
-def test_each_partition_has_its_own_outcome_under_its_topics_name() -> None:
+def test_each_partition_has_its_own_outcome() -> None:
     broker = make()
     answer = broker.ask(
         request(("t", 0, 2), ("nobody", 0, 1), ("t", 1, 0), ("t", 7, 0), ("t", 1, 0)), 2
@@ -113,11 +113,11 @@ def test_each_partition_has_its_own_outcome_under_its_topics_name() -> None:
     ]
 
 
-def test_a_request_for_nothing_is_answered_with_nothing() -> None:
+def test_empty_request_has_empty_response() -> None:
     assert make().ask(DeleteRecordsRequest(), 2).topics == []
 
 
-def test_a_compacted_topic_keeps_its_records_unless_it_deletes_too() -> None:
+def test_compacted_topic_keeps_records_unless_policy_includes_delete() -> None:
     broker = make()
     create_topic(broker, "compacted", cleanup_policy="compact")
     create_topic(broker, "both", cleanup_policy="compact,delete")
@@ -131,7 +131,7 @@ def test_internal_topics_keep_their_records() -> None:
     assert delete(broker, 0, "__consumer_offsets") == (-1, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-def test_the_answer_waits_for_the_disk_and_readers_do_not() -> None:
+def test_response_waits_for_the_disk_and_readers_do_not() -> None:
     broker = make()
     asked = broker.begin(request(("t", 0, 3)), 2)
     assert not asked.is_done
@@ -139,7 +139,7 @@ def test_the_answer_waits_for_the_disk_and_readers_do_not() -> None:
     assert results(asked.response()) == [("t", 0, 3, 0)]
 
 
-def test_a_disk_gets_half_a_minute_whatever_the_request_says() -> None:
+def test_disk_has_half_a_minute_when_timeout_is_shorter() -> None:
     broker = make()
     asked = broker.begin(request(("t", 0, 3), timeout_ms=0), 2)
     broker.ports.timers.advance(29_999)
@@ -151,13 +151,13 @@ def test_a_disk_gets_half_a_minute_whatever_the_request_says() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_disk_that_does_not_take_it_is_told(number: int) -> None:
+def test_failed_disk_is_reported(number: int) -> None:
     broker = make()
     broker.files.fail_when(lambda operation: "log-start" in operation.path, number)
     assert delete(broker, 3) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def test_a_full_disk_takes_it_the_second_time_if_there_is_room_then() -> None:
+def test_deletion_on_full_disk_succeeds_after_space_is_freed() -> None:
     broker = make()
     broker.files.fail_when(lambda operation: "log-start" in operation.path, errno.ENOSPC)
     delete(broker, 3)
@@ -166,7 +166,7 @@ def test_a_full_disk_takes_it_the_second_time_if_there_is_room_then() -> None:
     assert earliest(broker.restart(broker.files.crash(random.Random(1)))) == 3
 
 
-def test_a_topic_deleted_meanwhile_is_not_told_of_as_if_it_were_there() -> None:
+def test_topic_deleted_concurrently_is_an_error() -> None:
     broker = make()
     asked = broker.begin(request(("t", 0, 3)), 2)
     state = broker.broker.cache.topic("t")
@@ -176,7 +176,7 @@ def test_a_topic_deleted_meanwhile_is_not_told_of_as_if_it_were_there() -> None:
     assert results(asked.response()) == [("t", 0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-def test_many_partitions_of_a_request_share_one_file() -> None:
+def test_partitions_of_a_request_share_one_checkpoint_write() -> None:
     broker = make()
     broker.produce("t", b"a", partition=1)
     renames = spied(broker.files, "rename")
@@ -188,7 +188,7 @@ def _answered(asked: Asked | None) -> bool:
     return asked is not None and asked.is_done and results(asked.response()) == [("t", 0, 3, 0)]
 
 
-def test_no_crash_at_any_file_operation_undoes_what_was_answered() -> None:
+def test_crash_at_any_file_operation_keeps_answered_deletions() -> None:
     whole = make()
     before = whole.files.operations
     delete(whole, 3)
@@ -209,4 +209,4 @@ def test_no_crash_at_any_file_operation_undoes_what_was_answered() -> None:
             read = again.fetch("t", start)
             assert (read.high_watermark, bytes(read.records)[-2:-1]) == (5, b"4")
             again.stop()
-    assert is_answered, "the last crash point lies behind the answer"
+    assert is_answered, "the last crash point is not after the response"

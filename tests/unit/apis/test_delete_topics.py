@@ -1,4 +1,4 @@
-"""DeleteTopics, from frame to frame."""
+"""DeleteTopics: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from plog.wire.messages.metadata import MetadataRequest
+from plogd.apis.sliced_requests import MAX_CHANGES
 from tests.helpers.sim_broker import SimBroker, create_topic
 
 
@@ -37,7 +38,7 @@ def names(broker: SimBroker) -> list[str]:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_by_name_in_every_version(version: int) -> None:
+def test_topic_is_deleted_by_name_in_every_version(version: int) -> None:
     broker = make("t", "u")
     topic_id = id_of(broker)
     [result] = broker.ask(by_name("t", version=version), version).responses
@@ -46,7 +47,7 @@ def test_by_name_in_every_version(version: int) -> None:
     assert names(broker) == ["u"]
 
 
-def test_by_id() -> None:
+def test_topic_is_deleted_by_id() -> None:
     broker = make()
     request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=id_of(broker))], timeout_ms=99)
     [result] = broker.ask(request, 6).responses
@@ -54,7 +55,7 @@ def test_by_id() -> None:
     assert names(broker) == []
 
 
-def test_its_directories_are_out_of_sight_and_its_files_go_later() -> None:
+def test_directories_are_renamed_and_files_deleted_later() -> None:
     broker = make()
     broker.produce("t", b"a")
     broker.ask(by_name("t"), 5)
@@ -64,7 +65,7 @@ def test_its_directories_are_out_of_sight_and_its_files_go_later() -> None:
     assert [name for name in broker.files.listdir("/data") if name.startswith("t-")] == []
 
 
-def test_a_new_topic_of_the_name_begins_empty() -> None:
+def test_new_topic_with_same_name_is_empty() -> None:
     broker = make()
     broker.produce("t", b"old")
     old_id = id_of(broker)
@@ -88,7 +89,7 @@ def test_each_topic_has_its_own_outcome() -> None:
     assert names(broker) == ["b", "c"]
 
 
-def test_names_and_ids_that_make_no_sense() -> None:
+def test_invalid_names_and_ids_are_refused() -> None:
     broker = make()
     topic_id = id_of(broker)
     states = [
@@ -99,8 +100,8 @@ def test_names_and_ids_that_make_no_sense() -> None:
         DeleteTopicState(topic_id=b"2" * 16),
     ]
     answer = broker.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6)
-    told = [(one.name, one.topic_id[:1], one.error_code) for one in answer.responses]
-    assert told == [
+    actual = [(one.name, one.topic_id[:1], one.error_code) for one in answer.responses]
+    assert actual == [
         (None, b"\0", ErrorCode.INVALID_REQUEST),
         ("t", topic_id[:1], ErrorCode.INVALID_REQUEST),
         (None, b"?", ErrorCode.UNKNOWN_TOPIC_ID),
@@ -109,7 +110,7 @@ def test_names_and_ids_that_make_no_sense() -> None:
     assert names(broker) == ["t"]
 
 
-def test_a_topic_named_by_name_and_by_id_is_left_alone() -> None:
+def test_topic_named_by_name_and_by_id_is_not_deleted() -> None:
     broker = make()
     states = [DeleteTopicState(name="t"), DeleteTopicState(topic_id=id_of(broker))]
     answer = broker.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6)
@@ -120,14 +121,14 @@ def test_a_topic_named_by_name_and_by_id_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
 )
-def test_deletion_may_be_disabled(version: int, code: int) -> None:
+def test_topics_are_kept_when_deletion_is_disabled(version: int, code: int) -> None:
     broker = make(delete_topic_enable=False)
     [result] = broker.ask(by_name("t", version=version), version).responses
     assert (result.name, result.error_code) == ("t", code)
     assert names(broker) == ["t"]
 
 
-def test_one_that_takes_too_long_is_told_and_deleted_all_the_same() -> None:
+def test_slow_deletion_times_out_and_completes_later() -> None:
     broker = make()
     asked = broker.begin(by_name("t", timeout_ms=100), 5)
     broker.ports.timers.advance(100)
@@ -136,7 +137,7 @@ def test_one_that_takes_too_long_is_told_and_deleted_all_the_same() -> None:
     assert names(broker) == []
 
 
-def test_a_deleted_topic_does_not_come_back_after_a_power_loss() -> None:
+def test_deleted_topic_does_not_return_after_power_loss() -> None:
     broker = make()
     broker.produce("t", b"a")
     broker.ask(by_name("t"), 5)
@@ -145,7 +146,14 @@ def test_a_deleted_topic_does_not_come_back_after_a_power_loss() -> None:
     assert not again.files.exists("/data/t-0")
 
 
-def test_internal_topics_can_be_deleted_like_others() -> None:
+def test_internal_topics_can_be_deleted() -> None:
     broker = make("__consumer_offsets")
     [result] = broker.ask(by_name("__consumer_offsets"), 5).responses
     assert result.error_code == 0
+
+
+def test_refused_request_is_answered_once_for_a_name_that_is_repeated() -> None:
+    broker = SimBroker().start()
+    request = DeleteTopicsRequest(topic_names=["same"] * (MAX_CHANGES + 1))
+    [result] = broker.ask(request, 5).responses
+    assert (result.name, result.error_code) == ("same", ErrorCode.POLICY_VIOLATION)

@@ -1,4 +1,4 @@
-"""DescribeCluster, from frame to frame."""
+"""DescribeCluster: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def make(**settings: Any) -> SimBroker:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_broker_is_the_controller_in_every_version(version: int) -> None:
+def test_broker_is_the_controller_in_every_version(version: int) -> None:
     broker = make(node_id=7)
     answer = broker.ask(DescribeClusterRequest(), version)
     assert (answer.error_code, answer.error_message, answer.endpoint_type) == (0, None, 1)
@@ -30,22 +30,22 @@ def test_the_broker_is_the_controller_in_every_version(version: int) -> None:
 @pytest.mark.parametrize(
     "advertised", [None, ("PLAINTEXT://plog.example:1234",)], ids=["as-connected", "advertised"]
 )
-def test_the_address_is_the_one_metadata_tells(advertised: tuple[str, ...] | None) -> None:
+def test_address_is_the_same_as_in_metadata(advertised: tuple[str, ...] | None) -> None:
     broker = make(advertised_listeners=advertised)
     came_by = connection(local_address=("198.51.100.5", 19092))
-    [told] = broker.ask(DescribeClusterRequest(), 2, connection=came_by).brokers
+    [described] = broker.ask(DescribeClusterRequest(), 2, connection=came_by).brokers
     [known] = broker.ask(MetadataRequest(topics=[]), 12, connection=came_by).brokers
-    assert (told.host, told.port) == (known.host, known.port)
-    assert told.host == ("plog.example" if advertised else "198.51.100.5")
+    assert (described.host, described.port) == (known.host, known.port)
+    assert described.host == ("plog.example" if advertised else "198.51.100.5")
 
 
-def test_operations_are_told_if_they_are_asked_for() -> None:
+def test_authorized_operations_are_included_on_request() -> None:
     broker = make()
     assert broker.ask(DescribeClusterRequest(), 2).cluster_authorized_operations == NO_OPERATIONS
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    told = broker.ask(asked, 2).cluster_authorized_operations
+    operations = broker.ask(asked, 2).cluster_authorized_operations
     metadata = MetadataRequest(topics=[], include_cluster_authorized_operations=True)
-    assert told == broker.ask(metadata, 10).cluster_authorized_operations > 0
+    assert operations == broker.ask(metadata, 10).cluster_authorized_operations > 0
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -57,13 +57,13 @@ def test_operations_are_told_if_they_are_asked_for() -> None:
         (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-def test_endpoints_of_others_are_not_to_be_had(version: int, endpoint_type: int, code: int) -> None:
+def test_other_endpoint_types_are_refused(version: int, endpoint_type: int, code: int) -> None:
     answer = make().ask(DescribeClusterRequest(endpoint_type=endpoint_type), version)
     assert (answer.error_code, answer.brokers, answer.controller_id) == (code, [], -1)
     assert answer.error_message
 
 
-def test_a_list_with_fenced_brokers_is_the_same() -> None:
+def test_including_fenced_brokers_changes_nothing() -> None:
     broker = make()
     asked = DescribeClusterRequest(include_fenced_brokers=True)
     assert broker.ask(asked, 2) == broker.ask(DescribeClusterRequest(), 2)

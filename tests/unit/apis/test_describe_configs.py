@@ -1,4 +1,4 @@
-"""DescribeConfigs, from frame to frame."""
+"""DescribeConfigs: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ask(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_a_topics_settings_with_their_sources(broker: SimBroker, version: int) -> None:
+def test_topic_settings_have_their_sources(broker: SimBroker, version: int) -> None:
     result = ask(broker, version=version)
     configs = {one.name: one for one in result.configs}
     sources = {
@@ -55,16 +55,16 @@ def test_a_topics_settings_with_their_sources(broker: SimBroker, version: int) -
     assert configs["retention.ms"].synonyms == []
 
 
-def test_only_what_is_asked_for(broker: SimBroker) -> None:
+def test_only_requested_settings_are_described(broker: SimBroker) -> None:
     result = ask(broker, keys=["retention.ms", "nonsense"])
     assert [one.name for one in result.configs] == ["retention.ms"]
 
 
-def test_no_keys_at_all_means_all_of_them(broker: SimBroker) -> None:
+def test_empty_keys_mean_all_settings(broker: SimBroker) -> None:
     assert len(ask(broker, keys=[]).configs) == len(ask(broker).configs) > 30
 
 
-def test_synonyms_tell_where_a_value_would_come_from(broker: SimBroker) -> None:
+def test_synonyms_list_the_fallbacks_of_a_value(broker: SimBroker) -> None:
     result = ask(broker, keys=["retention.ms"], include_synonyms=True)
     [config] = result.configs
     sources = [(one.name, one.source) for one in config.synonyms]
@@ -72,20 +72,22 @@ def test_synonyms_tell_where_a_value_would_come_from(broker: SimBroker) -> None:
     assert sources[-1][1] == 5
 
 
-@pytest.mark.parametrize(("version", "told"), [(2, False), (3, True)])
-def test_documentation_if_asked_for(broker: SimBroker, version: int, told: bool) -> None:
+@pytest.mark.parametrize(("version", "included"), [(2, False), (3, True)])
+def test_documentation_is_included_on_request(
+    broker: SimBroker, version: int, included: bool
+) -> None:
     fields: dict[str, Any] = {"include_documentation": True} if version >= 3 else {}
     [config] = ask(broker, keys=["retention.ms"], version=version, **fields).configs
-    assert bool(config.documentation) is told
+    assert bool(config.documentation) is included
 
 
-def test_this_broker(broker: SimBroker) -> None:
+def test_settings_of_this_broker_are_described(broker: SimBroker) -> None:
     configs = {one.name: one for one in ask(broker, BROKER, "1").configs}
     assert (configs["num.partitions"].value, configs["num.partitions"].config_source) == ("7", 4)
     assert configs["node.id"].read_only
 
 
-def test_the_cluster_wide_defaults_are_none(broker: SimBroker) -> None:
+def test_cluster_wide_settings_are_empty_by_default(broker: SimBroker) -> None:
     result = ask(broker, BROKER, "")
     assert (result.error_code, result.configs) == (0, [])
 
@@ -106,26 +108,30 @@ def test_the_cluster_wide_defaults_are_none(broker: SimBroker) -> None:
         (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_not_there(broker: SimBroker, resource_type: int, name: str, code: int) -> None:
+def test_missing_resource_is_an_error(
+    broker: SimBroker, resource_type: int, name: str, code: int
+) -> None:
     result = ask(broker, resource_type, name)
     assert (result.error_code, bool(result.error_message), result.configs) == (code, True, [])
 
 
 @pytest.mark.parametrize(("resource_type", "name"), [(16, "x"), (32, "g"), (LOGGER, "1")])
-def test_what_has_no_settings_here(broker: SimBroker, resource_type: int, name: str) -> None:
-    """Nobody watches the log of this broker, so that it has no logger to tell of."""
+def test_resource_types_without_settings_have_empty_results(
+    broker: SimBroker, resource_type: int, name: str
+) -> None:
+    """This broker has no log observer, so it has no logger to describe."""
     result = ask(broker, resource_type, name)
     assert (result.error_code, result.configs) == (0, [])
 
 
-def test_the_level_of_the_one_logger() -> None:
+def test_logger_level_is_described() -> None:
     started = SimBroker().start()
     started.broker.logs = LineObserver(lambda _: None, "warn", for_journal=False)
     [config] = ask(started, LOGGER, "1").configs
     assert (config.name, config.value, config.config_source) == ("root", "WARN", 6)
 
 
-def test_several_resources_each_with_its_own_outcome(broker: SimBroker) -> None:
+def test_each_resource_has_its_own_outcome(broker: SimBroker) -> None:
     resources = [
         DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None)
         for name in ("nobody", "t")
@@ -134,7 +140,7 @@ def test_several_resources_each_with_its_own_outcome(broker: SimBroker) -> None:
     assert [one.error_code for one in answer.results] == [3, 0]
 
 
-def test_a_resource_that_is_named_again_is_described_once(broker: SimBroker) -> None:
+def test_resource_named_repeatedly_is_described_once(broker: SimBroker) -> None:
     def named(resource_type: int, name: str) -> DescribeConfigsResource:
         return DescribeConfigsResource(resource_type=resource_type, resource_name=name)
 

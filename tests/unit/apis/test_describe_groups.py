@@ -1,4 +1,4 @@
-"""DescribeGroups, from frame to frame."""
+"""DescribeGroups: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def broker() -> SimBroker:
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
-def test_members_and_what_they_were_assigned(broker: SimBroker, version: int) -> None:
+def test_members_are_described_with_their_assignments(broker: SimBroker, version: int) -> None:
     first, second = stable(broker, 2, instances=True)
     [group] = broker.ask(DescribeGroupsRequest(groups=[GROUP]), version).groups
     assert (group.group_id, group.error_code, group.error_message) == (GROUP, 0, None)
     assert (group.group_state, group.protocol_type) == ("Stable", "consumer")
     assert group.protocol_data == "range"
     assert group.authorized_operations == OPERATIONS_NOT_ASKED
-    told = [
+    actual = [
         (one.member_id, one.client_id, one.client_host, one.member_metadata, one.member_assignment)
         for one in group.members
     ]
-    assert told == [
+    assert actual == [
         (first.member_id, "test", "/192.0.2.77", b"meta", b"0"),
         (second.member_id, "test", "/192.0.2.77", b"meta", b"1"),
     ]
@@ -40,7 +40,7 @@ def test_members_and_what_they_were_assigned(broker: SimBroker, version: int) ->
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
-def test_a_group_nobody_knows(broker: SimBroker, version: int) -> None:
+def test_unknown_group_is_dead_or_not_found(broker: SimBroker, version: int) -> None:
     [group] = broker.ask(DescribeGroupsRequest(groups=["nobody"]), version).groups
     assert (group.group_id, group.group_state, group.members) == ("nobody", "Dead", [])
     code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
@@ -48,14 +48,14 @@ def test_a_group_nobody_knows(broker: SimBroker, version: int) -> None:
     assert (group.error_message is not None) == (version >= 6)
 
 
-def test_every_group_has_its_own_answer_and_has_it_once(broker: SimBroker) -> None:
+def test_each_group_is_described_once(broker: SimBroker) -> None:
     create_topic(broker, "t")
     stable(broker)
     commit(broker, "simple", {("t", 0): 1})
     broker.begin(join_request(group_id="waits", group_instance_id="i"), 9)
     request = DescribeGroupsRequest(groups=["simple", GROUP, "nobody", "waits", GROUP])
-    told = [(one.group_id, one.group_state) for one in broker.ask(request, 5).groups]
-    assert told == [
+    actual = [(one.group_id, one.group_state) for one in broker.ask(request, 5).groups]
+    assert actual == [
         ("simple", "Empty"),
         (GROUP, "Stable"),
         ("nobody", "Dead"),
@@ -63,7 +63,7 @@ def test_every_group_has_its_own_answer_and_has_it_once(broker: SimBroker) -> No
     ]
 
 
-def test_many_groups_leave_the_thread_to_others_in_between(broker: SimBroker) -> None:
+def test_many_groups_are_described_in_slices(broker: SimBroker) -> None:
     stable(broker)
     names = [f"g{number}" for number in range(2 * IN_PROGRESS)]
     many = broker.begin(DescribeGroupsRequest(groups=names), 6)
@@ -74,17 +74,17 @@ def test_many_groups_leave_the_thread_to_others_in_between(broker: SimBroker) ->
 
 
 @pytest.mark.parametrize("version", range(3, 7))
-def test_what_a_client_may_do_with_a_group(broker: SimBroker, version: int) -> None:
+def test_authorized_operations_are_included_on_request(broker: SimBroker, version: int) -> None:
     stable(broker)
     request = DescribeGroupsRequest(groups=[GROUP, "x"], include_authorized_operations=True)
     group, unknown = broker.ask(request, version).groups
     operations = {number for number in range(32) if group.authorized_operations >> number & 1}
     assert operations == {3, 6, 8, 10, 11}
-    told = OPERATIONS_NOT_ASKED if version >= 6 else group.authorized_operations
-    assert unknown.authorized_operations == told
+    expected = OPERATIONS_NOT_ASKED if version >= 6 else group.authorized_operations
+    assert unknown.authorized_operations == expected
 
 
-def test_a_coordinator_that_stopped_says_so(broker: SimBroker) -> None:
+def test_stopped_coordinator_is_an_error(broker: SimBroker) -> None:
     stable(broker)
     broker.broker.group_coordinator.shutdown()
     [group] = broker.ask(DescribeGroupsRequest(groups=[GROUP]), 6).groups

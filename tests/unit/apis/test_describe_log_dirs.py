@@ -1,4 +1,4 @@
-"""DescribeLogDirs, from frame to frame."""
+"""DescribeLogDirs: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def ask(broker: SimBroker, version: int = 5, topics: Any = None) -> Any:
 
 
 def partitions(result: Any) -> dict[tuple[str, int], int]:
-    """Sizes; whatever else is told of a log is the same for each."""
+    """Return the sizes of the partitions; the other fields are the same for each."""
     logs = [(topic.name, one) for topic in result.topics for one in topic.partitions]
     assert all((one.offset_lag, one.is_future_key) == (0, False) for _, one in logs)
     return {(name, one.partition_index): one.partition_size for name, one in logs}
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_directory_and_its_logs_in_every_version(version: int) -> None:
+def test_directory_and_its_logs_in_every_version(version: int) -> None:
     broker = make()
     broker.files.capacity_bytes = 1 << 20
     answer = ask(broker, version)
@@ -46,14 +46,14 @@ def test_the_directory_and_its_logs_in_every_version(version: int) -> None:
     assert (result.total_bytes, result.usable_bytes) == (room if version >= 4 else (-1, -1))
 
 
-def test_the_metadata_log_is_no_topic() -> None:
+def test_metadata_log_is_left_out() -> None:
     assert "__cluster_metadata-0" in make().files.listdir("/data")
     [result] = ask(make()).results
     assert {topic.name for topic in result.topics} == {"t"}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 5])
-def test_only_what_is_asked_for(version: int) -> None:
+def test_only_requested_partitions_are_described(version: int) -> None:
     broker = make()
     asked = [
         DescribableLogDirTopic(topic="t", partitions=[1, 9]),
@@ -66,7 +66,7 @@ def test_only_what_is_asked_for(version: int) -> None:
     assert (result.log_dir, result.topics) == ("/data", [])
 
 
-def test_each_directory_by_itself() -> None:
+def test_each_directory_has_its_own_result() -> None:
     broker = make(log_dirs=TWO)
     first, second = ask(broker).results
     assert (first.log_dir, second.log_dir) == TWO
@@ -74,7 +74,7 @@ def test_each_directory_by_itself() -> None:
     assert len(partitions(first)) in (0, 1, 2)
 
 
-def test_a_failed_directory_is_named_with_its_error() -> None:
+def test_failed_directory_is_listed_with_an_error() -> None:
     broker = make(log_dirs=TWO)
     lost = broker.log("t").log_dir
     broker.broker.log_manager.storage_failed(lost, OSError(errno.EIO, "broken"))
@@ -86,7 +86,7 @@ def test_a_failed_directory_is_named_with_its_error() -> None:
     assert sound.error_code == 0
 
 
-def test_what_is_deleted_is_not_told_of() -> None:
+def test_deleted_logs_are_left_out() -> None:
     broker = make()
     state = broker.broker.cache.topic("t")
     assert state is not None

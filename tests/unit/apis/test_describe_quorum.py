@@ -1,4 +1,4 @@
-"""DescribeQuorum, from frame to frame."""
+"""DescribeQuorum: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def state_of(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_one_voter_in_every_version(version: int) -> None:
+def test_broker_is_the_only_voter_in_every_version(version: int) -> None:
     broker = SimBroker(node_id=4).start()
     answer = ask(broker, version)
     state = state_of(answer)
@@ -46,11 +46,11 @@ def test_the_one_voter_in_every_version(version: int) -> None:
     assert identity is not None
     assert voter.replica_directory_id == uuid_from_text(identity.directory_id) != ZERO_UUID
     [node] = answer.nodes
-    told = [(one.name, one.host, one.port) for one in node.listeners]
-    assert (node.node_id, told) == (4, [("PLAINTEXT", "192.0.2.1", 9092)])
+    actual = [(one.name, one.host, one.port) for one in node.listeners]
+    assert (node.node_id, actual) == (4, [("PLAINTEXT", "192.0.2.1", 9092)])
 
 
-def test_its_log_grows_and_its_epoch_rises_with_each_start() -> None:
+def test_log_end_and_epoch_rise_with_each_start() -> None:
     broker = SimBroker().start()
     before = state_of(ask(broker))
     create_topic(broker, "t", 2)
@@ -60,7 +60,7 @@ def test_its_log_grows_and_its_epoch_rises_with_each_start() -> None:
     assert state_of(ask(broker.restart())).leader_epoch == before.leader_epoch + 1
 
 
-def test_what_is_not_durable_yet_is_above_the_high_watermark() -> None:
+def test_records_not_yet_durable_are_above_the_high_watermark() -> None:
     broker = SimBroker().start()
     with broker.ports.turn:
         broker.broker.producer_ids.next_id()
@@ -80,15 +80,15 @@ def test_what_is_not_durable_yet_is_above_the_high_watermark() -> None:
         [("__cluster_metadata", 0), ("__cluster_metadata", 0)],
     ],
 )
-def test_nothing_else_has_a_quorum(version: int, asked: list[tuple[str, int]]) -> None:
+def test_other_partitions_have_no_quorum(version: int, asked: list[tuple[str, int]]) -> None:
     answer = ask(SimBroker().start(), version, *asked)
-    told = [(topic.topic_name, topic.partitions[0].partition_index) for topic in answer.topics]
-    assert told == asked
+    actual = [(topic.topic_name, topic.partitions[0].partition_index) for topic in answer.topics]
+    assert actual == asked
     codes = {one.error_code for topic in answer.topics for one in topic.partitions}
     assert (answer.error_code, codes) == (0, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
-def test_a_metadata_log_that_failed_is_told_as_that() -> None:
+def test_failed_metadata_log_is_an_error() -> None:
     broker = SimBroker().start()
     broker.broker.log_manager.storage_failed("/data", OSError(errno.EIO, "broken"))
     assert state_of(ask(broker)).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -49,7 +49,7 @@ def cursor_of(answer: Any) -> tuple[str, int] | None:
     return None if cursor is None else (cursor.topic_name, cursor.partition_index)
 
 
-def test_a_topic_with_all_there_is_to_tell() -> None:
+def test_topic_is_described_completely() -> None:
     broker = make()
     [topic] = ask(broker, "c").topics
     state = broker.broker.cache.topic("c")
@@ -62,40 +62,40 @@ def test_a_topic_with_all_there_is_to_tell() -> None:
     assert (one.eligible_leader_replicas, one.last_known_elr) == ([], [])
 
 
-def test_no_names_are_all_topics_in_order() -> None:
+def test_no_names_mean_all_topics_in_order() -> None:
     answer = ask(make())
     assert (places(answer), cursor_of(answer)) == (PLACES, None)
 
 
 @pytest.mark.parametrize("limit", range(1, 8))
-def test_pages_follow_each_other_until_all_is_told(limit: int) -> None:
+def test_pages_together_contain_all_partitions(limit: int) -> None:
     broker = make()
-    told, cursor, pages = [], None, 0
+    paged, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
         answer = ask(broker, limit=limit, cursor=cursor)
         assert len(places(answer)) <= limit
-        told += places(answer)
+        paged += places(answer)
         cursor, pages = cursor_of(answer), pages + 1
-    assert told == PLACES
+    assert paged == PLACES
     assert pages == -(-len(PLACES) // limit)
 
 
-def test_the_cursor_names_the_next_topic_where_a_page_ends_with_one() -> None:
+def test_cursor_names_next_topic_when_page_ends_with_a_topic() -> None:
     assert cursor_of(ask(make(), limit=3)) == ("b", 0)
     assert cursor_of(ask(make(), limit=4)) == ("b", 1)
 
 
 @pytest.mark.parametrize("limit", [0, -1, -(2**31)])
-def test_a_page_has_room_for_one_at_least(limit: int) -> None:
+def test_page_has_at_least_one_partition(limit: int) -> None:
     assert places(ask(make(), limit=limit)) == [("a", 0)]
 
 
-def test_the_broker_bounds_a_page_too() -> None:
+def test_broker_setting_limits_the_page() -> None:
     answer = ask(make(max_request_partition_size_limit=2))
     assert (places(answer), cursor_of(answer)) == (PLACES[:2], ("a", 2))
 
 
-def test_named_topics_come_once_and_those_that_are_not_there_with_their_error() -> None:
+def test_named_topics_appear_once_and_missing_ones_have_an_error() -> None:
     answer = ask(make(), "c", "nobody", "c", "no/slash", "a")
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         ("a", 0),
@@ -106,27 +106,27 @@ def test_named_topics_come_once_and_those_that_are_not_there_with_their_error() 
     assert {topic.topic_id == ZERO_UUID for topic in answer.topics[2:]} == {True}
 
 
-def test_all_topics_from_one_that_is_gone_are_those_behind_it() -> None:
+def test_cursor_at_missing_topic_continues_with_the_next_topic() -> None:
     assert places(ask(make(), cursor=("aa", 1))) == PLACES[3:]
 
 
-def test_a_cursor_behind_a_topics_end_goes_on_with_the_next() -> None:
+def test_cursor_after_last_partition_continues_with_the_next_topic() -> None:
     assert places(ask(make(), cursor=("a", 99))) == PLACES[3:]
 
 
 @pytest.mark.parametrize(
-    ("names", "cursor", "told"),
+    ("names", "cursor", "expected"),
     [(("a", "b"), ("c", 0), ["a", "b"]), (("a",), ("a", -1), ["a"]), ((), ("b", -1), ["b"])],
 )
-def test_a_cursor_that_makes_no_sense_is_refused(
-    names: tuple[str, ...], cursor: tuple[str, int], told: list[str]
+def test_invalid_cursor_is_refused(
+    names: tuple[str, ...], cursor: tuple[str, int], expected: list[str]
 ) -> None:
     answer = ask(make(), *names, cursor=cursor)
-    assert [topic.name for topic in answer.topics] == told
+    assert [topic.name for topic in answer.topics] == expected
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
 
 
-def test_a_partition_of_a_failed_directory_has_nobody_to_lead_it() -> None:
+def test_partition_of_failed_directory_has_no_leader() -> None:
     broker = make()
     broker.broker.log_manager.storage_failed("/data", OSError(errno.EIO, "broken"))
     [topic] = ask(broker, "c").topics

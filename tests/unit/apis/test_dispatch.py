@@ -1,4 +1,4 @@
-"""Frames that make no sense, handlers that fail, answers that cannot be written."""
+"""Dispatch of invalid frames, failing handlers, and responses that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -73,31 +73,31 @@ def frame_of(api_key: int, version: int, body: bytes = b"") -> bytes:
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (b"", "no Kafka request"),
-        (b"\0", "no Kafka request"),
-        (b"GET / HTTP/1.1\r\n\r\n", "unknown|no Kafka request"),
+        (b"", "not a Kafka request"),
+        (b"\0", "not a Kafka request"),
+        (b"GET / HTTP/1.1\r\n\r\n", "unknown|not a Kafka request"),
         (frame_of(999, 0), "999"),
         (frame_of(-1, 0), "-1"),
-        (frame_of(17, 0), "wants to log in by SASL"),
-        (bytes(24) + b"\0\0\0\x10" + bytes(16), "a ZooKeeper client's greeting"),
+        (frame_of(17, 0), "requested SASL authentication"),
+        (bytes(24) + b"\0\0\0\x10" + bytes(16), "a ZooKeeper client's connect request"),
         (frame_of(4, 2), "4"),
-        (frame_of(8, 1), "OffsetCommit version 1 is not served, only 2 to 10"),
-        (frame_of(3, 14), "Metadata version 14 is not served, only 0 to 13"),
-        (frame_of(0, 2), "Produce version 2 is not served"),
+        (frame_of(8, 1), "OffsetCommit version 1 is not supported, only 2 to 10"),
+        (frame_of(3, 14), "Metadata version 14 is not supported, only 0 to 13"),
+        (frame_of(0, 2), "Produce version 2 is not supported"),
         (frame_of(3, -1), "Metadata version -1"),
         (frame_of(22, 6, b"\0"), "InitProducerId version 6"),
-        (frame_of(3, 1), "no Metadata request"),
-        (frame_of(3, 1, b"\x7f\xff\xff\xff"), "no Metadata request"),
+        (frame_of(3, 1), "invalid Metadata request"),
+        (frame_of(3, 1, b"\x7f\xff\xff\xff"), "invalid Metadata request"),
     ],
 )
-def test_what_cannot_be_read_or_is_not_served_ends_the_connection(
+def test_invalid_or_unsupported_request_closes_the_connection(
     broker: SimBroker, frame: bytes, reason: str
 ) -> None:
     with pytest.raises(CloseConnection, match=reason):
         broker.dispatch_frame(frame)
 
 
-def test_a_request_with_too_many_elements_ends_the_connection() -> None:
+def test_request_with_too_many_elements_closes_the_connection() -> None:
     broker = SimBroker(plog_request_max_elements=10_000).start()
     frame = frame_of(3, 1, (30_000).to_bytes(4, "big") + b"\0\1t" * 30_000)
     reason = "Metadata request with more than plog.request.max.elements=10000 elements"
@@ -108,7 +108,7 @@ def test_a_request_with_too_many_elements_ends_the_connection() -> None:
 
 
 @given(frame=st.binary(max_size=200))
-def test_any_bytes_are_answered_or_end_the_connection(broker: SimBroker, frame: bytes) -> None:
+def test_any_bytes_are_answered_or_close_the_connection(broker: SimBroker, frame: bytes) -> None:
     try:
         broker.dispatch_frame(frame)
     except CloseConnection:
@@ -118,7 +118,7 @@ def test_any_bytes_are_answered_or_end_the_connection(broker: SimBroker, frame: 
 
 
 @given(api_key=st.sampled_from([0, 1, 2, 3, 10, 18, 19, 20, 22, 32]), data=st.data())
-def test_any_body_is_answered_or_ends_the_connection(
+def test_any_body_is_answered_or_closes_the_connection(
     broker: SimBroker, api_key: int, data: st.DataObject
 ) -> None:
     version = data.draw(st.integers(0, 18))
@@ -132,7 +132,7 @@ def test_any_body_is_answered_or_ends_the_connection(
 
 
 def two_partitions() -> ProduceRequest:
-    """Not one alone: that would go by single_produce.py."""
+    """A single partition would take the fast path of single_produce.py."""
     message = produce_request("t", b"a", acks=1)
     other = produce_request("t", b"b").topic_data[0].partition_data[0]
     other.index = 1
@@ -180,7 +180,7 @@ def request_for(api_key: int, version: int) -> ApiMessage:
 
 
 def codes(value: Any) -> set[int]:
-    """Every error code in a message."""
+    """Yield every error code in a message."""
     if isinstance(value, list):
         return {code for one in value for code in codes(one)}
     if not isinstance(value, Struct):
@@ -191,7 +191,7 @@ def codes(value: Any) -> set[int]:
 
 @pytest.fixture
 def failing() -> Iterator[Callable[[int, Any], SimBroker]]:
-    """Makes a broker whose handler of one API gives or raises what it is told."""
+    """Return a function that makes a broker whose handler of one API returns or raises a value."""
     restores: list[Any] = []
 
     def make(api_key: int, result: Any) -> SimBroker:
@@ -214,7 +214,7 @@ def failing() -> Iterator[Callable[[int, Any], SimBroker]]:
 
 
 @all_versions
-def test_a_bug_is_answered_unknown_server_error_in_every_version(
+def test_bug_is_answered_unknown_server_error_in_every_version(
     failing: Any, api_key: int, version: int
 ) -> None:
     broker = failing(api_key, ZeroDivisionError())
@@ -225,9 +225,7 @@ def test_a_bug_is_answered_unknown_server_error_in_every_version(
 
 
 @pytest.mark.parametrize("api_key", REQUESTS)
-def test_a_kafka_error_of_the_whole_request_is_told_and_is_no_bug(
-    failing: Any, api_key: int
-) -> None:
+def test_kafka_error_of_whole_request_is_answered_and_not_a_bug(failing: Any, api_key: int) -> None:
     broker = failing(api_key, NotController())
     row = broker.dispatch._rows[api_key]
     version = row.last_version
@@ -237,7 +235,7 @@ def test_a_kafka_error_of_the_whole_request_is_told_and_is_no_bug(
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), NotController()])
-def test_an_error_that_comes_later_is_told_too(failing: Any, error: Exception) -> None:
+def test_error_after_a_wait_is_answered(failing: Any, error: Exception) -> None:
     later: Later[ApiMessage] = Later()
     broker = failing(3, later)
     asked = broker.begin(REQUESTS[3], 9)
@@ -247,7 +245,7 @@ def test_an_error_that_comes_later_is_told_too(failing: Any, error: Exception) -
     assert codes(asked.response()) - {0} == {code}
 
 
-def test_an_answer_that_cannot_be_written_is_a_bug_and_leaves_no_file_open(
+def test_response_that_cannot_be_encoded_is_a_bug_and_closes_files(
     failing: Any, broker: SimBroker
 ) -> None:
     broker.produce("t", b"a")
@@ -264,19 +262,19 @@ def test_an_answer_that_cannot_be_written_is_a_bug_and_leaves_no_file_open(
         ]
     )
     other = failing(1, answer)
-    told = other.ask(REQUESTS[1], 4)  # Version 4 has no place for the replica.
-    assert codes(told) - {0} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    refused = other.ask(REQUESTS[1], 4)  # Version 4 has no place for the replica.
+    assert codes(refused) - {0} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert not read.region._open
     assert len(other.bugs) == 1
 
 
-def test_a_request_whose_failure_cannot_be_told_ends_the_connection(failing: Any) -> None:
+def test_failed_request_without_error_response_closes_the_connection(failing: Any) -> None:
     broker = failing(0, ZeroDivisionError())
     with pytest.raises(CloseConnection):
         broker.begin(produce_request("t", b"a", acks=0), 9)
 
 
-def test_a_refusal_that_fails_itself_ends_the_connection(failing: Any) -> None:
+def test_failing_refusal_closes_the_connection(failing: Any) -> None:
     broker = failing(3, ZeroDivisionError())
     row = broker.dispatch._rows[3]
     original = row.refuse
@@ -289,7 +287,7 @@ def test_a_refusal_that_fails_itself_ends_the_connection(failing: Any) -> None:
     assert len(broker.bugs) == 2
 
 
-def test_a_client_that_leaves_cancels_what_its_request_waits_for(failing: Any) -> None:
+def test_disconnect_cancels_the_wait_of_the_request(failing: Any) -> None:
     later: Later[ApiMessage] = Later()
     broker = failing(3, later)
     asked = broker.begin(REQUESTS[3], 9)
@@ -299,7 +297,7 @@ def test_a_client_that_leaves_cancels_what_its_request_waits_for(failing: Any) -
         outcome(asked._result)
 
 
-def test_only_produce_is_marked_as_one(broker: SimBroker) -> None:
+def test_only_produce_is_marked_as_produce(broker: SimBroker) -> None:
     for api_key, is_produce in ((0, True), (3, False)):
         header = RequestHeader(api_key, 9, 1, None)
         frame = encode_request(header, REQUESTS[api_key])[4:]
@@ -319,18 +317,18 @@ def test_requests_are_counted_by_api_and_version() -> None:
     assert f'{name}{{request="Metadata",version="9"}} 1' in lines
 
 
-def test_requests_that_end_their_connection_are_counted() -> None:
+def test_requests_that_close_their_connection_are_counted() -> None:
     broker = SimBroker().start()
     with pytest.raises(CloseConnection):
         broker.dispatch_frame(b"")
     assert "plog_requests_closed_total 1" in broker.metrics.expose().decode()
 
 
-def test_a_connection_is_named_by_its_client() -> None:
+def test_connection_is_named_after_its_client_address() -> None:
     assert str(connection()) == "192.0.2.77:50000"
 
 
-def test_an_unsupported_version_from_a_handler_is_told_like_any_error(failing: Any) -> None:
+def test_unsupported_version_from_a_handler_is_an_ordinary_error(failing: Any) -> None:
     broker = failing(3, UnsupportedVersion())
     answer = broker.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=ZERO_UUID)]), 12)
     assert codes(answer) - {0} == {ErrorCode.UNSUPPORTED_VERSION}
@@ -356,17 +354,17 @@ def test_other_clients_are_served_between_the_slices_of_a_large_request() -> Non
     assert served > 2 * 2000 // SLICE  # To decode it, and to encode its response.
 
 
-def test_large_request_that_cannot_be_read_ends_the_connection() -> None:
+def test_invalid_large_request_closes_the_connection() -> None:
     broker = SimBroker().start()
     header = RequestHeader(DescribeGroupsRequest.api_key, 5, 1, "test")
     frame = encode_request(header, groups_request(2000))[4:]
     dispatched = broker.dispatch_frame(frame[: len(frame) // 2])
     broker.settle()
-    with pytest.raises(CloseConnection, match="no DescribeGroups request"):
+    with pytest.raises(CloseConnection, match="invalid DescribeGroups request"):
         outcome(dispatched.result)
 
 
-def test_client_of_a_large_request_may_leave_in_any_slice() -> None:
+def test_client_of_large_request_can_disconnect_in_any_slice() -> None:
     broker = SimBroker().start()
     for passes in range(30):
         asked = broker.begin(groups_request(1000), 5)
@@ -381,7 +379,7 @@ def test_client_of_a_large_request_may_leave_in_any_slice() -> None:
     assert broker.bugs == []
 
 
-def test_response_that_would_be_too_large_is_refused() -> None:
+def test_too_large_response_is_refused() -> None:
     broker = SimBroker(plog_response_max_bytes=1 << 20).start()
     names = [f"{number:0200}" for number in range(9_000)]
     request = DescribeGroupsRequest(groups=names)
@@ -391,8 +389,8 @@ def test_response_that_would_be_too_large_is_refused() -> None:
 
 
 @pytest.mark.parametrize("groups", [40, SLICE + 20])
-def test_response_of_few_but_large_elements_is_refused_too(failing: Any, groups: int) -> None:
-    """Whether it is encoded at once or in slices, the last of which may be the large one."""
+def test_too_large_response_of_few_elements_is_refused(failing: Any, groups: int) -> None:
+    """The limit applies whether or not the response is encoded in slices; the last may be large."""
     described = [DescribedGroup(group_id="small") for _ in range(groups - 40)]
     described += [DescribedGroup(group_id="x" * 30_000) for _ in range(40)]
     broker = failing(DescribeGroupsRequest.api_key, DescribeGroupsResponse(groups=described))
@@ -401,7 +399,7 @@ def test_response_of_few_but_large_elements_is_refused_too(failing: Any, groups:
     assert broker.bugs == []
 
 
-def test_responses_that_are_encoded_together_stay_within_their_memory() -> None:
+def test_concurrently_encoded_responses_stay_within_the_limit() -> None:
     broker = SimBroker(plog_queued_max_response_bytes=1 << 20).start()
     memory = broker.dispatch.memory
     names = [f"{number:0200}" for number in range(3000)]
@@ -419,7 +417,7 @@ def test_responses_that_are_encoded_together_stay_within_their_memory() -> None:
     assert broker.bugs == []
 
 
-def test_large_request_without_records_ends_the_connection() -> None:
+def test_too_large_request_without_records_closes_the_connection() -> None:
     broker = SimBroker(plog_request_without_records_max_bytes=1 << 20).start()
     header = RequestHeader(DescribeGroupsRequest.api_key, 5, 1, "test")
     frame = encode_request(header, DescribeGroupsRequest(groups=["x" * 30_000] * 40))[4:]
@@ -428,7 +426,7 @@ def test_large_request_without_records_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize("end", ["decoded", "unreadable", "client leaves"])
-def test_copy_of_a_large_request_is_counted_until_it_is_decoded(end: str) -> None:
+def test_copy_of_large_request_is_counted_until_it_is_decoded(end: str) -> None:
     broker = SimBroker().start()
     memory = broker.broker.copy_memory = RequestMemory(-1)
     header = RequestHeader(DescribeGroupsRequest.api_key, 5, 1, "test")

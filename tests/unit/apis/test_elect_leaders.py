@@ -1,4 +1,4 @@
-"""ElectLeaders, from frame to frame."""
+"""ElectLeaders: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def results(answer: Any) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize(("version", "kind"), [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)])
-def test_every_partition_has_the_leader_it_should_have(version: int, kind: int) -> None:
+def test_no_partition_needs_an_election(version: int, kind: int) -> None:
     answer = make().ask(some(("t", [0, 1]), kind=kind), version)
     assert answer.error_code == 0
     assert results(answer) == dict.fromkeys([("t", 0), ("t", 1)], ErrorCode.ELECTION_NOT_NEEDED)
 
 
-def test_what_is_not_there_cannot_be_led() -> None:
+def test_missing_partition_is_an_error() -> None:
     answer = make().ask(some(("t", [2, -1]), ("nobody", [0])), 2)
     assert set(results(answer).values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert len(results(answer)) == 3
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_all_partitions_are_told_of_only_if_they_need_an_election(version: int) -> None:
+def test_request_for_all_lists_only_partitions_that_need_an_election(version: int) -> None:
     answer = make().ask(ElectLeadersRequest(topic_partitions=None), version)
     assert (answer.error_code, results(answer)) == (0, {})
 
@@ -52,7 +52,7 @@ def test_all_partitions_are_told_of_only_if_they_need_an_election(version: int) 
     ("kind", "code"),
     [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), (1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
 )
-def test_partitions_of_a_failed_directory_have_nobody_to_elect(kind: int, code: int) -> None:
+def test_partition_of_failed_directory_has_no_eligible_leader(kind: int, code: int) -> None:
     broker = make()
     broker.broker.log_manager.storage_failed("/data", OSError(errno.EIO, "broken"))
     expected = {("t", 0): code, ("t", 1): code}
@@ -62,13 +62,13 @@ def test_partitions_of_a_failed_directory_have_nobody_to_elect(kind: int, code: 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_kind_of_election_that_is_none_is_refused(version: int) -> None:
+def test_unknown_election_type_is_refused(version: int) -> None:
     answer = make().ask(some(("t", [0]), kind=7), version)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert results(answer) == {("t", 0): ErrorCode.INVALID_REQUEST}
 
 
-def test_a_long_name_is_not_told_once_for_each_of_its_numbers() -> None:
+def test_long_topic_name_is_not_repeated_for_each_partition() -> None:
     answer = make().ask(some(("x" * 30_000, list(range(1_000)))), 2)
     [topic] = answer.replica_election_results
     assert len(topic.partition_result) == 1_000

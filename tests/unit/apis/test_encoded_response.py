@@ -1,4 +1,4 @@
-"""Responses that are encoded once for many clients: failures, and clients that leave."""
+"""Shared responses: failed encodings, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Refused:
 
 
 _REFUSED: Any = _Refused()
-"""A refusal of a request for all topics names none."""
+"""The error response to a request for all topics has no topics."""
 
 
 def broken(*_: object) -> Any:
@@ -42,7 +42,7 @@ def broken(*_: object) -> Any:
 
 
 @pytest.mark.parametrize("step", ["make", "first turn", "first slice"])
-def test_failed_encoding_answers_all_clients_and_the_next_one_tries_again(
+def test_failed_encoding_fails_all_waiting_requests_and_is_retried(
     broker: SimBroker, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -63,7 +63,7 @@ def test_failed_encoding_answers_all_clients_and_the_next_one_tries_again(
     assert codes([again]) == [0]
 
 
-def test_clients_that_leave_are_removed_and_the_last_one_ends_the_encoding(
+def test_encoding_stops_when_the_last_client_leaves(
     broker: SimBroker,
 ) -> None:
     entries = broker.dispatch.shared_responses._entries

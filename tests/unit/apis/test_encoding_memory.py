@@ -1,29 +1,29 @@
-"""Who may go on while the responses in progress have too many bytes."""
+"""Which response may continue while those in progress exceed the memory limit."""
 
 from __future__ import annotations
 
 from plogd.apis.encoding_memory import WorkMemory
 
 
-def test_only_the_oldest_goes_on_while_memory_is_full() -> None:
+def test_only_the_oldest_continues_while_memory_is_full() -> None:
     memory = WorkMemory(lambda: 100)
     oldest, newer = memory.begin(), memory.begin()
     newer.resize(100)
-    assert newer.may_go_on()
+    assert newer.may_continue()
     oldest.resize(1)
-    assert oldest.may_go_on()
-    assert not newer.may_go_on()
+    assert oldest.may_continue()
+    assert not newer.may_continue()
     waiting = newer.wait()
-    assert oldest.may_go_on()
-    told = [waiting.done]
+    assert oldest.may_continue()
+    actual = [waiting.done]
     oldest.release()
-    assert [*told, waiting.done] == [False, True]
-    assert newer.may_go_on()
+    assert [*actual, waiting.done] == [False, True]
+    assert newer.may_continue()
     newer.release()
     assert memory.used_bytes == 0
 
 
-def test_the_oldest_is_told_though_another_has_waited_longer() -> None:
+def test_oldest_is_woken_before_one_that_has_waited_longer() -> None:
     memory = WorkMemory(lambda: 100)
     first, second, third = (memory.begin() for _ in range(3))
     second.resize(80)
@@ -36,18 +36,18 @@ def test_the_oldest_is_told_though_another_has_waited_longer() -> None:
     assert longest.done
 
 
-def test_one_that_goes_on_tells_the_next_in_line() -> None:
+def test_continuing_share_wakes_the_next() -> None:
     memory = WorkMemory(lambda: 100)
     first, second, third = (memory.begin() for _ in range(3))
     first.resize(101)
     waiting = [second.wait(), third.wait()]
     first.release()
     assert [one.done for one in waiting] == [True, False]
-    assert second.may_go_on()
+    assert second.may_continue()
     assert waiting[1].done
 
 
-def test_one_that_gives_up_is_not_waited_for() -> None:
+def test_cancelled_waiter_is_removed() -> None:
     memory = WorkMemory(lambda: 100)
     first, second, third = (memory.begin() for _ in range(3))
     first.resize(101)

@@ -1,4 +1,4 @@
-"""The answer to a request that failed as a whole."""
+"""The responses to requests that failed as a whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers.sim_broker import connection
 
 
 class Texted(ApiMessage, api_key=ApiKey.FETCH, versions="0"):
-    """A response with a place for a text."""
+    """A response with an error message."""
 
     error_code: int16 = field()
     error_message: str | None = field()
@@ -22,12 +22,12 @@ class Texted(ApiMessage, api_key=ApiKey.FETCH, versions="0"):
 CONTEXT = RequestContext(RequestHeader(1, 0, 7, None), connection())
 
 
-def test_the_code_goes_where_the_response_has_a_place_for_it() -> None:
+def test_error_code_is_set_at_top_level() -> None:
     response = refuse_at_top_level(FetchResponse)(None, CONTEXT, UnsupportedVersion("never"))
     assert isinstance(response, FetchResponse)
     assert response.error_code == UnsupportedVersion.code
 
 
-def test_so_does_the_text() -> None:
+def test_error_message_is_set_when_the_response_has_one() -> None:
     response = refuse_at_top_level(Texted)(None, CONTEXT, UnsupportedVersion("never"))
     assert response == Texted(error_code=UnsupportedVersion.code, error_message="never")

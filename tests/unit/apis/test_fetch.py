@@ -1,4 +1,4 @@
-"""Fetch, from frame to frame."""
+"""Fetch: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def by_id(request: FetchRequest, topic_id: bytes) -> FetchRequest:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_records_come_out_as_they_went_in_in_every_version(version: int) -> None:
+def test_records_are_fetched_as_produced_in_every_version(version: int) -> None:
     broker = make()
     broker.produce("t", b"a", b"b")
     request = fetch_request("t", 0)
@@ -63,7 +63,7 @@ def test_records_come_out_as_they_went_in_in_every_version(version: int) -> None
     assert (header.base_offset, header.records_count, header.partition_leader_epoch) == (0, 2, 0)
 
 
-def test_records_leave_as_a_slice_of_the_logs_file() -> None:
+def test_records_are_sent_as_a_region_of_the_log_file() -> None:
     broker = make()
     broker.produce("t", b"a")
     parts = broker.begin(fetch_request("t"), 11).parts()
@@ -81,22 +81,22 @@ def test_aborted_transactions_are_listed_for_read_committed_only(isolation_level
 
 
 class TestOffsets:
-    """F38: the middle of a batch, the end, beyond it, before the start."""
+    """F38: offsets inside a batch, at the end, after it and before the start."""
 
-    def test_the_middle_of_a_batch_gives_the_whole_batch(self) -> None:
+    def test_offset_inside_a_batch_returns_the_whole_batch(self) -> None:
         broker = make()
         broker.produce("t", b"a", b"b", b"c")
         [(_, header)] = iter_batches(broker.fetch("t", 2).records)
         assert header.base_offset == 0
 
     @pytest.mark.parametrize(("offset", "code"), [(0, 0), (1, 1), (-1, 1), (2**62, 1)])
-    def test_an_empty_partition_has_one_good_offset(self, offset: int, code: int) -> None:
+    def test_empty_partition_has_one_valid_offset(self, offset: int, code: int) -> None:
         answer = make_empty().fetch("t", offset)
         assert answer.error_code == code
         assert answer.high_watermark == (-1 if code else 0)
         assert len(answer.records) == 0
 
-    def test_at_the_end_there_is_nothing_yet(self) -> None:
+    def test_fetch_at_the_end_returns_no_records(self) -> None:
         broker = make()
         broker.produce("t", b"a")
         answer = broker.fetch("t", 1)
@@ -108,9 +108,9 @@ def make_empty() -> SimBroker:
 
 
 class TestLongPoll:
-    """Waiting for data, without holding anything up."""
+    """Fetches that wait for data."""
 
-    def test_it_waits_and_is_answered_when_records_are_durable(self) -> None:
+    def test_fetch_waits_until_records_are_durable(self) -> None:
         broker = make()
         asked = broker.begin(fetch_request("t", max_wait_ms=500), 11)
         broker.settle()
@@ -122,7 +122,7 @@ class TestLongPoll:
         assert partition.high_watermark == 1
         assert len(partition.records) > 0
 
-    def test_its_time_is_over_after_max_wait(self) -> None:
+    def test_wait_ends_after_max_wait_ms(self) -> None:
         broker = make()
         asked = broker.begin(fetch_request("t", max_wait_ms=500), 11)
         broker.ports.advance(499)
@@ -143,11 +143,11 @@ class TestLongPoll:
         broker.settle()
         assert asked.is_done
 
-    def test_no_partitions_means_nothing_to_wait_for(self) -> None:
+    def test_fetch_without_partitions_does_not_wait(self) -> None:
         asked = make().begin(FetchRequest(max_wait_ms=500, min_bytes=1), 11)
         assert asked.response().responses == []
 
-    def test_a_client_that_leaves_is_forgotten(self) -> None:
+    def test_fetch_of_a_disconnected_client_is_removed(self) -> None:
         broker = make()
         asked = broker.begin(fetch_request("t", max_wait_ms=500), 11)
         asked.cancel()
@@ -155,7 +155,7 @@ class TestLongPoll:
 
 
 class TestLimits:
-    """F39, KIP-74."""
+    """Size limits of responses (F39, KIP-74)."""
 
     def two_batches(self) -> tuple[SimBroker, int]:
         broker = make()
@@ -165,18 +165,18 @@ class TestLimits:
         return broker, size
 
     @pytest.mark.parametrize("field", ["partition_max_bytes", "max_bytes"])
-    def test_the_first_batch_comes_whole(self, field: str) -> None:
+    def test_first_batch_is_returned_whole(self, field: str) -> None:
         broker, size = self.two_batches()
         answer = broker.fetch("t", **{field: 1})
         assert len(answer.records) == size
 
     @pytest.mark.parametrize("field", ["partition_max_bytes", "max_bytes"])
-    def test_no_more_than_asked_for_comes(self, field: str) -> None:
+    def test_response_has_no_more_than_max_bytes(self, field: str) -> None:
         broker, size = self.two_batches()
         answer = broker.fetch("t", **{field: size + 10})
         assert size <= len(answer.records) <= size + 10
 
-    def test_the_broker_has_a_limit_of_its_own(self) -> None:
+    def test_broker_setting_limits_the_response(self) -> None:
         broker = SimBroker(fetch_max_bytes=1024).start()
         create_topic(broker, "t")
         for _ in range(5):
@@ -185,27 +185,27 @@ class TestLimits:
 
 
 class TestEpochs:
-    """KIP-320."""
+    """Leader epochs (KIP-320)."""
 
     @pytest.mark.parametrize(
         ("epoch", "code"),
         [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (1, 0), (-1, 0)],
     )
-    def test_the_leader_epoch_must_fit(self, epoch: int, code: int) -> None:
+    def test_leader_epoch_must_match(self, epoch: int, code: int) -> None:
         broker = make()
         broker.stop()
         again = broker.restart()
         answer = again.fetch("t", current_leader_epoch=epoch)
         assert answer.error_code == code
 
-    def test_a_fenced_client_is_told_the_new_epoch(self) -> None:
+    def test_fenced_client_receives_the_current_epoch(self) -> None:
         broker = make()
         broker.stop()
         again = broker.restart()
         answer = again.fetch("t", current_leader_epoch=0, version=12)
         assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 1)
 
-    def test_a_diverging_reader_is_told_where(self) -> None:
+    def test_diverging_epoch_is_reported(self) -> None:
         broker = make()
         broker.produce("t", b"a", b"b")
         broker.stop()
@@ -219,7 +219,7 @@ class TestEpochs:
 
 
 class TestSessions:
-    """KIP-227 over the wire."""
+    """Fetch sessions (KIP-227)."""
 
     def session_request(self, session_id: int, epoch: int, *partitions: int) -> FetchRequest:
         return FetchRequest(
@@ -238,7 +238,7 @@ class TestSessions:
             else [],
         )
 
-    def test_only_what_is_new_is_answered(self) -> None:
+    def test_session_response_has_only_new_data(self) -> None:
         broker = make()
         first = broker.ask(self.session_request(0, 0, 0, 1), 11)
         assert first.session_id > 0
@@ -250,7 +250,7 @@ class TestSessions:
         [partition] = news.responses[0].partitions
         assert (partition.partition_index, partition.high_watermark) == (1, 1)
 
-    def test_a_wait_in_a_session_ends_with_data_of_any_of_its_partitions(self) -> None:
+    def test_session_wait_ends_with_data_of_any_partition(self) -> None:
         broker = make()
         session_id = broker.ask(self.session_request(0, 0, 0, 1), 11).session_id
         request = self.session_request(session_id, 1)
@@ -260,7 +260,7 @@ class TestSessions:
         [partition] = asked.response().responses[0].partitions
         assert partition.partition_index == 1
 
-    def test_forgotten_partitions_are_not_read_any_more(self) -> None:
+    def test_forgotten_partitions_are_not_read(self) -> None:
         broker = make()
         session_id = broker.ask(self.session_request(0, 0, 0, 1), 11).session_id
         request = self.session_request(session_id, 1)
@@ -275,24 +275,26 @@ class TestSessions:
             (None, 7, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
         ],
     )
-    def test_errors_of_the_session(self, session_id: int | None, epoch: int, code: int) -> None:
+    def test_invalid_session_id_or_epoch_is_an_error(
+        self, session_id: int | None, epoch: int, code: int
+    ) -> None:
         broker = make()
         known = broker.ask(self.session_request(0, 0, 0), 11).session_id
         answer = broker.ask(self.session_request(session_id or known, epoch), 11)
         assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, [])
 
-    def test_a_session_of_names_cannot_go_on_with_ids(self) -> None:
+    def test_session_by_name_cannot_continue_by_id(self) -> None:
         broker = make()
         session_id = broker.ask(self.session_request(0, 0, 0), 12).session_id
         answer = broker.ask(self.session_request(session_id, 1), 13)
         assert answer.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
-    def test_clients_that_want_none_get_none(self) -> None:
+    def test_sessionless_fetch_opens_no_session(self) -> None:
         broker = make()
         assert broker.ask(self.session_request(0, -1, 0), 11).session_id == 0
         assert len(broker.broker.fetch_sessions) == 0
 
-    def test_an_overtaken_answer_closes_its_files(self) -> None:
+    def test_response_of_a_replaced_session_closes_its_files(self) -> None:
         broker = make()
         session_id = broker.ask(self.session_request(0, 0, 0), 11).session_id
         waiting = self.session_request(session_id, 1)
@@ -305,10 +307,10 @@ class TestSessions:
         assert answer.responses == []
 
 
-class TestTopicsThatAreNotThere:
-    """F26."""
+class TestMissingTopics:
+    """Unknown, deleted and recreated topics (F26)."""
 
-    def test_an_unknown_name_and_an_unknown_id(self) -> None:
+    def test_unknown_topic_name_or_id_is_an_error(self) -> None:
         broker = make()
         answer = broker.fetch("nobody")
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -316,7 +318,7 @@ class TestTopicsThatAreNotThere:
         assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert answer.responses[0].topic_id == b"?" * 16
 
-    def test_a_recreated_topic_is_not_read_by_its_old_id(self) -> None:
+    def test_recreated_topic_is_not_read_by_its_old_id(self) -> None:
         broker = make()
         broker.produce("t", b"old")
         old_id = id_of(broker)
@@ -327,7 +329,7 @@ class TestTopicsThatAreNotThere:
         assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert b"new" in broker.fetch("t").records.tobytes()
 
-    def test_a_session_by_id_outlives_its_topic_only_with_an_error(self) -> None:
+    def test_session_by_id_reports_an_error_after_topic_deletion(self) -> None:
         broker = make()
         request = by_id(fetch_request("t", session_epoch=0), id_of(broker))
         session_id = broker.ask(request, 13).session_id
@@ -337,13 +339,13 @@ class TestTopicsThatAreNotThere:
         answer = broker.ask(FetchRequest(session_id=session_id, session_epoch=1), 13)
         assert answer.responses[0].partitions[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
-    def test_the_metadata_log_is_no_topic(self) -> None:
+    def test_metadata_log_cannot_be_fetched(self) -> None:
         answer = SimBroker().start().fetch("__cluster_metadata")
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", [14, 15])
-def test_a_follower_is_told_that_there_are_none(version: int) -> None:
+def test_fetch_from_a_follower_is_refused(version: int) -> None:
     broker = make()
     request = by_id(fetch_request("t"), id_of(broker))
     if version >= 15:
@@ -355,14 +357,14 @@ def test_a_follower_is_told_that_there_are_none(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, 76), (10, 0)])
-def test_zstd_for_a_client_too_old_to_know_it(version: int, code: int) -> None:
+def test_zstd_topic_is_refused_for_old_versions(version: int, code: int) -> None:
     broker = make(compression_type="zstd")
     broker.produce("t", b"a")
     answer = broker.fetch("t", version=version)
     assert (answer.error_code, len(answer.records) > 0) == (code, code == 0)
 
 
-def test_zstd_by_the_brokers_setting_for_a_client_too_old_to_know_it() -> None:
+def test_zstd_by_broker_setting_is_refused_for_old_versions() -> None:
     broker = SimBroker(compression_type="zstd").start()
     create_topic(broker, "t")
     broker.produce("t", b"a")
@@ -371,13 +373,13 @@ def test_zstd_by_the_brokers_setting_for_a_client_too_old_to_know_it() -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])
-def test_a_storage_error_for_a_client_too_old_to_know_it(version: int, code: int) -> None:
+def test_storage_error_is_replaced_for_old_versions(version: int, code: int) -> None:
     broker = make()
     broker.broker.replica_manager.partition("t", 0).log.go_offline()
     assert broker.fetch("t", version=version).error_code == code
 
 
-def test_topics_are_grouped_as_they_were_asked_for() -> None:
+def test_topics_are_grouped_as_requested() -> None:
     broker = make()
     create_topic(broker, "u")
     request = FetchRequest(
@@ -393,11 +395,11 @@ def test_topics_are_grouped_as_they_were_asked_for() -> None:
         ]
     )
     answer = broker.ask(request, 11)
-    told = [(t.topic, [p.partition_index for p in t.partitions]) for t in answer.responses]
-    assert told == [("u", [0]), ("t", [1, 0])]
+    actual = [(t.topic, [p.partition_index for p in t.partitions]) for t in answer.responses]
+    assert actual == [("u", [0]), ("t", [1, 0])]
 
 
-def test_nothing_that_could_be_lost_is_ever_read() -> None:
+def test_records_that_could_be_lost_are_never_read() -> None:
     broker = make()
     broker.produce("t", b"safe")
     broker.begin(produce_request("t", b"unsafe"), 9)

@@ -1,4 +1,4 @@
-"""What a consumer is told of damage, of files that go while they are sent, of edges of a log."""
+"""Fetches of damaged batches, from files removed while they are sent, and at the ends of a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.sim_ports import START_MS
 
 
 def make(batches: int = 5, records: int = 2, **batch: object) -> SimBroker:
-    """A topic with one partition and batches a millisecond apart."""
+    """Return a broker with one partition, whose batches are a millisecond apart."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     for number in range(batches):
@@ -31,7 +31,7 @@ def make(batches: int = 5, records: int = 2, **batch: object) -> SimBroker:
 
 
 def restarted_with(broker: SimBroker, byte: int, number: int = 2) -> SimBroker:
-    """The next life, after a kill and one wrong bit in byte `byte` of batch `number`."""
+    """Kill the broker, flip a bit in byte `byte` of batch `number`, and restart it."""
     broker.broker.log_manager.write_high_watermarks()
     broker.settle()
     files = broker.files.kill()
@@ -77,8 +77,8 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_batch_recovery_has_found_damaged_is_corrupt_and_all_others_are_read(field: str) -> None:
-    """F4, whichever field it hits; and the same whoever asks by time."""
+def test_batch_found_damaged_by_recovery_is_corrupt_and_others_are_read(field: str) -> None:
+    """F4, for damage in any field; a look-up by time gives the same result."""
     broker = make()
     size = next(iter_batches(bytes(broker.fetch("t").records)))[1].size_bytes
     again = restarted_with(broker, FIELDS[field] % size)
@@ -93,21 +93,21 @@ def test_a_batch_recovery_has_found_damaged_is_corrupt_and_all_others_are_read(f
     assert offset_by_time(again, START_MS + 3) == (0, 6)
     path = segment_path("/data/t-0", 0, ".log")
     assert any(
-        f"offsets 4 to 5 cannot be read, bytes {2 * size} to {3 * size - 1} of {path}" in x
+        f"cannot read offsets 4 to 5, bytes {2 * size} to {3 * size - 1} of {path}" in x
         for x in again.reports
     )
     assert again.produce("t", b"new").base_offset == 10
     assert again.bugs == []
 
 
-def test_a_leader_epoch_is_covered_by_no_checksum_and_its_records_are_read() -> None:
+def test_records_with_damaged_leader_epoch_are_read() -> None:
     again = restarted_with(make(), 13)
     assert again.fetch("t", 4).error_code == 0
-    assert any("which has never been" in line for line in again.reports)
+    assert any("which never existed" in line for line in again.reports)
 
 
-def test_damage_nobody_has_met_is_found_by_the_consumer() -> None:
-    """After a clean stop nothing is read again: the bytes leave as they are, checksum and all."""
+def test_undetected_damage_is_found_by_the_consumer() -> None:
+    """Recovery checks nothing after a clean stop: the bytes are sent unchanged with their CRC."""
     broker = make()
     broker.stop()
     files = broker.files.kill()
@@ -119,10 +119,10 @@ def test_damage_nobody_has_met_is_found_by_the_consumer() -> None:
     assert bytes(again.fetch("t").records) == bytes(content)
 
 
-class TestFilesThatGoWhileTheyAreSent:
-    """F11: an answer is a slice of an open file, fixed before it is sent (KAFKA-9835)."""
+class TestFilesRemovedWhileSent:
+    """F11: a response is a region of an open file, fixed before it is sent (KAFKA-9835)."""
 
-    def test_an_answer_under_way_outlives_its_segment(self) -> None:
+    def test_response_in_progress_survives_deletion_of_its_segment(self) -> None:
         broker = make(1)
         log = broker.log("t")
         asked = broker.begin(fetch_request("t"), 11)
@@ -135,14 +135,14 @@ class TestFilesThatGoWhileTheyAreSent:
         assert b"0" * 9 in bytes(partition.records)
         assert broker.fetch("t").error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_what_is_appended_meanwhile_is_not_in_it(self) -> None:
+    def test_records_appended_meanwhile_are_not_included(self) -> None:
         broker = make(1)
         asked = broker.begin(fetch_request("t"), 11)
         broker.produce("t", b"later")
         [partition] = asked.response().responses[0].partitions
         assert [header.base_offset for _, header in iter_batches(bytes(partition.records))] == [0]
 
-    def test_a_read_the_disk_fails_is_told_and_costs_the_directory(self) -> None:
+    def test_failed_read_is_an_error_and_takes_the_directory_offline(self) -> None:
         broker = make()
         broker.log("t").segments.active._recent.clear()
         broker.files.fail_when(lambda op: op.name == "pread" and "t-0" in op.path, errno.EIO)
@@ -151,8 +151,8 @@ class TestFilesThatGoWhileTheyAreSent:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_every_offset_is_one_of_the_three_things_it_can_be(codec: Compression) -> None:
-    """F38: in a batch, which comes whole; the end, where one waits; or out of range."""
+def test_every_offset_is_in_a_batch_at_the_end_or_out_of_range(codec: Compression) -> None:
+    """F38: in a batch, which is returned whole; at the end, where the fetch waits; out of range."""
     broker = make(3, records=3, compression=codec)
     broker.broker.replica_manager.partition("t", 0).log.delete_records_before(4)
     broker.settle()
@@ -172,8 +172,8 @@ def test_every_offset_is_one_of_the_three_things_it_can_be(codec: Compression) -
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("max_bytes", [0, 1, 60, 61, 500])
-def test_a_batch_larger_than_asked_for_comes_whole(max_bytes: int, codec: Compression) -> None:
-    """F39: or its consumer would never get beyond it."""
+def test_batch_larger_than_max_bytes_is_returned_whole(max_bytes: int, codec: Compression) -> None:
+    """F39: otherwise the consumer could never read past it."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     noise = broker.ports.random.random_bytes(5000)

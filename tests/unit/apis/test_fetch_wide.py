@@ -1,4 +1,4 @@
-"""Fetches of many partitions: the same responses, in slices, and little work for each append."""
+"""Fetches of many partitions: equal responses, built in slices, and little work per append."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wide(
 
 
 def answered(asked: Asked | Any) -> dict[int, int]:
-    """Bytes by partition."""
+    """Return the number of bytes by partition."""
     response = asked.response() if isinstance(asked, Asked) else asked
     assert response.error_code == 0
     [topic] = response.responses
@@ -49,7 +49,7 @@ def answered(asked: Asked | Any) -> dict[int, int]:
 
 
 def open_regions(monkeypatch: pytest.MonkeyPatch) -> set[FileRegion]:
-    """Those that are made from now on and not closed."""
+    """Return the list of regions that are created from now on and not closed."""
     opened: set[FileRegion] = set()
     init, close = FileRegion.__init__, FileRegion.close
 
@@ -66,7 +66,7 @@ def open_regions(monkeypatch: pytest.MonkeyPatch) -> set[FileRegion]:
     return opened
 
 
-def test_wide_fetch_gets_what_narrow_ones_get(broker: SimBroker) -> None:
+def test_wide_fetch_returns_the_same_as_narrow_ones(broker: SimBroker) -> None:
     for number in (0, SLICE, COUNT - 1):
         broker.produce("t", b"abc", partition=number)
     found = answered(broker.ask(wide(), 11))
@@ -74,7 +74,7 @@ def test_wide_fetch_gets_what_narrow_ones_get(broker: SimBroker) -> None:
     assert {number for number, size in found.items() if size} == {0, SLICE, COUNT - 1}
 
 
-def test_other_clients_are_served_between_its_slices(broker: SimBroker) -> None:
+def test_other_clients_are_served_between_slices(broker: SimBroker) -> None:
     fetch = broker.begin(wide(), 11)
     while not fetch.is_done:
         other = broker.begin(wide(1), 11)
@@ -108,7 +108,7 @@ def test_append_in_any_slice_before_the_wait_is_not_missed(broker: SimBroker) ->
         assert any(answered(fetch).values())
 
 
-def test_bytes_of_several_partitions_count_together(broker: SimBroker) -> None:
+def test_bytes_of_several_partitions_are_added(broker: SimBroker) -> None:
     broker.produce("t", b"x" * 100, partition=5)
     fetch = broker.begin(wide(wait_ms=10_000, min_bytes=400), 11)
     broker.settle()
@@ -129,7 +129,7 @@ def test_deadline_ends_the_wait(broker: SimBroker) -> None:
     assert [number for number, size in answered(fetch).items() if size] == [7]
 
 
-def test_client_that_leaves_leaves_nothing_behind(
+def test_disconnected_client_leaves_nothing_behind(
     broker: SimBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(COUNT):
@@ -200,7 +200,7 @@ def test_wide_session_answers_only_what_changed(broker: SimBroker) -> None:
     assert list(answered(found)) == [SLICE]
 
 
-def test_wide_session_of_unknown_partitions_is_never_opened(broker: SimBroker) -> None:
+def test_wide_session_of_unknown_partitions_is_not_opened(broker: SimBroker) -> None:
     response = broker.ask(wide(COUNT + 1, session_epoch=0), 11)
     assert response.session_id == 0
     codes = [one.error_code for one in response.responses[0].partitions]

@@ -1,4 +1,4 @@
-"""Groups have a coordinator, transactions have none yet, and no client asks for ever."""
+"""FindCoordinator: groups have a coordinator, transactions do not, and clients do not retry."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def broker() -> SimBroker:
 
 
 @pytest.mark.parametrize("key_type", REFUSED)
-def test_no_client_is_told_to_try_again(key_type: int) -> None:
+def test_transactional_id_gets_an_error_that_clients_do_not_retry(key_type: int) -> None:
     assert not error_from_code(REFUSED[key_type]).retriable
 
 
 @pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("key", ["g", "", "日本"])
-def test_the_coordinator_of_a_group_is_this_broker(
+def test_broker_is_the_coordinator_of_every_group(
     broker: SimBroker, version: int, key: str
 ) -> None:
     answer = broker.ask(FindCoordinatorRequest(key=key), version)
@@ -40,19 +40,19 @@ def test_the_coordinator_of_a_group_is_this_broker(
 
 
 @pytest.mark.parametrize("version", range(4, 7))
-def test_several_groups_are_each_found_once(broker: SimBroker, version: int) -> None:
+def test_repeated_groups_are_answered_once(broker: SimBroker, version: int) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["a", "b", "a"])
     answer = broker.ask(request, version)
-    told = [(one.key, one.error_code, one.node_id, one.port) for one in answer.coordinators]
-    assert told == [("a", 0, 5, 9092), ("b", 0, 5, 9092)]
+    actual = [(one.key, one.error_code, one.node_id, one.port) for one in answer.coordinators]
+    assert actual == [("a", 0, 5, 9092), ("b", 0, 5, 9092)]
     assert {one.error_message for one in answer.coordinators} == {""}
 
 
-def test_no_group_at_all(broker: SimBroker) -> None:
+def test_empty_list_of_groups_has_empty_response(broker: SimBroker) -> None:
     assert broker.ask(FindCoordinatorRequest(coordinator_keys=[]), 6).coordinators == []
 
 
-def test_the_address_is_the_one_the_client_came_by(broker: SimBroker) -> None:
+def test_address_is_that_of_the_clients_listener(broker: SimBroker) -> None:
     by_another = connection(local_address=("198.51.100.7", 9999))
     answer = broker.ask(FindCoordinatorRequest(key="g"), 2, connection=by_another)
     assert (answer.host, answer.port) == ("198.51.100.7", 9999)
@@ -60,7 +60,9 @@ def test_the_address_is_the_one_the_client_came_by(broker: SimBroker) -> None:
 
 @pytest.mark.parametrize("version", range(1, 4))
 @pytest.mark.parametrize("key_type", REFUSED)
-def test_one_key_of_another_kind(broker: SimBroker, version: int, key_type: int) -> None:
+def test_single_key_of_another_type_is_refused(
+    broker: SimBroker, version: int, key_type: int
+) -> None:
     answer = broker.ask(FindCoordinatorRequest(key="k", key_type=key_type), version)
     assert (answer.error_code, answer.node_id, answer.host) == (REFUSED[key_type], -1, "")
     assert answer.error_message
@@ -68,15 +70,17 @@ def test_one_key_of_another_kind(broker: SimBroker, version: int, key_type: int)
 
 @pytest.mark.parametrize("version", range(4, 7))
 @pytest.mark.parametrize("key_type", REFUSED)
-def test_several_keys_of_another_kind(broker: SimBroker, version: int, key_type: int) -> None:
+def test_several_keys_of_another_type_are_refused(
+    broker: SimBroker, version: int, key_type: int
+) -> None:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a", "b"])
     answer = broker.ask(request, version)
-    told = [(one.key, one.error_code, one.node_id) for one in answer.coordinators]
-    assert told == [("a", REFUSED[key_type], -1), ("b", REFUSED[key_type], -1)]
+    actual = [(one.key, one.error_code, one.node_id) for one in answer.coordinators]
+    assert actual == [("a", REFUSED[key_type], -1), ("b", REFUSED[key_type], -1)]
     assert all(one.error_message for one in answer.coordinators)
 
 
-def test_the_first_question_makes_the_topic() -> None:
+def test_first_request_creates_the_topic() -> None:
     broker = SimBroker(offsets_topic_num_partitions=7, offsets_topic_segment_bytes=1 << 20).start()
     assert broker.broker.cache.topic(OFFSETS_TOPIC) is None
     first = broker.begin(FindCoordinatorRequest(coordinator_keys=["a", "b"]), 4)
@@ -95,13 +99,13 @@ def test_the_first_question_makes_the_topic() -> None:
     }
 
 
-def test_another_kind_of_question_makes_no_topic() -> None:
+def test_request_of_another_type_creates_no_topic() -> None:
     broker = SimBroker().start()
     broker.ask(FindCoordinatorRequest(key="k", key_type=TRANSACTION), 2)
     assert list(broker.broker.cache.topics()) == []
 
 
-def test_a_topic_that_cannot_be_made_is_asked_for_again() -> None:
+def test_failed_topic_creation_is_retriable() -> None:
     broker = SimBroker().start()
     broker.files.fail_when(lambda op: op.name == "mkdir", errno.ENOSPC)
     answer = broker.ask(FindCoordinatorRequest(key="g"), 2)
@@ -111,7 +115,7 @@ def test_a_topic_that_cannot_be_made_is_asked_for_again() -> None:
     assert broker.ask(FindCoordinatorRequest(key="g"), 2).error_code == 0
 
 
-def test_a_topic_that_takes_too_long_is_asked_for_again() -> None:
+def test_slow_topic_creation_is_retriable() -> None:
     broker = SimBroker().start()
     asked = broker.begin(FindCoordinatorRequest(key="g"), 2)
     broker.ports.timers.advance(5_000)
@@ -120,7 +124,7 @@ def test_a_topic_that_takes_too_long_is_asked_for_again() -> None:
     assert broker.ask(FindCoordinatorRequest(key="g"), 2).error_code == 0
 
 
-def test_a_coordinator_whose_disk_has_failed_is_not_named() -> None:
+def test_coordinator_with_failed_disk_is_not_available() -> None:
     broker = SimBroker(log_dirs=("/data", "/other")).start()
     create_topic(broker, "t")
     broker.ask(FindCoordinatorRequest(key="g"), 2)
@@ -128,5 +132,5 @@ def test_a_coordinator_whose_disk_has_failed_is_not_named() -> None:
     broker.settle()
     keys = [f"group-{number}" for number in range(40)]
     answer = broker.ask(FindCoordinatorRequest(coordinator_keys=keys), 4)
-    told = {one.error_code for one in answer.coordinators}
-    assert told == {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    actual = {one.error_code for one in answer.coordinators}
+    assert actual == {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}

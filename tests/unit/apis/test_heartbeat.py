@@ -1,4 +1,4 @@
-"""Heartbeat, from frame to frame."""
+"""Heartbeat: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def broker() -> SimBroker:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_heartbeats_in_every_version(broker: SimBroker, version: int) -> None:
+def test_heartbeat_succeeds_in_every_version(broker: SimBroker, version: int) -> None:
     [leader] = stable(broker)
     assert heartbeat(broker, leader, version=version) == 0
     leader.generation_id += 1
@@ -24,9 +24,7 @@ def test_heartbeats_in_every_version(broker: SimBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_static_member_is_fenced_by_who_has_taken_its_place(
-    broker: SimBroker, version: int
-) -> None:
+def test_static_member_is_fenced_by_its_replacement(broker: SimBroker, version: int) -> None:
     [member] = stable(broker, instances=True)
     request = HeartbeatRequest(
         group_id=GROUP, generation_id=1, member_id=member.member_id, group_instance_id="i0"
@@ -36,7 +34,7 @@ def test_a_static_member_is_fenced_by_who_has_taken_its_place(
     assert broker.ask(request, version).error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_coordinator_that_loads_counts_no_missing_heartbeats(broker: SimBroker) -> None:
+def test_loading_coordinator_expires_no_members(broker: SimBroker) -> None:
     [member] = stable(broker)
     restarted = SimBroker(files=broker.files.kill())
     started = restarted.broker.start()

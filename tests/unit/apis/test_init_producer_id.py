@@ -1,4 +1,4 @@
-"""Ids for idempotent producers."""
+"""InitProducerId: ids for idempotent producers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.helpers.sim_broker import SimBroker
 
 
 def asked(**fields: Any) -> InitProducerIdRequest:
-    """A request without a transactional id, which is null then and not empty."""
+    """Return a request without a transactional id, which is null and not empty."""
     return InitProducerIdRequest(**({"transactional_id": None} | fields))
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_an_id_of_its_own_in_every_version(version: int) -> None:
+def test_each_producer_gets_its_own_id_in_every_version(version: int) -> None:
     broker = SimBroker().start()
     answers = [broker.ask(asked(), version) for _ in range(3)]
     assert [one.error_code for one in answers] == [0, 0, 0]
@@ -26,7 +26,7 @@ def test_an_id_of_its_own_in_every_version(version: int) -> None:
     assert {one.producer_epoch for one in answers} == {0}
 
 
-def test_the_first_waits_for_the_disk_the_others_do_not() -> None:
+def test_only_the_first_request_waits_for_the_disk() -> None:
     broker = SimBroker().start()
     first = broker.begin(asked(), 4)
     assert not first.is_done
@@ -35,7 +35,7 @@ def test_the_first_waits_for_the_disk_the_others_do_not() -> None:
     assert broker.begin(asked(), 4).response().producer_id == 1
 
 
-def test_no_id_comes_back_after_a_crash() -> None:
+def test_ids_are_not_reused_after_a_crash() -> None:
     broker = SimBroker().start()
     given = [broker.ask(asked(), 4).producer_id for _ in range(3)]
     again = broker.restart(broker.files.crash(broker.ports.random))
@@ -43,7 +43,7 @@ def test_no_id_comes_back_after_a_crash() -> None:
     assert len(set(given)) == 6
 
 
-def test_a_producer_that_names_its_old_id_gets_a_new_one() -> None:
+def test_producer_with_an_old_id_gets_a_new_one() -> None:
     broker = SimBroker().start()
     old = broker.ask(asked(), 4).producer_id
     answer = broker.ask(asked(producer_id=old, producer_epoch=0), 4)
@@ -51,8 +51,8 @@ def test_a_producer_that_names_its_old_id_gets_a_new_one() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 32_766, 32_767])
-def test_no_epoch_is_ever_too_high_to_begin_anew(epoch: int) -> None:
-    """F30: there is no next epoch after 32767, but always another id."""
+def test_producer_with_the_last_epoch_gets_a_new_id(epoch: int) -> None:
+    """F30: there is no epoch after 32767, but always another id."""
     broker = SimBroker().start()
     old = broker.ask(asked(), 4).producer_id
     answer = broker.ask(asked(producer_id=old, producer_epoch=epoch), 4)
@@ -72,12 +72,12 @@ def test_no_epoch_is_ever_too_high_to_begin_anew(epoch: int) -> None:
         (asked(producer_epoch=5), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_refused(request_: InitProducerIdRequest, code: int) -> None:
+def test_invalid_request_is_refused(request_: InitProducerIdRequest, code: int) -> None:
     answer = SimBroker().start().ask(request_, 4)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
-def test_without_its_log_there_is_no_id() -> None:
+def test_no_id_is_returned_when_the_metadata_log_failed() -> None:
     broker = SimBroker().start()
     broker.files.fail_when(lambda op: op.name == "sync", errno.EIO)
     assert broker.ask(asked(), 4).error_code == ErrorCode.KAFKA_STORAGE_ERROR

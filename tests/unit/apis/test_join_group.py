@@ -40,7 +40,7 @@ def group_state(broker: SimBroker, group_id: str = "g") -> str:
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
-def test_a_member_joins_in_every_version(broker: SimBroker, version: int) -> None:
+def test_member_joins_in_every_version(broker: SimBroker, version: int) -> None:
     answer = broker.ask(join_request(), version)
     if version >= 4:
         assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -56,14 +56,14 @@ def test_a_member_joins_in_every_version(broker: SimBroker, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
-def test_a_refusal_is_told_in_every_version(broker: SimBroker, version: int) -> None:
+def test_refusal_is_answered_in_every_version(broker: SimBroker, version: int) -> None:
     answer = broker.ask(join_request("stranger"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "stranger")
     assert answer.generation_id == -1
     assert answer.protocol_name == (None if version >= 7 else "")
 
 
-def test_version_0_has_the_session_timeout_for_a_rebalance_timeout(broker: SimBroker) -> None:
+def test_version_0_uses_session_timeout_as_rebalance_timeout(broker: SimBroker) -> None:
     answer = broker.ask(join_request(session_timeout_ms=7000), 0)
     assert answer.error_code == 0
     coordinator = broker.broker.group_coordinator
@@ -73,7 +73,7 @@ def test_version_0_has_the_session_timeout_for_a_rebalance_timeout(broker: SimBr
     assert group.rebalance_timeout_ms == 7000
 
 
-def test_the_answer_waits_for_the_others_and_leaves_when_they_have_joined(
+def test_response_waits_for_the_other_members(
     broker: SimBroker,
 ) -> None:
     [leader] = stable(broker)
@@ -87,7 +87,7 @@ def test_the_answer_waits_for_the_others_and_leaves_when_they_have_joined(
     assert waiting.response().generation_id == again.generation_id == 2
 
 
-def test_a_client_that_leaves_while_it_waits_lets_the_others_go_on(broker: SimBroker) -> None:
+def test_disconnect_while_joining_does_not_block_the_others(broker: SimBroker) -> None:
     leader, follower = stable(broker, 2)
     newcomer = broker.ask(join_request(), 9).member_id
     broker.begin(join_request(newcomer), 9).cancel()
@@ -97,7 +97,7 @@ def test_a_client_that_leaves_while_it_waits_lets_the_others_go_on(broker: SimBr
     assert len(waiting.response().members) == 2
 
 
-def test_a_member_that_is_not_heard_of_is_out_and_its_share_is_given_to_the_rest(
+def test_expired_member_is_removed_and_its_partitions_reassigned(
     broker: SimBroker,
 ) -> None:
     leader, follower = stable(broker, 2)
@@ -112,7 +112,7 @@ def test_a_member_that_is_not_heard_of_is_out_and_its_share_is_given_to_the_rest
     assert heartbeat(broker, follower) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_members_go_on_after_a_restart_of_the_broker(broker: SimBroker) -> None:
+def test_members_continue_after_a_broker_restart(broker: SimBroker) -> None:
     leader, follower = stable(broker, 2)
     assert commit(broker, "g", {("t", 0): 5}, **_of(leader)) == {("t", 0): 0}
     broker = broker.restart()
@@ -122,7 +122,7 @@ def test_members_go_on_after_a_restart_of_the_broker(broker: SimBroker) -> None:
     assert commit(broker, "g", {("t", 0): 6}, **_of(leader)) == {("t", 0): 0}
 
 
-def test_members_go_on_after_a_loss_of_power(broker: SimBroker) -> None:
+def test_members_continue_after_power_loss(broker: SimBroker) -> None:
     leader, follower = stable(broker, 2)
     again = broker.restart(broker.files.crash(broker.ports.random))
     assert [heartbeat(again, one) for one in (leader, follower)] == [0, 0]
@@ -130,8 +130,11 @@ def test_members_go_on_after_a_loss_of_power(broker: SimBroker) -> None:
 
 
 def _of(member: Any, **fields: Any) -> Mapping[str, Any]:
-    told = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
-    return told | fields
+    identity = {
+        "member_id": member.member_id,
+        "generation_id_or_member_epoch": member.generation_id,
+    }
+    return identity | fields
 
 
 @pytest.mark.parametrize(
@@ -150,13 +153,13 @@ def test_only_members_of_the_generation_commit(
     assert commit(broker, "g", {("t", 0): 5}, **_of(leader, **fields)) == {("t", 0): code}
 
 
-def test_nobody_commits_between_join_and_assignment(broker: SimBroker) -> None:
+def test_commits_are_refused_between_join_and_assignment(broker: SimBroker) -> None:
     joined = join(broker)
-    told = commit(broker, "g", {("t", 0): 5}, **_of(joined))
-    assert told == {("t", 0): ErrorCode.REBALANCE_IN_PROGRESS}
+    actual = commit(broker, "g", {("t", 0): 5}, **_of(joined))
+    assert actual == {("t", 0): ErrorCode.REBALANCE_IN_PROGRESS}
 
 
-def test_members_commit_what_they_have_done_before_they_join_again(broker: SimBroker) -> None:
+def test_members_can_commit_before_they_rejoin(broker: SimBroker) -> None:
     leader, follower = stable(broker, 2)
     broker.begin(join_request(leader.member_id), 9)
     broker.settle()
@@ -164,11 +167,11 @@ def test_members_commit_what_they_have_done_before_they_join_again(broker: SimBr
     assert commit(broker, "g", {("t", 1): 5}, **_of(follower)) == {("t", 1): 0}
 
 
-def test_a_group_has_a_name(broker: SimBroker) -> None:
+def test_empty_group_id_is_refused(broker: SimBroker) -> None:
     assert broker.ask(join_request(group_id=""), 9).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_client_with_a_long_name_is_a_member_like_any_other(broker: SimBroker) -> None:
+def test_client_with_a_long_id_can_join(broker: SimBroker) -> None:
     answer = broker.ask(join_request(group_instance_id="é" * 16_000), 5, client_id="x" * 32_767)
     assert answer.error_code == 0
     synced = broker.ask(sync_request(answer, {answer.member_id: b"x"}), 4)
@@ -176,7 +179,7 @@ def test_a_client_with_a_long_name_is_a_member_like_any_other(broker: SimBroker)
     assert heartbeat(broker.restart(), answer) == 0
 
 
-def test_leaving_brings_the_group_to_rest_with_those_who_stay(broker: SimBroker) -> None:
+def test_leaving_member_triggers_a_rebalance_of_the_rest(broker: SimBroker) -> None:
     leader, follower = stable(broker, 2)
     assert leave(broker, follower.member_id) == [0]
     again = join(broker, leader.member_id)
@@ -185,7 +188,7 @@ def test_leaving_brings_the_group_to_rest_with_those_who_stay(broker: SimBroker)
     assert group_state(broker) == "Empty"
 
 
-def test_a_broker_that_stops_answers_who_waits(broker: SimBroker) -> None:
+def test_stopping_broker_answers_waiting_members(broker: SimBroker) -> None:
     leader, _ = stable(broker, 2)
     waiting: Asked = broker.begin(join_request(leader.member_id), 9)
     broker.stop()

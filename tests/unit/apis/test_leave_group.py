@@ -1,4 +1,4 @@
-"""LeaveGroup, from frame to frame."""
+"""LeaveGroup: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def broker() -> SimBroker:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_one_leaves_until_version_2(broker: SimBroker, version: int) -> None:
+def test_one_member_leaves_up_to_version_2(broker: SimBroker, version: int) -> None:
     [member] = stable(broker)
     request = LeaveGroupRequest(group_id=GROUP, member_id=member.member_id)
     assert broker.ask(request, version).error_code == 0
@@ -25,7 +25,7 @@ def test_one_leaves_until_version_2(broker: SimBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_many_leave_from_version_3_on(broker: SimBroker, version: int) -> None:
+def test_several_members_leave_from_version_3(broker: SimBroker, version: int) -> None:
     first, second = stable(broker, 2, instances=True)
     members = [
         MemberIdentity(member_id=first.member_id),
@@ -34,8 +34,8 @@ def test_many_leave_from_version_3_on(broker: SimBroker, version: int) -> None:
     ]
     answer = broker.ask(LeaveGroupRequest(group_id=GROUP, members=members), version)
     assert answer.error_code == 0
-    told = [(one.member_id, one.group_instance_id, one.error_code) for one in answer.members]
-    assert told == [
+    actual = [(one.member_id, one.group_instance_id, one.error_code) for one in answer.members]
+    assert actual == [
         (first.member_id, None, 0),
         ("stranger", None, ErrorCode.UNKNOWN_MEMBER_ID),
         ("", "i1", 0),
@@ -44,6 +44,6 @@ def test_many_leave_from_version_3_on(broker: SimBroker, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_group_has_a_name(broker: SimBroker, version: int) -> None:
+def test_empty_group_id_is_refused(broker: SimBroker, version: int) -> None:
     answer = broker.ask(LeaveGroupRequest(), version)
     assert answer.error_code == ErrorCode.INVALID_GROUP_ID

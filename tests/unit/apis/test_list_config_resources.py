@@ -1,4 +1,4 @@
-"""ListConfigResources, from frame to frame."""
+"""ListConfigResources: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def listed(broker: SimBroker, *types: int) -> list[tuple[int, str]]:
     return [(one.resource_type, one.resource_name) for one in answer.config_resources]
 
 
-def test_everything_unless_types_are_named(broker: SimBroker) -> None:
+def test_all_resources_are_listed_when_no_types_are_named(broker: SimBroker) -> None:
     assert listed(broker) == [(2, "t"), (2, "u"), (4, "7"), (8, "7")]
 
 
-def test_the_types_that_are_named_once_each(broker: SimBroker) -> None:
+def test_named_types_are_listed_once(broker: SimBroker) -> None:
     assert listed(broker, 4, 4) == [(4, "7")]
     assert listed(broker, 2, 8) == [(2, "t"), (2, "u"), (8, "7")]
     assert listed(broker, 16, 32) == []
 
 
-def test_version_0_asks_for_client_metrics_only(broker: SimBroker) -> None:
+def test_version_0_lists_only_client_metrics(broker: SimBroker) -> None:
     assert ask(broker, version=0).config_resources == []
 
 
-def test_a_type_nobody_knows_refuses_the_request(broker: SimBroker) -> None:
+def test_unknown_type_is_refused(broker: SimBroker) -> None:
     answer = ask(broker, 2, 3)
     assert (answer.error_code, answer.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -1,4 +1,4 @@
-"""ListGroups, from frame to frame."""
+"""ListGroups: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_groups_of_all_partitions_are_listed(broker: SimBroker, version: int) ->
         (["Empty"], ["Classic"], {"simple"}),
     ],
 )
-def test_only_some_are_asked_for(
+def test_groups_are_filtered_by_state_and_type(
     broker: SimBroker, states: list[str], types: list[str], listed: set[str]
 ) -> None:
     stable(broker)
@@ -59,12 +59,12 @@ def test_only_some_are_asked_for(
     assert {one.group_id for one in answer.groups} == listed
 
 
-def test_before_there_was_a_group_there_is_none(broker: SimBroker) -> None:
+def test_list_is_empty_before_the_first_group(broker: SimBroker) -> None:
     answer = broker.ask(ListGroupsRequest(), 5)
     assert (answer.error_code, answer.groups) == (0, [])
 
 
-def test_a_list_is_complete_or_refused(broker: SimBroker) -> None:
+def test_list_is_complete_or_refused(broker: SimBroker) -> None:
     stable(broker)
     restarted = SimBroker(files=broker.files.kill())
     started = restarted.broker.start()

@@ -1,4 +1,4 @@
-"""ListOffsets, from frame to frame."""
+"""ListOffsets: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(*timestamps: int) -> SimBroker:
 
 
 def request(*timestamps: int, topic: str = "t", epoch: int = -1) -> ListOffsetsRequest:
-    """One partition for each timestamp."""
+    """Request one partition for each timestamp."""
     return ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -57,7 +57,7 @@ def test_latest_and_earliest_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_by_time_in_every_version(version: int) -> None:
+def test_offset_is_found_by_time_in_every_version(version: int) -> None:
     answer = ask(make(100, 200), 150, version)
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, 1, 200)
 
@@ -65,7 +65,7 @@ def test_by_time_in_every_version(version: int) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "offset"), [(-3, 1), (-4, 0), (-5, -1), (-6, -1), (201, -1), (0, 0)]
 )
-def test_the_other_words_and_what_is_not_there(timestamp: int, offset: int) -> None:
+def test_other_special_timestamps_and_missing_offsets(timestamp: int, offset: int) -> None:
     answer = ask(make(100, 200), timestamp)
     assert (answer.error_code, answer.offset) == (0, offset)
 
@@ -73,28 +73,28 @@ def test_the_other_words_and_what_is_not_there(timestamp: int, offset: int) -> N
 @pytest.mark.parametrize(
     ("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11), (-(2**63), 11)]
 )
-def test_a_word_the_version_does_not_know(timestamp: int, version: int) -> None:
+def test_special_timestamp_of_a_newer_version_is_refused(timestamp: int, version: int) -> None:
     answer = ask(make(), timestamp, version)
     assert (answer.error_code, answer.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 
 
-def test_latest_is_what_consumers_may_see() -> None:
+def test_latest_is_the_high_watermark() -> None:
     broker = make(100)
     broker.begin(produce_request("t", b"unsafe"), 9)
     asked = broker.begin(request(-1), 11)
     assert asked.response().topics[0].partitions[0].offset == 1
 
 
-def test_partitions_are_answered_together_some_at_once_some_after_reading() -> None:
+def test_response_combines_immediate_and_waiting_look_ups() -> None:
     broker = make(100)
     asked = broker.begin(request(50, -1), 11)
     assert not asked.is_done
     broker.settle()
-    told = [(p.partition_index, p.offset) for p in asked.response().topics[0].partitions]
-    assert told == [(0, 0), (1, 0)]
+    actual = [(p.partition_index, p.offset) for p in asked.response().topics[0].partitions]
+    assert actual == [(0, 0), (1, 0)]
 
 
-def test_no_look_up_runs_for_a_client_that_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_ups_of_a_disconnected_client_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = make(100)
     broker.ask(produce_request("t", b"v", partition=1), 9)
     opened: list[str] = []
@@ -113,36 +113,36 @@ def test_no_look_up_runs_for_a_client_that_has_left(monkeypatch: pytest.MonkeyPa
     assert opened
 
 
-def test_errors_stand_side_by_side() -> None:
+def test_each_partition_has_its_own_error() -> None:
     broker = make(100)
     answer = broker.ask(request(50, 50, -1), 11)
-    told = [(p.error_code, p.offset) for p in answer.topics[0].partitions]
-    assert told == [(0, 0), (0, -1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    actual = [(p.error_code, p.offset) for p in answer.topics[0].partitions]
+    assert actual == [(0, 0), (0, -1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
 
 
-def test_a_partition_that_goes_while_it_is_read_has_its_own_error() -> None:
+def test_partition_deleted_during_look_up_has_its_own_error() -> None:
     broker = make(100)
     asked = broker.begin(request(50, -1), 11)
     broker.broker.replica_manager.partition("t", 0).leader = 9
     broker.settle()
-    told = [p.error_code for p in asked.response().topics[0].partitions]
-    assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER, 0]
+    actual = [p.error_code for p in asked.response().topics[0].partitions]
+    assert actual == [ErrorCode.NOT_LEADER_OR_FOLLOWER, 0]
 
 
-def test_a_partition_named_twice_is_refused_the_others_are_not() -> None:
+def test_partition_named_twice_is_refused_alone() -> None:
     broker = make(100)
     asked = request(-1, -1)
     asked.topics[0].partitions.append(ListOffsetsPartition(partition_index=0, timestamp=-2))
     answer = broker.ask(asked, 11)
-    told = [p.error_code for p in answer.topics[0].partitions]
-    assert told == [ErrorCode.INVALID_REQUEST, 0]
+    actual = [p.error_code for p in answer.topics[0].partitions]
+    assert actual == [ErrorCode.INVALID_REQUEST, 0]
 
 
 @pytest.mark.parametrize(
     ("epoch", "code"),
     [(0, ErrorCode.FENCED_LEADER_EPOCH), (1, 0), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
-def test_the_leader_epoch_must_fit(epoch: int, code: int) -> None:
+def test_leader_epoch_must_match(epoch: int, code: int) -> None:
     broker = make(100)
     broker.stop()
     again = broker.restart()
@@ -152,11 +152,11 @@ def test_the_leader_epoch_must_fit(epoch: int, code: int) -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
-def test_a_leader_that_does_not_know_the_end_yet_says_so(version: int, code: int) -> None:
+def test_offset_is_not_available_before_the_leader_knows_the_end(version: int, code: int) -> None:
     broker = make(100)
     broker.broker.replica_manager.partition("t", 0).epoch_start_offset = 9
     assert ask(broker, -1, version).error_code == code
 
 
-def test_an_unknown_topic() -> None:
+def test_unknown_topic_is_an_error() -> None:
     assert ask(make(), -1, topic="nobody").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

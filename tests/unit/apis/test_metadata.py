@@ -1,4 +1,4 @@
-"""Metadata, from frame to frame."""
+"""Metadata: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_id(*topic_ids: bytes) -> MetadataRequest:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_a_topic_in_every_version(version: int) -> None:
+def test_topic_is_described_in_every_version(version: int) -> None:
     broker = make()
     answer = broker.ask(named("t"), version)
     [node] = answer.brokers
@@ -47,21 +47,21 @@ def test_a_topic_in_every_version(version: int) -> None:
     [topic] = answer.topics
     assert (topic.error_code, topic.name, topic.is_internal) == (0, "t", False)
     assert (topic.topic_id == ZERO_UUID) == (version < 10)
-    told = [
+    actual = [
         (p.error_code, p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes)
         for p in topic.partitions
     ]
-    assert told == [(0, 0, 1, [1], [1]), (0, 1, 1, [1], [1])]
+    assert actual == [(0, 0, 1, [1], [1]), (0, 1, 1, [1], [1])]
 
 
-class TestWhichTopics:
-    """All, none, some; by name, by id."""
+class TestRequestedTopics:
+    """Requests for all, no or some topics, by name or by id."""
 
     @pytest.mark.parametrize(
         ("version", "topics", "expected"),
         [(0, [], ["t", "u"]), (1, [], []), (1, None, ["t", "u"]), (12, None, ["t", "u"])],
     )
-    def test_all_or_none(
+    def test_request_for_all_topics_or_none(
         self, version: int, topics: list[MetadataRequestTopic] | None, expected: list[str]
     ) -> None:
         broker = make()
@@ -69,13 +69,13 @@ class TestWhichTopics:
         answer = broker.ask(MetadataRequest(topics=topics), version)
         assert [topic.name for topic in answer.topics] == expected
 
-    def test_each_is_told_once_in_the_order_asked(self) -> None:
+    def test_each_topic_is_described_once_in_the_order_requested(self) -> None:
         broker = make()
         create_topic(broker, "u")
         answer = broker.ask(named("u", "t", "u"), 12)
         assert [topic.name for topic in answer.topics] == ["u", "t"]
 
-    def test_by_id(self) -> None:
+    def test_topic_is_described_by_id(self) -> None:
         broker = make()
         state = broker.broker.cache.topic("t")
         assert state is not None
@@ -86,15 +86,15 @@ class TestWhichTopics:
         assert (unknown.error_code, unknown.name, unknown.topic_id) == (code, None, b"?" * 16)
 
     @pytest.mark.parametrize("version", [10, 11])
-    def test_by_id_is_not_known_before_version_12(self, version: int) -> None:
+    def test_topic_id_is_refused_before_version_12(self, version: int) -> None:
         answer = make().ask(by_id(b"?" * 16), version)
         assert answer.topics[0].error_code == ErrorCode.INVALID_REQUEST
 
-    def test_the_metadata_log_is_not_listed(self) -> None:
+    def test_metadata_log_is_not_listed(self) -> None:
         answer = make().ask(MetadataRequest(topics=None), 12)
         assert [topic.name for topic in answer.topics] == ["t"]
 
-    def test_an_internal_topic_is_marked(self) -> None:
+    def test_internal_topic_is_marked(self) -> None:
         broker = make()
         create_topic(broker, "__consumer_offsets")
         answer = broker.ask(named("__consumer_offsets"), 12)
@@ -102,9 +102,9 @@ class TestWhichTopics:
 
 
 class TestAutomaticCreation:
-    """A topic somebody asks for is made, if that is wanted."""
+    """Creation of missing topics on request."""
 
-    def test_the_answer_names_the_new_topics_leaders(self) -> None:
+    def test_response_names_leaders_of_the_new_topic(self) -> None:
         broker = make(num_partitions=3)
         asked = broker.begin(named("new"), 9)
         assert not asked.is_done
@@ -113,13 +113,13 @@ class TestAutomaticCreation:
         assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [1, 1, 1])
         assert broker.produce("new", b"a", partition=2).error_code == 0
 
-    def test_it_survives_a_restart(self) -> None:
+    def test_created_topic_survives_a_restart(self) -> None:
         broker = make()
         broker.ask(named("new"), 9)
         again = broker.restart(auto_create_topics_enable=False)
         assert again.ask(named("new"), 9).topics[0].error_code == 0
 
-    def test_two_clients_at_once_get_the_same_topic(self) -> None:
+    def test_concurrent_clients_get_the_same_topic(self) -> None:
         broker = make()
         asked = [broker.begin(named("new"), 12) for _ in range(2)]
         broker.settle()
@@ -134,7 +134,7 @@ class TestAutomaticCreation:
             ({}, {"allow_auto_topic_creation": False}, 9),
         ],
     )
-    def test_not_without_permission(
+    def test_topic_is_not_created_without_permission(
         self, settings: dict[str, Any], fields: dict[str, Any], version: int
     ) -> None:
         broker = make(**settings)
@@ -142,18 +142,18 @@ class TestAutomaticCreation:
         assert asked.is_done
         assert asked.response().topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_a_bad_name_is_refused_and_the_others_are_made(self) -> None:
+    def test_invalid_name_is_refused_and_the_others_are_created(self) -> None:
         answer = make().ask(named("no/good", "good"), 9)
         assert [topic.error_code for topic in answer.topics] == [
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             0,
         ]
 
-    def test_a_bad_name_is_an_error_also_where_nothing_is_created(self) -> None:
+    def test_invalid_name_is_an_error_when_nothing_is_created(self) -> None:
         answer = make(auto_create_topics_enable=False).ask(named("no/good"), 9)
         assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
-    def test_the_topic_of_committed_offsets_is_made_as_its_coordinator_wants_it(self) -> None:
+    def test_offsets_topic_is_created_by_its_coordinator(self) -> None:
         broker = make()
         answer = broker.ask(named("__consumer_offsets"), 9)
         assert answer.topics[0].error_code == 0
@@ -161,7 +161,7 @@ class TestAutomaticCreation:
         made = broker.broker.cache.topic("__consumer_offsets")
         assert made is not None and made.config["cleanup.policy"] == "compact"
 
-    def test_a_coordinator_that_cannot_make_its_topic_has_no_leader_yet(self) -> None:
+    def test_offsets_topic_has_no_leader_when_it_cannot_be_created(self) -> None:
         broker = make()
         broker.files.fail_when(lambda op: op.name == "mkdir", errno.ENOSPC)
         answer = broker.ask(named("__consumer_offsets"), 9)
@@ -172,11 +172,11 @@ class TestAutomaticCreation:
         answer = make().ask(named(name), 9)
         assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_more_replicas_than_brokers_is_told(self) -> None:
+    def test_more_replicas_than_brokers_is_an_error(self) -> None:
         answer = make(default_replication_factor=3).ask(named("new"), 9)
         assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
-    def test_a_slow_disk_does_not_hold_the_client_for_ever(self) -> None:
+    def test_wait_for_a_slow_disk_is_bounded(self) -> None:
         broker = make()
         asked = broker.begin(named("new"), 9)
         broker.ports.timers.advance(5_000)
@@ -184,13 +184,13 @@ class TestAutomaticCreation:
         broker.settle()
         assert broker.ask(named("new"), 9).topics[0].error_code == 0
 
-    def test_a_client_that_leaves_does_not_stop_it(self) -> None:
+    def test_disconnect_does_not_stop_the_creation(self) -> None:
         broker = make()
         broker.begin(named("new"), 9).cancel()
         broker.settle()
         assert broker.broker.cache.topic("new") is not None
 
-    def test_a_failed_metadata_log_is_told(self) -> None:
+    def test_failed_metadata_log_is_an_error(self) -> None:
         broker = make()
         broker.files.fail_when(lambda op: op.name == "sync" and "__cluster" in op.path, errno.EIO)
         answer = broker.ask(named("new"), 9)
@@ -198,22 +198,22 @@ class TestAutomaticCreation:
 
 
 class TestAddress:
-    """Where clients are told to connect."""
+    """The broker's address in responses."""
 
     def address(self, broker: SimBroker, **fields: Any) -> tuple[str, int]:
         answer = broker.ask(named(), 9, connection=connection(**fields))
         [node] = answer.brokers
         return node.host, node.port
 
-    def test_it_is_the_one_the_client_has_used(self) -> None:
+    def test_address_is_the_one_the_client_connected_to(self) -> None:
         broker = make()
         assert self.address(broker, local_address=("10.0.0.5", 19092)) == ("10.0.0.5", 19092)
         assert self.address(broker, local_address=("::1", 9092)) == ("::1", 9092)
 
-    def test_an_ipv4_client_of_a_dual_stack_socket_gets_an_ipv4_address(self) -> None:
+    def test_ipv4_client_of_dual_stack_socket_gets_an_ipv4_address(self) -> None:
         assert self.address(make(), local_address=("::ffff:10.0.0.5", 9092)) == ("10.0.0.5", 9092)
 
-    def test_advertised_listeners_count_by_the_name_of_the_listener(self) -> None:
+    def test_advertised_address_is_chosen_by_listener_name(self) -> None:
         broker = make(
             listeners=("IN://:9092", "OUT://:9093"),
             advertised_listeners=("OUT://broker.example:443",),
@@ -222,7 +222,7 @@ class TestAddress:
         assert self.address(broker, listener_name="OUT") == ("broker.example", 443)
         assert self.address(broker, listener_name="IN") == ("192.0.2.1", 9092)
 
-    def test_an_advertised_port_of_0_is_the_one_that_was_opened(self) -> None:
+    def test_advertised_port_0_is_the_bound_port(self) -> None:
         broker = make(
             listeners=("PLAINTEXT://:0",), advertised_listeners=("PLAINTEXT://broker.example:0",)
         )
@@ -231,28 +231,28 @@ class TestAddress:
 
 
 class TestAuthorizedOperations:
-    """KIP-430: everything, as nobody is refused anything yet."""
+    """KIP-430: all operations are authorized, because ACLs are not enforced yet."""
 
-    def test_they_are_told_if_asked_for(self) -> None:
+    def test_operations_are_included_on_request(self) -> None:
         request = named("t", include_topic_authorized_operations=True)
         request.include_cluster_authorized_operations = True
         answer = make().ask(request, 8)
         assert answer.topics[0].topic_authorized_operations == 3576
         assert answer.cluster_authorized_operations == 8096
 
-    def test_else_they_are_absent(self) -> None:
+    def test_operations_are_absent_by_default(self) -> None:
         answer = make().ask(named("t"), 8)
         absent = -(2**31)
         assert answer.topics[0].topic_authorized_operations == absent
         assert answer.cluster_authorized_operations == absent
 
 
-def test_a_partition_of_a_failed_directory_has_no_leader() -> None:
+def test_partition_of_failed_directory_has_no_leader() -> None:
     broker = make()
     broker.broker.replica_manager.partition("t", 1).log.go_offline()
     [topic] = broker.ask(named("t"), 9).topics
-    told = [(p.error_code, p.leader_id, p.offline_replicas) for p in topic.partitions]
-    assert told == [(0, 1, []), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1])]
+    actual = [(p.error_code, p.leader_id, p.offline_replicas) for p in topic.partitions]
+    assert actual == [(0, 1, []), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1])]
 
 
 def test_leader_epochs_rise_with_every_start() -> None:
@@ -262,7 +262,7 @@ def test_leader_epochs_rise_with_every_start() -> None:
     assert again.ask(named("t"), 9).topics[0].partitions[0].leader_epoch == 1
 
 
-def test_what_is_told_can_be_used_at_once() -> None:
+def test_described_partitions_can_be_used_immediately() -> None:
     broker = make()
     for name in ("a", "b", "c"):
         [topic] = broker.ask(named(name), 9).topics
@@ -271,14 +271,14 @@ def test_what_is_told_can_be_used_at_once() -> None:
             assert broker.broker.log_manager.get(key) is not None
 
 
-def test_whoever_is_told_an_address_is_watched_until_it_works() -> None:
+def test_advertised_address_and_first_data_request_are_reported() -> None:
     broker = make()
-    told: list[tuple[str, int]] = []
+    addresses: list[tuple[str, int]] = []
     working: list[str] = []
-    broker.broker.on_address_told = lambda client, host, port: told.append((host, port))
+    broker.broker.on_address_advertised = lambda client, host, port: addresses.append((host, port))
     broker.broker.on_client_works = lambda client: working.append(client.listener_name)
     broker.ask(named("t"), 9)
-    assert told == [("192.0.2.1", 9092)]
+    assert addresses == [("192.0.2.1", 9092)]
     assert working == [], "a question is no work"
     client = connection()
     for _ in range(2):
@@ -298,7 +298,7 @@ def many() -> SimBroker:
     return broker
 
 
-def test_all_topics_are_encoded_once_for_clients_that_ask_together(
+def test_all_topics_are_encoded_once_for_concurrent_clients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = many()
@@ -311,7 +311,7 @@ def test_all_topics_are_encoded_once_for_clients_that_ask_together(
 
     monkeypatch.setattr(MetadataResponse, "encode_in_slices", counted)
     asked = [broker.begin(MetadataRequest(topics=None), 9) for _ in range(20)]
-    asked[0].cancel()  # The one for which it is encoded has left.
+    asked[0].cancel()  # The client whose request started the encoding disconnects.
     broker.settle()
     responses = [one.response() for one in asked[1:]]
     assert len(encoded) == 1
@@ -325,7 +325,7 @@ def test_all_topics_are_encoded_once_for_clients_that_ask_together(
     assert len(encoded) == 2
 
 
-def test_change_is_seen_by_the_next_client_that_asks_for_all_topics() -> None:
+def test_change_is_seen_by_the_next_request_for_all_topics() -> None:
     broker = many()
     earlier = broker.begin(MetadataRequest(topics=None), 9)
     create_topic(broker, "new")

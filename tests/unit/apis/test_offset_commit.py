@@ -1,4 +1,4 @@
-"""OffsetCommit through the whole broker: every version, mixed outcomes, disks that fail."""
+"""OffsetCommit on a complete broker: every version, mixed outcomes, failing disks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broker() -> SimBroker:
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
-def test_an_offset_is_kept_in_every_version(broker: SimBroker, version: int) -> None:
+def test_offset_is_committed_in_every_version(broker: SimBroker, version: int) -> None:
     epoch = 4 if version >= 6 else -1
     offsets = {("t", 1): 42, ("u", 0): 7}
     codes = commit(broker, "g", offsets, version=version, metadata="here", leader_epoch=epoch)
@@ -40,7 +40,9 @@ def test_an_offset_is_kept_in_every_version(broker: SimBroker, version: int) -> 
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
-def test_what_does_not_exist_is_told_and_the_rest_is_kept(broker: SimBroker, version: int) -> None:
+def test_missing_partitions_are_errors_and_the_rest_is_committed(
+    broker: SimBroker, version: int
+) -> None:
     request = commit_request(
         broker, "g", {("t", 0): 1, ("t", 3): 2, ("t", -1): 3, ("t", 2): 4}, version=version
     )
@@ -63,7 +65,7 @@ def test_what_does_not_exist_is_told_and_the_rest_is_kept(broker: SimBroker, ver
     assert fetch(broker, "g") == {("t", 0): 1, ("t", 2): 4}
 
 
-def test_a_request_of_nothing_that_exists_makes_no_group(broker: SimBroker) -> None:
+def test_request_with_only_missing_partitions_creates_no_group(broker: SimBroker) -> None:
     assert commit(broker, "g", {("nobody", 0): 1}) == {
         ("nobody", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
@@ -71,12 +73,12 @@ def test_a_request_of_nothing_that_exists_makes_no_group(broker: SimBroker) -> N
     assert broker.log(OFFSETS_TOPIC) is None
 
 
-def test_the_empty_group_id_may_commit(broker: SimBroker) -> None:
+def test_empty_group_id_may_commit(broker: SimBroker) -> None:
     assert commit(broker, "", {("t", 0): 1}) == {("t", 0): 0}
     assert fetch(broker.restart(), "") == {("t", 0): 1}
 
 
-def test_group_ids_of_every_script_live_where_kafka_would_look(broker: SimBroker) -> None:
+def test_group_ids_of_every_script_hash_to_the_partition_of_kafka(broker: SimBroker) -> None:
     homes = {"g": 3, "grün": 49, "日本": 47, "🦆 duck": 11, "polygenelubricants": 0}
     for number, group in enumerate(homes):
         commit(broker, group, {("t", 0): number})
@@ -87,7 +89,7 @@ def test_group_ids_of_every_script_live_where_kafka_would_look(broker: SimBroker
     assert [fetch(again, group)["t", 0] for group in homes] == list(range(5))
 
 
-def test_the_longest_group_id_a_request_can_hold(broker: SimBroker) -> None:
+def test_longest_group_id_of_a_request_can_commit(broker: SimBroker) -> None:
     group = "é" * 16_383
     assert commit(broker, group, {("t", 0): 1}) == {("t", 0): 0}
     assert fetch(broker.restart(), group) == {("t", 0): 1}
@@ -96,14 +98,14 @@ def test_the_longest_group_id_a_request_can_hold(broker: SimBroker) -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
 )
-def test_a_member_of_a_group_that_is_not_there(broker: SimBroker, version: int, code: int) -> None:
+def test_member_of_a_missing_group_is_refused(broker: SimBroker, version: int, code: int) -> None:
     fields = {"generation_id_or_member_epoch": 3, "member_id": "m"}
     codes = commit(broker, "g", {("t", 0): 1, ("t", 9): 1}, version=version, **fields)
     assert codes == {("t", 0): code, ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert fetch(broker, "g") == {}
 
 
-def test_huge_metadata_is_refused_alone(broker: SimBroker) -> None:
+def test_too_large_metadata_is_refused_alone(broker: SimBroker) -> None:
     request = commit_request(broker, "g", {("t", 0): 1, ("t", 1): 2})
     request.topics[0].partitions[0].committed_metadata = "x" * 4097
     request.topics[0].partitions[1].committed_metadata = "x" * 4096
@@ -112,7 +114,7 @@ def test_huge_metadata_is_refused_alone(broker: SimBroker) -> None:
     assert fetch(broker, "g") == {("t", 1): 2}
 
 
-def test_nothing_but_huge_metadata_writes_nothing(broker: SimBroker) -> None:
+def test_request_with_only_too_large_metadata_writes_nothing(broker: SimBroker) -> None:
     commit(broker, "h", {("t", 0): 1})
     codes = commit(broker, "g", {("t", 0): 1}, metadata="x" * 5000)
     assert codes == {("t", 0): ErrorCode.OFFSET_METADATA_TOO_LARGE}
@@ -120,7 +122,7 @@ def test_nothing_but_huge_metadata_writes_nothing(broker: SimBroker) -> None:
 
 
 def know_of(broker: SimBroker, name: str, partition_count: int) -> None:
-    """Have the broker know a topic of many partitions, without making a log for each."""
+    """Add a topic with many partitions to the metadata without creating their logs."""
     some = broker.broker.cache.topic("t")
     assert some is not None
     partitions = tuple(
@@ -143,7 +145,7 @@ def test_ten_thousand_partitions_of_one_request_are_committed_in_batches(broker:
     assert fetch(broker.restart(), "g", version=7) == offsets
 
 
-def test_more_than_fits_into_a_batch_is_refused_as_a_whole(broker: SimBroker) -> None:
+def test_commit_larger_than_a_batch_is_refused(broker: SimBroker) -> None:
     know_of(broker, "many", 256)
     offsets = {("many", number): number for number in range(256)}
     codes = commit(broker, "g", offsets, metadata="x" * 4096)
@@ -152,7 +154,7 @@ def test_more_than_fits_into_a_batch_is_refused_as_a_whole(broker: SimBroker) ->
     assert broker.bugs == []
 
 
-def test_last_offset_counts_of_a_partition_named_repeatedly(broker: SimBroker) -> None:
+def test_last_offset_of_a_repeated_partition_is_committed(broker: SimBroker) -> None:
     request = commit_request(broker, "g", {("t", 0): 1})
     [topic] = request.topics
     topic.partitions += commit_request(broker, "g", {("t", 0): 2}).topics[0].partitions
@@ -163,7 +165,7 @@ def test_last_offset_counts_of_a_partition_named_repeatedly(broker: SimBroker) -
     assert fetch(broker, "g") == {("t", 0): 4, ("t", 1): 3}
 
 
-def test_old_clients_say_how_long_their_offsets_are_kept(broker: SimBroker) -> None:
+def test_old_versions_set_the_retention_time(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1}, version=3, retention_time_ms=60_000)
     commit(broker, "g", {("t", 1): 1}, version=3)
     again = broker.restart()
@@ -173,10 +175,10 @@ def test_old_clients_say_how_long_their_offsets_are_kept(broker: SimBroker) -> N
     assert fetch(again, "g") == {("t", 1): 1}
 
 
-# -- what goes wrong ---------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------
 
 
-def test_a_full_disk_refuses_and_what_was_committed_stays(broker: SimBroker) -> None:
+def test_full_disk_refuses_commits_and_keeps_earlier_ones(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
     assert commit(broker, "g", {("t", 0): 2}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
@@ -186,7 +188,7 @@ def test_a_full_disk_refuses_and_what_was_committed_stays(broker: SimBroker) -> 
     assert fetch(broker.restart(), "g") == {("t", 0): 3}
 
 
-def test_a_disk_that_fails_takes_its_groups_along_and_says_nothing_false(
+def test_groups_are_unavailable_after_a_disk_failure(
     broker: SimBroker,
 ) -> None:
     commit(broker, "g", {("t", 0): 1})
@@ -198,7 +200,7 @@ def test_a_disk_that_fails_takes_its_groups_along_and_says_nothing_false(
     assert commit(broker, "g", {("t", 0): 3}) == {("t", 0): ErrorCode.NOT_COORDINATOR}
 
 
-def test_nothing_is_answered_before_it_is_durable(broker: SimBroker) -> None:
+def test_response_waits_until_the_commit_is_durable(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     asked = broker.begin(commit_request(broker, "g", {("t", 0): 2}), 8)
     broker.ports.timers.run_due()
@@ -208,7 +210,7 @@ def test_nothing_is_answered_before_it_is_durable(broker: SimBroker) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_answered_survives_a_power_loss_at_any_moment(seed: int) -> None:
+def test_answered_commit_survives_power_loss_at_any_operation(seed: int) -> None:
     broker = make()
     commit(broker, "g", {("t", 0): 0})
     broker.ports.random.random_bytes(seed + 1)
@@ -229,7 +231,7 @@ def test_what_was_answered_survives_a_power_loss_at_any_moment(seed: int) -> Non
             answered = found
 
 
-def test_a_client_that_leaves_has_committed_all_the_same(broker: SimBroker) -> None:
+def test_disconnect_does_not_cancel_the_commit(broker: SimBroker) -> None:
     commit(broker, "h", {("t", 0): 1})
     asked = broker.begin(commit_request(broker, "g", {("t", 0): 2}), 8)
     asked.cancel()
@@ -237,21 +239,21 @@ def test_a_client_that_leaves_has_committed_all_the_same(broker: SimBroker) -> N
     assert fetch(broker, "g") == {("t", 0): 2}
 
 
-# -- the topic that keeps it -------------------------------------------------------------------
+# -- the offsets topic -------------------------------------------------------------------------
 
 
-def test_clients_may_not_write_to_it_but_kafkas_tools_may(broker: SimBroker) -> None:
+def test_only_kafkas_tools_may_write_to_the_offsets_topic(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     refused = broker.ask(produce_request(OFFSETS_TOPIC, b"x"), 9)
     code = refused.responses[0].partition_responses[0].error_code
     assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
     request = produce_request(OFFSETS_TOPIC, b"x")
     answer = broker.ask(request, 9, client_id="__admin_client")
-    # By the tools' name they may, but a compacted topic takes no record without a key.
+    # The tools' client id is allowed, but a compacted topic refuses a record without a key.
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
 
 
-def test_deleting_a_topic_forgets_what_was_committed_in_it(broker: SimBroker) -> None:
+def test_deleting_a_topic_removes_its_committed_offsets(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1, ("u", 0): 2})
     commit(broker, "other", {("t", 2): 3})
     broker.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
@@ -263,7 +265,7 @@ def test_deleting_a_topic_forgets_what_was_committed_in_it(broker: SimBroker) ->
     assert (fetch(again, "g"), fetch(again, "other")) == ({("u", 0): 2}, {})
 
 
-def test_a_topic_deleted_while_offsets_are_loaded_is_forgotten_too(broker: SimBroker) -> None:
+def test_offsets_of_a_topic_deleted_while_loading_are_removed(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1, ("u", 0): 2})
     again = SimBroker(files=broker.files.kill())
     started = again.broker.start()
@@ -277,7 +279,7 @@ def test_a_topic_deleted_while_offsets_are_loaded_is_forgotten_too(broker: SimBr
     assert fetch(again, "g") == {("u", 0): 2}
 
 
-def test_its_own_deletion_ends_every_group_and_the_next_question_begins_anew(
+def test_deleting_the_offsets_topic_removes_all_groups(
     broker: SimBroker,
 ) -> None:
     commit(broker, "g", {("t", 0): 1})
@@ -288,7 +290,7 @@ def test_its_own_deletion_ends_every_group_and_the_next_question_begins_anew(
     assert commit(broker, "g", {("t", 0): 2}) == {("t", 0): 0}
 
 
-def test_a_topic_made_by_hand_is_used_as_it_is(broker: SimBroker) -> None:
+def test_existing_offsets_topic_is_used_unchanged(broker: SimBroker) -> None:
     create_topic(broker, OFFSETS_TOPIC, 4, cleanup_policy="compact")
     commit(broker, "g", {("t", 0): 1})  # 103 % 4
     assert broker.log(OFFSETS_TOPIC, 3).log_end_offset == 1

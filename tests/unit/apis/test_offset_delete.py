@@ -1,4 +1,4 @@
-"""OffsetDelete through the whole broker."""
+"""OffsetDelete on a complete broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def broker() -> SimBroker:
     return broker
 
 
-def test_an_offset_is_forgotten_for_good(broker: SimBroker) -> None:
+def test_deleted_offset_does_not_return_after_restart(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1, ("t", 1): 2})
     answer = delete(broker, "g", [("t", 0), ("t", 2)])
     assert answer.error_code == 0
@@ -28,24 +28,22 @@ def test_an_offset_is_forgotten_for_good(broker: SimBroker) -> None:
     assert fetch(broker.restart(), "g") == {("t", 1): 2}
 
 
-def test_partitions_that_do_not_exist_are_told(broker: SimBroker) -> None:
+def test_missing_partitions_are_errors(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     answer = delete(broker, "g", [("nobody", 0), ("t", 0), ("t", 3), ("t", -1)])
-    told = {
+    actual = {
         (topic.name, one.partition_index): one.error_code
         for topic in answer.topics
         for one in topic.partitions
     }
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert told == {("nobody", 0): unknown, ("t", -1): unknown, ("t", 0): 0, ("t", 3): unknown}
+    assert actual == {("nobody", 0): unknown, ("t", -1): unknown, ("t", 0): 0, ("t", 3): unknown}
 
 
 @pytest.mark.parametrize(
     ("group", "code"), [("", ErrorCode.INVALID_GROUP_ID), ("g", ErrorCode.GROUP_ID_NOT_FOUND)]
 )
-def test_what_refuses_everything_is_told_at_the_top(
-    broker: SimBroker, group: str, code: int
-) -> None:
+def test_group_error_is_at_the_top_level(broker: SimBroker, group: str, code: int) -> None:
     answer = delete(broker, group, [("t", 0), ("nobody", 0)])
     assert (answer.error_code, answer.topics) == (code, [])
     assert broker.bugs == []

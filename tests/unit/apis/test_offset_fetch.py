@@ -1,4 +1,4 @@
-"""OffsetFetch through the whole broker: every version, and never "no offset" without knowing."""
+"""OffsetFetch on a complete broker: every version, and no offset of -1 before loading has ended."""
 
 from __future__ import annotations
 
@@ -37,30 +37,34 @@ def groups(broker: SimBroker, version: int, *asked: OffsetFetchRequestGroup, **f
 
 
 @pytest.mark.parametrize("version", BY_NAME)
-def test_some_offsets_in_every_version(broker: SimBroker, version: int) -> None:
+def test_named_offsets_are_fetched_in_every_version(broker: SimBroker, version: int) -> None:
     keys = [("t", 0), ("t", 1), ("nobody", 9)]
     found = {("t", 0): 10, ("t", 1): -1, ("nobody", 9): -1}
     assert fetch(broker, "g", keys, version=version) == found
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_all_offsets_in_every_version_that_can_ask(broker: SimBroker, version: int) -> None:
+def test_all_offsets_are_fetched_in_every_version_that_supports_it(
+    broker: SimBroker, version: int
+) -> None:
     found = {("t", 0): 10, ("t", 2): 12, ("u", 0): 20}
     assert fetch(broker, "g", version=version) == found
     assert fetch(broker, "nobody", version=version) == {}
 
 
 @pytest.mark.parametrize("version", BY_NAME)
-def test_metadata_and_epoch_come_along(broker: SimBroker, version: int) -> None:
+def test_metadata_and_leader_epoch_are_included(broker: SimBroker, version: int) -> None:
     answer = broker.ask(fetch_request("g", [("t", 0), ("t", 1)], version=version), version)
     topic = (answer.groups[0] if version >= 8 else answer).topics[0]
     epoch = 6 if version >= 5 else -1
-    told = [(one.metadata, one.committed_leader_epoch, one.error_code) for one in topic.partitions]
-    assert told == [("m", epoch, 0), ("", -1, 0)]
+    actual = [
+        (one.metadata, one.committed_leader_epoch, one.error_code) for one in topic.partitions
+    ]
+    assert actual == [("m", epoch, 0), ("", -1, 0)]
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_several_groups_each_have_their_own_outcome(broker: SimBroker, version: int) -> None:
+def test_each_group_has_its_own_outcome(broker: SimBroker, version: int) -> None:
     home = broker.broker.group_coordinator.partition_for
     shard = broker.broker.group_coordinator.runtime.shards[home("gone")]
     state, shard.state = shard.state, ShardState.FAILED
@@ -107,7 +111,7 @@ def test_partition_named_repeatedly_is_answered_once(broker: SimBroker, version:
     ]
 
 
-def test_topics_by_id(broker: SimBroker) -> None:
+def test_offsets_are_fetched_by_topic_id(broker: SimBroker) -> None:
     asked = OffsetFetchRequestGroup(
         group_id="g",
         topics=[
@@ -116,18 +120,18 @@ def test_topics_by_id(broker: SimBroker) -> None:
         ],
     )
     [group] = groups(broker, 10, asked)
-    told = {
+    actual = {
         topic.topic_id: [(one.committed_offset, one.error_code) for one in topic.partitions]
         for topic in group.topics
     }
     assert group.error_code == 0
-    assert told == {
+    assert actual == {
         topic_id(broker, "t"): [(10, 0), (-1, 0)],
         b"?" * 16: [(-1, ErrorCode.UNKNOWN_TOPIC_ID)] * 2,
     }
 
 
-def test_all_topics_by_id(broker: SimBroker) -> None:
+def test_all_offsets_are_fetched_with_topic_ids(broker: SimBroker) -> None:
     [group] = groups(broker, 10, OffsetFetchRequestGroup(group_id="g", topics=None))
     assert {topic.topic_id for topic in group.topics} == {
         topic_id(broker, "t"),
@@ -136,18 +140,20 @@ def test_all_topics_by_id(broker: SimBroker) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8, 9])
-def test_stable_offsets_are_the_same_without_transactions(broker: SimBroker, version: int) -> None:
+def test_require_stable_changes_nothing_without_transactions(
+    broker: SimBroker, version: int
+) -> None:
     found = fetch(broker, "h", version=version, require_stable=True)
     assert found == {("u", 0): 30}
 
 
-def test_a_member_of_the_new_protocol_may_name_itself(broker: SimBroker) -> None:
+def test_member_id_and_epoch_are_accepted(broker: SimBroker) -> None:
     asked = OffsetFetchRequestGroup(group_id="h", member_id="m", member_epoch=3, topics=None)
     [group] = groups(broker, 9, asked)
     assert (group.error_code, len(group.topics)) == (0, 1)
 
 
-def test_what_is_being_written_is_told_when_it_is_safe() -> None:
+def test_offset_is_returned_only_when_it_is_durable() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     commit(broker, "g", {("t", 0): 1})
@@ -158,14 +164,14 @@ def test_what_is_being_written_is_told_when_it_is_safe() -> None:
     assert asked.response().groups[0].topics[0].partitions[0].committed_offset == 2
 
 
-def test_the_first_question_of_all_makes_the_topic_and_finds_nothing() -> None:
+def test_first_request_creates_the_topic_and_finds_nothing() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     assert fetch(broker, "g", [("t", 0)]) == {("t", 0): -1}
     assert fetch(broker, "g", [("t", 0)], version=1) == {("t", 0): -1}
 
 
-def test_while_offsets_are_loaded_nobody_hears_that_there_are_none() -> None:
+def test_missing_offset_is_not_reported_while_offsets_are_loading() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     commit(broker, "g", {("t", 0): 7})
@@ -190,7 +196,7 @@ def test_while_offsets_are_loaded_nobody_hears_that_there_are_none() -> None:
     assert fetch(again, "g") == {("t", 0): 7}
 
 
-def test_a_slow_disk_is_told_in_a_way_old_clients_understand() -> None:
+def test_slow_disk_is_an_error_that_old_clients_retry() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     commit(broker, "g", {("t", 0): 1})
@@ -200,7 +206,7 @@ def test_a_slow_disk_is_told_in_a_way_old_clients_understand() -> None:
     assert asked.response().groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_offsets_of_a_deleted_topic_cannot_be_named_by_id() -> None:
+def test_offsets_of_a_deleted_topic_are_left_out_by_id() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     create_topic(broker, "u")

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, from frame to frame."""
+"""OffsetForLeaderEpoch: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def ask(
     partition: int = 0,
     version: int = 4,
 ) -> tuple[int, int, int]:
-    """Error, epoch, end offset."""
+    """Return the error code, the epoch and the end offset."""
     asked = OffsetForLeaderPartition(
         partition=partition, current_leader_epoch=current, leader_epoch=leader_epoch
     )
     request = OffsetForLeaderEpochRequest(
         replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
     )
-    [told] = broker.ask(request, version).topics
-    [one] = told.partitions
-    assert (told.topic, one.partition) == (topic, partition)
+    [result] = broker.ask(request, version).topics
+    [one] = result.partitions
+    assert (result.topic, one.partition) == (topic, partition)
     return one.error_code, one.leader_epoch, one.end_offset
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_the_present_epoch_ends_where_the_log_does(version: int) -> None:
+def test_current_epoch_ends_at_the_log_end(version: int) -> None:
     broker = make()
     assert ask(broker, 0, version=version) == (0, 0, 0)
     broker.produce("t", b"a", b"b")
@@ -53,7 +53,7 @@ def test_the_present_epoch_ends_where_the_log_does(version: int) -> None:
 
 
 def lives(*counts: int) -> SimBroker:
-    """A broker that was started once for each count, and got so many records in that epoch."""
+    """Return a broker that was started once per count and appended that many records each time."""
     broker = make()
     for number, count in enumerate(counts):
         broker = broker.restart() if number else broker
@@ -66,20 +66,20 @@ def lives(*counts: int) -> SimBroker:
     ("leader_epoch", "expected"),
     [
         (0, (0, 0, 2)),
-        (1, (0, 0, 2)),  # Nothing was written in it: the one before ended there.
+        (1, (0, 0, 2)),  # It has no records, so the epoch before it ends there.
         (2, (0, 2, 5)),
-        (3, (0, 3, 5)),  # The present one, which has no records yet.
+        (3, (0, 3, 5)),  # The current epoch, which has no records yet.
         (4, (0, -1, -1)),
         (-1, (0, -1, -1)),
     ],
 )
-def test_older_epochs_end_where_the_next_begins(
+def test_older_epoch_ends_where_the_next_starts(
     leader_epoch: int, expected: tuple[int, int, int]
 ) -> None:
     assert ask(lives(2, 0, 3, 0), leader_epoch) == expected
 
 
-def test_epochs_of_an_empty_log_end_where_it_begins() -> None:
+def test_epochs_of_an_empty_log_end_at_its_start() -> None:
     broker = lives(0, 0, 0)
     assert [ask(broker, epoch) for epoch in (0, 1, 2, 3)] == [
         (0, 0, 0),
@@ -89,14 +89,14 @@ def test_epochs_of_an_empty_log_end_where_it_begins() -> None:
     ]
 
 
-def test_a_client_that_knows_another_leader_is_told() -> None:
+def test_client_with_another_leader_epoch_gets_an_error() -> None:
     broker = lives(1, 1)
     assert ask(broker, 0, current=1) == (0, 0, 1)
     assert ask(broker, 0, current=0) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
     assert ask(broker, 0, current=2) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
 
 
-def test_what_cannot_be_looked_up_has_an_error() -> None:
+def test_missing_partition_is_an_error() -> None:
     broker = make()
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert ask(broker, 0, topic="nobody") == unknown
@@ -106,7 +106,7 @@ def test_what_cannot_be_looked_up_has_an_error() -> None:
     assert ask(broker, 0) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
 
 
-def test_several_partitions_stand_in_the_order_asked() -> None:
+def test_partitions_are_answered_in_the_order_requested() -> None:
     broker = make()
     create_topic(broker, "u", 2)
     topics: list[Any] = [
@@ -117,5 +117,5 @@ def test_several_partitions_stand_in_the_order_asked() -> None:
         for name, numbers in (("u", (1, 0)), ("t", (0,)))
     ]
     answer = broker.ask(OffsetForLeaderEpochRequest(topics=topics), 4)
-    told = [(topic.topic, [one.partition for one in topic.partitions]) for topic in answer.topics]
-    assert told == [("u", [1, 0]), ("t", [0])]
+    actual = [(topic.topic, [one.partition for one in topic.partitions]) for topic in answer.topics]
+    assert actual == [("u", [1, 0]), ("t", [0])]

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments, from frame to frame."""
+"""AlterPartitionReassignments and ListPartitionReassignments: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def codes(answer: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_to_where_it_is_is_done(version: int) -> None:
+def test_assignment_to_the_current_broker_succeeds(version: int) -> None:
     broker = make()
     answer = alter(broker, ("t", 1, [1]), version=version)
     assert codes(answer) == [0]
@@ -81,7 +81,7 @@ def test_partition_named_repeatedly_is_answered_once_by_its_last_element() -> No
     assert codes(alter(make(), ("t", 0, [2]), ("u", 0, [1]), ("t", 0, [1]))) == [0, 0]
 
 
-def test_that_the_number_of_replicas_is_not_to_change_is_told_back() -> None:
+def test_replication_factor_flag_is_returned() -> None:
     broker = make()
     answer = alter(broker, ("t", 0, [1, 2]), allow_replication_factor_change=False)
     assert codes(answer) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
@@ -92,7 +92,7 @@ def test_that_the_number_of_replicas_is_not_to_change_is_told_back() -> None:
 @pytest.mark.parametrize(
     "topics", [None, [], [ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 9])]]
 )
-def test_none_is_ever_under_way(topics: Any) -> None:
+def test_no_reassignment_is_ever_in_progress(topics: Any) -> None:
     broker = make()
     alter(broker, ("t", 0, [1]))
     answer = broker.ask(ListPartitionReassignmentsRequest(topics=topics), 0)

@@ -1,4 +1,4 @@
-"""Produce, from frame to frame."""
+"""Produce: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def id_of(broker: SimBroker, topic: str) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_records_get_their_offset_in_every_version(version: int) -> None:
+def test_records_get_their_offsets_in_every_version(version: int) -> None:
     broker = make()
     broker.produce("t", b"before")
     request = produce_request("t", b"a", b"b")
@@ -61,7 +61,7 @@ def test_records_get_their_offset_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_the_answer_waits_for_the_disk(acks: int) -> None:
+def test_response_waits_for_the_disk(acks: int) -> None:
     broker = make()
     asked = broker.begin(produce_request("t", b"a", acks=acks), 9)
     assert not asked.is_done
@@ -80,7 +80,7 @@ def test_pipelined_requests_share_one_sync() -> None:
     assert rounds.rounds == before + 1
 
 
-def test_partitions_and_topics_are_answered_in_their_order_each_with_its_own_outcome() -> None:
+def test_partitions_are_answered_in_order_with_their_own_outcomes() -> None:
     broker = make()
     good = records_of((b"a",))
     request = ProduceRequest(
@@ -102,13 +102,13 @@ def test_partitions_and_topics_are_answered_in_their_order_each_with_its_own_out
         ],
     )
     answer = broker.ask(request, 9)
-    told = [
+    actual = [
         (topic.name, partition.index, partition.error_code, partition.base_offset)
         for topic in answer.responses
         for partition in topic.partition_responses
     ]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert told == [
+    assert actual == [
         ("nobody", 0, unknown, -1),
         ("t", 1, 0, 0),
         ("t", 5, unknown, -1),
@@ -122,7 +122,7 @@ def flipped(data: bytes, position: int) -> bytes:
 
 
 def refused(broker: SimBroker, records: bytes | None, version: int = 9) -> PartitionProduceResponse:
-    """The answer to something wrong; checks that nothing was appended."""
+    """Return the response to an invalid request, after checking that nothing was appended."""
     request = produce_request("t", records=records or b"")
     request.topic_data[0].partition_data[0].records = records
     answer: PartitionProduceResponse = (
@@ -135,7 +135,7 @@ def refused(broker: SimBroker, records: bytes | None, version: int = 9) -> Parti
 
 
 class TestRefusedBatches:
-    """Nothing is appended, and the client hears why."""
+    """Invalid batches are not appended, and the client gets the reason."""
 
     @pytest.mark.parametrize(
         ("records", "code"),
@@ -161,53 +161,53 @@ class TestRefusedBatches:
         ],
         ids=["null", "empty", "short", "crc", "cut", "two", "magic 1", "control", "transactional"],
     )
-    def test_what_is_no_good(self, records: bytes | None, code: ErrorCode) -> None:
+    def test_invalid_batch_is_refused(self, records: bytes | None, code: ErrorCode) -> None:
         answer = refused(make(), records)
         assert (answer.error_code, bool(answer.error_message)) == (code, True)
 
-    def test_a_batch_larger_than_the_topic_allows(self) -> None:
+    def test_batch_larger_than_max_message_bytes_is_refused(self) -> None:
         broker = make(max_message_bytes="100")
         answer = refused(broker, records_of((b"a" * 200,)))
         assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_a_record_without_key_on_a_compacted_topic(self) -> None:
+    def test_record_without_key_is_refused_on_a_compacted_topic(self) -> None:
         answer = refused(make(cleanup_policy="compact"), records_of((b"a",)))
         assert answer.error_code == ErrorCode.INVALID_RECORD
 
     @pytest.mark.parametrize(("version", "code"), [(6, 76), (7, 0)])
-    def test_zstd_from_a_client_too_old_to_know_it(self, version: int, code: int) -> None:
+    def test_zstd_is_refused_for_old_versions(self, version: int, code: int) -> None:
         broker = make()
         records = records_of((b"a",), compression=Compression.ZSTD)
         answer = broker.ask(produce_request("t", records=records), version)
         assert answer.responses[0].partition_responses[0].error_code == code
 
-    def test_the_error_has_a_text_from_version_8_on(self) -> None:
+    def test_error_has_a_message_from_version_8(self) -> None:
         assert refused(make(), b"x", 7).error_message is None
         assert refused(make(), b"x", 8).error_message is not None
 
 
 class TestAcks:
-    """-1, 0 and 1."""
+    """The values -1, 0 and 1 of acks."""
 
     @pytest.mark.parametrize("acks", [2, -2, 32767])
-    def test_others_are_refused(self, acks: int) -> None:
+    def test_other_acks_are_refused(self, acks: int) -> None:
         broker = make()
         answer = broker.produce("t", b"a", acks=acks)
         assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
         assert broker.log("t").log_end_offset == 0
 
-    def test_0_gets_no_answer(self) -> None:
+    def test_acks_0_gets_no_response(self) -> None:
         broker = make()
         assert broker.begin(produce_request("t", b"a", acks=0), 9).parts() is None
         assert broker.log("t").log_end_offset == 1
 
     @pytest.mark.parametrize("topic", ["t", "nobody"])
-    def test_0_with_an_error_ends_the_connection(self, topic: str) -> None:
+    def test_acks_0_with_an_error_closes_the_connection(self, topic: str) -> None:
         broker = make()
         with pytest.raises(CloseConnection, match="acks=0"):
             broker.begin(produce_request(topic, records=b"x" * 80, acks=0), 9)
 
-    def test_0_that_has_to_wait_for_room_gets_no_answer_later(self) -> None:
+    def test_acks_0_that_waits_for_memory_gets_no_response(self) -> None:
         broker = SimBroker(plog_unsynced_max_bytes=10).start()
         create_topic(broker, "t")
         broker.begin(produce_request("t", b"a"), 9)
@@ -217,7 +217,7 @@ class TestAcks:
         assert asked.parts() is None
         assert broker.log("t").log_end_offset == 2
 
-    def test_too_long_a_wait_is_told(self) -> None:
+    def test_acks_all_times_out(self) -> None:
         broker = make()
         asked = broker.begin(produce_request("t", b"a", acks=-1, timeout_ms=100), 9)
         broker.ports.timers.advance(200)
@@ -225,7 +225,7 @@ class TestAcks:
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert broker.log("t").log_end_offset == 1
 
-    def test_1_waits_for_the_disk_longer_than_a_short_timeout(self) -> None:
+    def test_acks_1_waits_for_the_disk_beyond_a_short_timeout(self) -> None:
         broker = make()
         asked = broker.begin(produce_request("t", b"a", acks=1, timeout_ms=100), 9)
         broker.ports.timers.advance(200)
@@ -235,29 +235,29 @@ class TestAcks:
 
 
 class TestIdempotence:
-    """F28 to F30: a batch that comes again, or too early."""
+    """F28 to F30: duplicate batches and sequence gaps."""
 
     def send(self, broker: SimBroker, sequence: int, *, epoch: int = 0) -> PartitionProduceResponse:
         return broker.produce(
             "t", b"v", producer_id=7, producer_epoch=epoch, base_sequence=sequence
         )
 
-    def test_a_batch_that_comes_again_gets_its_first_offset(self) -> None:
+    def test_duplicate_batch_gets_its_first_offset(self) -> None:
         broker = make()
         assert [self.send(broker, n).base_offset for n in (0, 1, 2, 1)] == [0, 1, 2, 1]
         assert broker.log("t").log_end_offset == 3
 
-    def test_a_gap_is_refused(self) -> None:
+    def test_sequence_gap_is_refused(self) -> None:
         broker = make()
         self.send(broker, 0)
         assert self.send(broker, 2).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def test_an_older_epoch_is_refused(self) -> None:
+    def test_older_producer_epoch_is_refused(self) -> None:
         broker = make()
         self.send(broker, 0, epoch=1)
         assert self.send(broker, 0, epoch=0).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
 
-    def test_it_is_remembered_over_a_restart(self) -> None:
+    def test_producer_state_survives_a_restart(self) -> None:
         broker = make()
         self.send(broker, 0)
         broker.stop()
@@ -266,13 +266,13 @@ class TestIdempotence:
         assert again.log("t").log_end_offset == 1
 
 
-def test_log_append_time_is_told_and_stored() -> None:
+def test_log_append_time_is_returned_and_stored() -> None:
     broker = make(message_timestamp_type="LogAppendTime")
     answer = broker.produce("t", b"a")
     assert answer.log_append_time_ms == broker.ports.clock.now_ms()
 
 
-def test_an_unknown_topic_id_is_told() -> None:
+def test_unknown_topic_id_is_an_error() -> None:
     broker = make()
     request = produce_request("", b"a")
     request.topic_data[0].topic_id = b"?" * 16
@@ -281,16 +281,16 @@ def test_an_unknown_topic_id_is_told() -> None:
     assert code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_the_metadata_log_is_no_topic() -> None:
+def test_metadata_log_cannot_be_written() -> None:
     broker = SimBroker().start()
     answer = broker.produce("__cluster_metadata", b"a")
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class TestDisk:
-    """F8, F9: a full disk refuses, a failed one goes offline."""
+    """F8, F9: a full disk refuses records, a failed one goes offline."""
 
-    def test_a_full_disk_refuses_until_there_is_room(self) -> None:
+    def test_full_disk_refuses_records_until_space_is_available(self) -> None:
         broker = make()
         broker.files.capacity_bytes = 0
         assert broker.produce("t", b"a").error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -299,7 +299,7 @@ class TestDisk:
         answer = broker.produce("t", b"b")
         assert (answer.error_code, answer.base_offset) == (0, 0)
 
-    def test_after_a_failed_sync_nothing_is_acknowledged_any_more(self) -> None:
+    def test_nothing_is_acknowledged_after_a_failed_sync(self) -> None:
         broker = make()
         broker.files.fail_when(lambda op: op.name == "sync", errno.EIO)
         assert broker.produce("t", b"a").error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -309,12 +309,12 @@ class TestDisk:
 
 
 def _write_slowly(broker: SimBroker, log_dir: str = LOG_DIR) -> None:
-    """A write to `log_dir` has just taken long."""
+    """Mark `log_dir` as slow, as if a write to it had just taken long."""
     broker.broker.log_manager.dirs.writes_of(log_dir).took(50.0)
 
 
 def _settle_all_but(broker: SimBroker, lane: str) -> None:
-    """Let everything happen but the jobs of one lane."""
+    """Run everything except the jobs of one lane."""
     timers, jobs = broker.ports.timers, broker.ports.jobs
     while timers.run_due() or any(one != lane for one in jobs.waiting):
         for one in jobs.waiting:
@@ -323,10 +323,10 @@ def _settle_all_but(broker: SimBroker, lane: str) -> None:
 
 
 class TestSlowDisk:
-    """F10: a slow disk delays acknowledgements and nothing else."""
+    """F10: a slow disk delays only acknowledgements."""
 
     @pytest.mark.parametrize("acks", [-1, 1])
-    def test_the_answer_waits_for_the_write_and_for_the_sync(self, acks: int) -> None:
+    def test_response_waits_for_the_write_and_the_sync(self, acks: int) -> None:
         broker = make()
         _write_slowly(broker)
         asked = broker.begin(produce_request("t", b"a", acks=acks), 9)
@@ -336,7 +336,7 @@ class TestSlowDisk:
         [answer] = asked.response().responses[0].partition_responses
         assert (answer.error_code, answer.base_offset) == (0, 0)
 
-    def test_other_directories_and_readers_do_not_notice(self) -> None:
+    def test_other_directories_and_readers_are_not_delayed(self) -> None:
         broker = SimBroker(log_dirs=("/a", "/b")).start()
         create_topic(broker, "t", 2)
         slow, fast = sorted((0, 1), key=lambda number: str(broker.log("t", number).log_dir))
@@ -356,7 +356,7 @@ class TestSlowDisk:
         assert late.response().responses[0].partition_responses[0].error_code == 0
 
     @pytest.mark.parametrize("acks", [-1, 1])
-    def test_a_disk_that_is_full_when_the_write_comes_refuses(self, acks: int) -> None:
+    def test_disk_that_is_full_at_the_write_refuses_the_records(self, acks: int) -> None:
         broker = make()
         _write_slowly(broker)
         asked = broker.begin(produce_request("t", b"a", acks=acks), 9)
@@ -367,7 +367,7 @@ class TestSlowDisk:
         broker.files.capacity_bytes = None
         assert broker.produce("t", b"b").base_offset == 0
 
-    def test_without_acks_the_connection_is_closed_if_the_disk_does_not_take_it(self) -> None:
+    def test_acks_0_closes_the_connection_when_the_write_fails(self) -> None:
         broker = make()
         _write_slowly(broker)
         asked = broker.begin(produce_request("t", b"a", acks=0), 9)
@@ -377,7 +377,7 @@ class TestSlowDisk:
         with pytest.raises(CloseConnection):
             asked.response()
 
-    def test_without_acks_there_is_no_answer_if_it_does(self) -> None:
+    def test_acks_0_gets_no_response_when_the_write_succeeds(self) -> None:
         broker = make()
         _write_slowly(broker)
         asked = broker.begin(produce_request("t", b"a", acks=0), 9)
@@ -385,7 +385,7 @@ class TestSlowDisk:
         assert asked.response() is None
         assert b"a" in broker.fetch("t").records.tobytes()
 
-    def test_with_a_relaxed_flush_the_answer_waits_for_the_write_alone(self) -> None:
+    def test_response_waits_only_for_the_write_with_relaxed_flush(self) -> None:
         broker = make(flush_messages="1000")
         _write_slowly(broker)
         asked = broker.begin(produce_request("t", b"a"), 9)
@@ -395,7 +395,7 @@ class TestSlowDisk:
         assert asked.response().responses[0].partition_responses[0].error_code == 0
         assert b"a" in broker.fetch("t").records.tobytes()
 
-    def test_a_deleted_topic_is_told_to_who_waits_for_the_write(self) -> None:
+    def test_request_waiting_for_the_write_fails_when_topic_is_deleted(self) -> None:
         broker = SimBroker(log_dirs=("/a", "/b")).start()
         create_topic(broker, "t", 2)
         [there] = [number for number in (0, 1) if broker.log("t", number).log_dir == "/b"]
@@ -409,7 +409,7 @@ class TestSlowDisk:
         assert broker.bugs == []
 
 
-def test_the_frame_is_not_needed_once_the_handler_has_returned() -> None:
+def test_frame_can_be_reused_after_the_handler_returns() -> None:
     broker = make()
     asked = broker.begin(produce_request("t", b"precious"), 9)
     broker.settle()
@@ -417,7 +417,7 @@ def test_the_frame_is_not_needed_once_the_handler_has_returned() -> None:
     assert b"precious" in broker.fetch("t").records.tobytes()
 
 
-def test_no_part_of_the_frame_is_held_while_the_request_waits() -> None:
+def test_waiting_request_holds_no_part_of_the_frame() -> None:
     """The transport may unmap the memory of a large frame once the handler has returned."""
     broker = make()
     request = ProduceRequest(
@@ -437,17 +437,17 @@ def test_no_part_of_the_frame_is_held_while_the_request_waits() -> None:
     view = memoryview(frame)
     dispatched = broker.dispatch(view, broker.connection)
     view.release()
-    frame.clear()  # Raises BufferError if somebody still has a view.
+    frame.clear()  # Raises BufferError if a view still exists.
     assert isinstance(dispatched.result, Later)
     assert not dispatched.result.done
 
 
-def test_min_insync_replicas_above_the_replicas_does_not_stop_acks_all() -> None:
+def test_acks_all_succeeds_when_min_insync_replicas_exceeds_replicas() -> None:
     broker = make(min_insync_replicas="3")
     assert broker.produce("t", b"a").error_code == 0
 
 
-def test_a_setting_of_the_broker_is_the_topics_default() -> None:
+def test_broker_setting_is_the_default_of_the_topic() -> None:
     broker = SimBroker(message_max_bytes=100).start()
     create_topic(broker, "t")
     assert broker.produce("t", b"a" * 200).error_code == ErrorCode.MESSAGE_TOO_LARGE

@@ -1,4 +1,4 @@
-"""F30, F31: producers at the end of their numbers, after retention, after restarts."""
+"""F30, F31: producers at the end of their sequence numbers, after retention, after restarts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DAY_MS = 86_400_000
 
 
 class Producer:
-    """Sends batches of one producer id to topic t."""
+    """Sends batches with one producer id to topic t."""
 
     def __init__(self, broker: SimBroker, epoch: int = 0) -> None:
         self.broker = broker
         self.epoch = epoch
 
     def send(self, sequence: int, records: int = 1) -> tuple[int, int]:
-        """The error, and the offset."""
+        """Send a batch; return the error code and the base offset."""
         answer = self.broker.produce(
             "t",
             *[b"x"] * records,
@@ -39,21 +39,21 @@ def make(**config: str) -> Producer:
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("records", [1, 3])
-def test_sequence_numbers_go_on_at_zero(records: int, restart: bool) -> None:
-    """Also where the batch that crosses the end is all a restart knows."""
+def test_sequence_numbers_wrap_to_zero(records: int, restart: bool) -> None:
+    """This holds even if a restart knows only the batch that wraps."""
     producer = make()
     first = LAST - 1
     assert producer.send(first, 1) == (0, 0)
-    assert producer.send(LAST, records) == (0, 1)  # Ends at LAST, or at 1 behind it.
+    assert producer.send(LAST, records) == (0, 1)  # Ends at LAST, or wraps and ends at 1.
     if restart:
         producer.broker = producer.broker.restart()
-    assert producer.send(LAST, records) == (0, 1)  # It came before.
+    assert producer.send(LAST, records) == (0, 1)  # A duplicate.
     next_sequence = (LAST + records) % 2**31
     assert producer.send(next_sequence + 1)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producer.send(next_sequence) == (0, 1 + records)
 
 
-def test_the_last_epoch_is_taken_and_fences_the_one_before_it() -> None:
+def test_last_epoch_is_accepted_and_fences_the_previous_one() -> None:
     producer = make()
     producer.epoch = 32_766
     assert producer.send(0) == (0, 0)
@@ -64,8 +64,8 @@ def test_the_last_epoch_is_taken_and_fences_the_one_before_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["none", "stop", "kill"])
-def test_a_producer_outlives_its_batches(how: str) -> None:
-    """All it wrote is deleted: its next batch is taken, a repeated one known, a gap refused."""
+def test_producer_state_survives_deletion_of_its_batches(how: str) -> None:
+    """The next batch is accepted, a duplicate is recognized, and a gap is refused."""
     producer = make()
     for sequence in range(3):
         producer.send(sequence)
@@ -86,8 +86,8 @@ def test_a_producer_outlives_its_batches(how: str) -> None:
     assert producer.send(3) == (0, 3)
 
 
-def test_a_producer_that_was_silent_for_too_long_goes_on_where_it_was() -> None:
-    """It is forgotten, and never told UNKNOWN_PRODUCER_ID (KIP-360)."""
+def test_expired_producer_can_continue() -> None:
+    """Its state is removed, and it never gets UNKNOWN_PRODUCER_ID (KIP-360)."""
     producer = make()
     for sequence in range(3):
         producer.send(sequence)

@@ -1,4 +1,4 @@
-"""Produce to internal topics: by Kafka's tools only, and only what a coordinator can replay."""
+"""Produce to internal topics: only by Kafka's tools, and only records that can be replayed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make(topic: str, policy: str = "compact") -> SimBroker:
 
 
 def write(broker: SimBroker, topic: str, *keys: bytes, client_id: str = "__admin_client") -> int:
-    """Produce tombstones with these keys; the error code."""
+    """Produce tombstones with these keys; return the error code."""
     end_offset = broker.log(topic).log_end_offset
     records = [Record(timestamp=START_MS, key=key, value=None) for key in keys]
     request = produce_request(topic, records=build_batch(records))
@@ -47,7 +47,7 @@ def write(broker: SimBroker, topic: str, *keys: bytes, client_id: str = "__admin
 
 
 @pytest.mark.parametrize(("client_id", "code"), [("app", 17), ("__admin_client", 0)])
-def test_internal_topic_is_written_by_kafkas_tools_only(client_id: str, code: int) -> None:
+def test_only_kafkas_tools_may_write_to_internal_topic(client_id: str, code: int) -> None:
     assert write(make(OFFSETS), OFFSETS, GOOD, client_id=client_id) == code
 
 
@@ -57,14 +57,14 @@ def test_internal_topic_refuses_records_that_cannot_be_replayed(topic: str, poli
     assert write(make(topic, policy), topic, GOOD, BAD) == ErrorCode.INVALID_RECORD
 
 
-def test_internal_topic_bounds_records_per_batch() -> None:
+def test_internal_topic_limits_records_per_batch() -> None:
     broker = make(OFFSETS)
     assert write(broker, OFFSETS, *[GOOD] * 10_000) == 0
     assert write(broker, OFFSETS, *[GOOD] * 10_001) == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_groups_work_after_restart_when_the_log_holds_undecodable_records() -> None:
-    """As an older version, or another program, may have left them."""
+    """An older version or another program may have written such records."""
     broker = SimBroker(offsets_topic_num_partitions=1).start()
     create_topic(broker, "t")
     assert commit(broker) == 0
@@ -81,7 +81,7 @@ def test_groups_work_after_restart_when_the_log_holds_undecodable_records() -> N
 
 
 def commit(broker: SimBroker) -> int:
-    """Commit an offset as a client without a group; the error code."""
+    """Commit an offset as a client without a group; return the error code."""
     request = OffsetCommitRequest(
         group_id="g",
         topics=[

@@ -1,4 +1,4 @@
-"""Produce requests with very many partitions: sliced, in order, and answered as small ones are."""
+"""Produce requests with very many partitions: sliced, in order, with ordinary responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(**settings: Any) -> SimBroker:
 def request(
     topics: Sequence[tuple[str, int]], *, acks: int = -1, records: bytes | None = RECORDS
 ) -> ProduceRequest:
-    """Batches for each topic as often as said, over ten partitions."""
+    """Return a request with the given number of batches per topic, over ten partitions."""
     return ProduceRequest(
         acks=acks,
         timeout_ms=1000,
@@ -51,7 +51,7 @@ def request(
 
 
 def answered(asked: Asked) -> list[tuple[str, list[int], set[int]]]:
-    """Of each topic in the response: its name, partitions and error codes."""
+    """Return the name, partitions and error codes of each topic in the response."""
     return [
         (
             topic.name,
@@ -100,7 +100,7 @@ def test_request_for_very_many_topics_is_sliced() -> None:
     assert [name for name, _, _ in answered(asked)] == [f"unknown-{n}" for n in range(COUNT)]
 
 
-def test_large_request_is_appended_though_its_client_leaves() -> None:
+def test_large_request_is_appended_when_its_client_disconnects() -> None:
     broker = make()
     asked = broker.begin(request([("t", COUNT)], acks=0), 9)
     asked.cancel()
@@ -109,7 +109,7 @@ def test_large_request_is_appended_though_its_client_leaves() -> None:
     assert broker.broker.replica_manager.append_queues.parked_bytes == 0
 
 
-def test_large_request_without_acks_is_not_answered_unless_it_fails() -> None:
+def test_large_request_with_acks_0_gets_no_response_unless_it_fails() -> None:
     broker = make()
     asked = broker.begin(request([("t", COUNT)], acks=0), 9)
     broker.settle()
@@ -120,8 +120,8 @@ def test_large_request_without_acks_is_not_answered_unless_it_fails() -> None:
         failed.parts()
 
 
-def test_failing_slices_without_acks_do_not_keep_later_ones_from_being_appended() -> None:
-    """Those without a known topic fail at once, the one with both when its appends are made."""
+def test_failed_slice_with_acks_0_does_not_stop_later_slices() -> None:
+    """Slices of unknown topics fail immediately, the mixed one once its appends are made."""
     broker = make()
     asked = broker.begin(request([("missing", 250), ("t", COUNT)], acks=0), 9)
     broker.settle()
@@ -132,7 +132,7 @@ def test_failing_slices_without_acks_do_not_keep_later_ones_from_being_appended(
     assert broker.bugs == []
 
 
-def test_large_request_is_refused_when_too_much_waits() -> None:
+def test_large_request_is_refused_when_too_many_bytes_wait() -> None:
     broker = make(plog_produce_parked_max_bytes=2 << 20)
     big = records_of((b"v" * 1000,))
     assert len(big) * COUNT < 2 << 20
@@ -147,7 +147,7 @@ def test_large_request_is_refused_when_too_much_waits() -> None:
     assert again.response().responses[0].partition_responses[0].error_code == 0
 
 
-def test_large_request_is_refused_for_good_when_it_exceeds_the_bound() -> None:
+def test_large_request_is_refused_permanently_when_it_exceeds_the_limit() -> None:
     broker = make(plog_produce_parked_max_bytes=2 << 20)
     asked = broker.begin(request([("t", COUNT)], records=records_of((b"v" * 1400,))), 9)
     broker.settle()
@@ -172,7 +172,7 @@ def test_records_of_a_waiting_slice_are_counted_once() -> None:
 def test_slices_of_a_late_request_are_not_appended() -> None:
     broker = make(plog_unsynced_max_bytes=100)
     asked = broker.begin(request([("t", COUNT)]), 9)
-    broker.ports.timers.advance(1200)  # No sync ends.
+    broker.ports.timers.advance(1200)  # No sync completes.
     broker.settle()
     [(_, _, codes)] = answered(asked)
     assert codes == {0, ErrorCode.REQUEST_TIMED_OUT} or codes == {ErrorCode.REQUEST_TIMED_OUT}

@@ -1,4 +1,4 @@
-"""What one request may change, and that many things are asked a few at a time."""
+"""The limit of changes in a request, and operations that start a few at a time."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ _TOO_MUCH: dict[str, tuple[Any, int, str]] = {
 
 
 @pytest.mark.parametrize("api", _TOO_MUCH)
-def test_a_request_that_would_change_too_much_changes_nothing(api: str) -> None:
+def test_request_with_too_many_changes_changes_nothing(api: str) -> None:
     request, version, results = _TOO_MUCH[api]
     broker = SimBroker().start()
-    told = {one.error_code for one in getattr(broker.ask(request, version), results)}
-    assert told == {ErrorCode.POLICY_VIOLATION}
+    actual = {one.error_code for one in getattr(broker.ask(request, version), results)}
+    assert actual == {ErrorCode.POLICY_VIOLATION}
     assert list(broker.broker.cache.topics()) == []
 
 
-def test_things_are_asked_a_few_at_a_time_and_answered_in_their_order() -> None:
+def test_operations_start_a_few_at_a_time_and_answer_in_order() -> None:
     broker = SimBroker().start()
     laters: list[Later[int]] = [Later() for _ in range(5)]
     asked: list[int] = []
@@ -98,7 +98,7 @@ def test_things_are_asked_a_few_at_a_time_and_answered_in_their_order() -> None:
     broker.settle()
     assert asked == [0, 1]
     laters[0].succeed(10)
-    assert asked == [0, 1]  # Others have the thread before the next ones are asked.
+    assert asked == [0, 1]  # Other requests run before the next operations start.
     broker.settle()
     assert asked == [0, 1, 2, 3]
     for number in (2, 3, 4):
@@ -107,17 +107,17 @@ def test_things_are_asked_a_few_at_a_time_and_answered_in_their_order() -> None:
     assert outcome(answers) == [10, 11, 12, 13, 14]
 
 
-def test_an_error_that_is_raised_or_told_is_an_answer_and_keeps_no_frames() -> None:
+def test_raised_or_delivered_error_is_a_result_without_traceback() -> None:
     broker = SimBroker().start()
 
     def ask(number: int) -> Later[int]:
         if number:
             raise UnknownTopicOrPartition("raised")
-        return failed(UnknownTopicOrPartition("told"))
+        return failed(UnknownTopicOrPartition("delivered"))
 
     answers = spawn(ask_in_slices(range(2), ask, broker.broker))
     errors = outcome(answers)
-    assert [str(error) for error in errors] == ["told", "raised"]
+    assert [str(error) for error in errors] == ["delivered", "raised"]
     assert all(isinstance(one, KafkaError) and one.__traceback__ is None for one in errors)
 
 
@@ -127,7 +127,7 @@ _REPEATED = 500
 
 
 def _named_repeatedly() -> dict[str, tuple[Any, int, Callable[[Any], list[object]]]]:
-    """A request that names one thing again and again, and what its response names."""
+    """A request that names one element repeatedly, and the elements of its response."""
     partitions = [0] * _REPEATED
     return {
         "DescribeProducers": (
@@ -192,7 +192,7 @@ def test_element_named_repeatedly_is_answered_once(api: str) -> None:
     assert len(named(broker.ask(request, version))) == 1
 
 
-def test_operations_of_a_request_whose_client_leaves_are_cancelled() -> None:
+def test_operations_are_cancelled_when_the_client_disconnects() -> None:
     broker = SimBroker().start()
     laters: list[Later[int]] = [Later() for _ in range(5)]
     answers = spawn(ask_in_slices(laters, lambda later: later, broker.broker, at_once=3))

@@ -1,4 +1,4 @@
-"""SyncGroup, from frame to frame."""
+"""SyncGroup: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def broker() -> SimBroker:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_assignment_is_told_in_every_version(broker: SimBroker, version: int) -> None:
+def test_assignment_is_returned_in_every_version(broker: SimBroker, version: int) -> None:
     joined = join(broker)
     request = sync_request(joined, {joined.member_id: b"\0\x01\xff"})
     answer = broker.ask(request, version)
     assert (answer.error_code, answer.assignment) == (0, b"\0\x01\xff")
-    told = ("consumer", "range") if version >= 5 else (None, None)
-    assert (answer.protocol_type, answer.protocol_name) == told
+    expected = ("consumer", "range") if version >= 5 else (None, None)
+    assert (answer.protocol_type, answer.protocol_name) == expected
     assert broker.ask(request, version).assignment == b"\0\x01\xff"
 
 
@@ -34,18 +34,18 @@ def test_empty_bytes_are_an_assignment(broker: SimBroker, version: int) -> None:
     assert (answer.error_code, answer.assignment) == (0, b"")
 
 
-def test_a_follower_waits_for_the_leader_and_the_leader_for_the_disk(broker: SimBroker) -> None:
+def test_follower_waits_for_the_leader_and_leader_for_the_disk(broker: SimBroker) -> None:
     ids = [broker.ask(join_request(), 9).member_id for _ in range(2)]
     asked = [broker.begin(join_request(member_id), 9) for member_id in ids]
     broker.settle()
     leader, follower = (one.response() for one in asked)
     waiting = broker.begin(sync_request(follower), 5)
     broker.settle()
-    told = broker.begin(sync_request(leader, {ids[1]: b"yours"}), 5)
+    leader_sync = broker.begin(sync_request(leader, {ids[1]: b"yours"}), 5)
     assert not waiting.is_done
-    assert not told.is_done
+    assert not leader_sync.is_done
     broker.settle()
-    assert told.response().assignment == b""
+    assert leader_sync.response().assignment == b""
     assert waiting.response().assignment == b"yours"
 
 
@@ -62,14 +62,14 @@ def test_a_follower_waits_for_the_leader_and_the_leader_for_the_disk(broker: Sim
         (5, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
     ],
 )
-def test_what_is_refused(
+def test_invalid_request_is_refused(
     broker: SimBroker, version: int, fields: dict[str, Any], code: int
 ) -> None:
     [joined] = stable(broker)
     assert broker.ask(sync_request(joined, **fields), version).error_code == code
 
 
-def test_a_group_too_large_for_a_record_is_told_so(broker: SimBroker) -> None:
+def test_group_too_large_for_a_record_is_refused(broker: SimBroker) -> None:
     joined = join(broker)
     answer = broker.ask(sync_request(joined, {joined.member_id: bytes(1 << 20)}), 5)
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -108,5 +108,5 @@ def test_sync_that_waits_for_the_leader_is_counted_until_it_is_answered(broker: 
 
 
 def used_bytes(broker: SimBroker) -> int:
-    """What all groups use."""
+    """Return the memory that all groups use."""
     return broker.broker.group_memory.used_bytes

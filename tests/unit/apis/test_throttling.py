@@ -1,4 +1,4 @@
-"""Produce and Fetch over and under their quotas, from frame to frame."""
+"""Produce and Fetch over and under their quotas: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def records(answer: Any) -> bytes:
 
 
 def muted(broker: SimBroker) -> int:
-    """How long the connection is to be muted; taken, as the queue does."""
+    """Return and reset the connection's mute time, as the request queue does."""
     mute_ms, broker.connection.mute_ms = broker.connection.mute_ms, 0
     return mute_ms
 
@@ -52,14 +52,14 @@ def muted(broker: SimBroker) -> int:
 # -- produce --------------------------------------------------------------------------------------
 
 
-def test_without_any_quota_nobody_is_throttled() -> None:
+def test_nothing_is_throttled_without_a_quota() -> None:
     broker = make()
     assert produce(broker).throttle_time_ms == 0
     assert fetch(broker).throttle_time_ms == 0
     assert muted(broker) == 0
 
 
-def test_a_producer_over_its_quota_is_appended_for_and_told_to_wait() -> None:
+def test_producer_over_its_quota_is_appended_and_throttled() -> None:
     broker = make(producer_byte_rate=10_000.0)
     answer = produce(broker)
     [partition] = answer.responses[0].partition_responses
@@ -70,20 +70,20 @@ def test_a_producer_over_its_quota_is_appended_for_and_told_to_wait() -> None:
     assert broker.log("t").log_end_offset == 1
 
 
-def test_the_whole_request_counts_even_if_nothing_of_it_can_be_appended() -> None:
+def test_whole_request_counts_when_nothing_is_appended() -> None:
     broker = make(producer_byte_rate=10_000.0)
     answer = broker.ask(produce_request("unknown", MB), 9)
     assert answer.responses[0].partition_responses[0].error_code != 0
     assert answer.throttle_time_ms >= 90_000
 
 
-def test_acks_0_gets_no_answer_and_is_muted_all_the_same() -> None:
+def test_acks_0_gets_no_response_and_is_muted() -> None:
     broker = make(producer_byte_rate=10_000.0)
     assert produce(broker, acks=0) is None
     assert muted(broker) >= 90_000
 
 
-def test_others_are_not_throttled() -> None:
+def test_other_clients_are_not_throttled() -> None:
     broker = make(producer_byte_rate=10_000.0)
     assert produce(broker).throttle_time_ms > 0
     assert produce(broker, client_id="other").throttle_time_ms == 0
@@ -93,12 +93,12 @@ def test_others_are_not_throttled() -> None:
 @pytest.mark.parametrize(
     "entity", [{"user": "ANONYMOUS"}, {"user": None}, {"user": None, "client-id": None}]
 )
-def test_a_client_that_has_not_logged_in_is_the_user_anonymous(entity: Entity) -> None:
+def test_unauthenticated_client_is_user_anonymous(entity: Entity) -> None:
     broker = make(entity, producer_byte_rate=10_000.0)
     assert produce(broker).throttle_time_ms > 0
 
 
-def test_the_user_is_the_connections() -> None:
+def test_user_is_the_principal_of_the_connection() -> None:
     broker = make({"user": "alice"}, producer_byte_rate=10_000.0)
     alice: ConnectionContext = connection()
     alice.principal = "User:alice"
@@ -107,13 +107,13 @@ def test_the_user_is_the_connections() -> None:
     assert (broker.connection.mute_ms, alice.mute_ms > 0) == (0, True)
 
 
-def test_when_the_time_is_over_the_next_one_fits() -> None:
+def test_next_request_fits_after_the_throttle_time() -> None:
     broker = make(producer_byte_rate=10_000.0)
     broker.ports.advance(produce(broker).throttle_time_ms)
     assert produce(broker, b"small").throttle_time_ms == 0
 
 
-def test_a_quota_that_is_removed_counts_no_more() -> None:
+def test_removed_quota_does_not_apply() -> None:
     broker = make(producer_byte_rate=10_000.0)
     alter(broker, entry(CLIENT, producer_byte_rate=None))
     assert produce(broker).throttle_time_ms == 0
@@ -123,20 +123,20 @@ def test_a_quota_that_is_removed_counts_no_more() -> None:
 
 
 def filled(rate: float) -> SimBroker:
-    """A topic of ten batches of a hundred kilobytes, and a quota."""
+    """Return a broker with a quota and a topic of ten batches of a hundred kilobytes."""
     broker = make(consumer_byte_rate=rate)
     for _ in range(10):
         produce(broker, MB[:100_000])
     return broker
 
 
-def test_a_consumer_within_its_quota_gets_everything() -> None:
+def test_consumer_within_its_quota_gets_all_records() -> None:
     answer = fetch(filled(1e9), partition_max_bytes=10_000_000)
     assert len(records(answer)) > 1_000_000
     assert answer.throttle_time_ms == 0
 
 
-def test_a_consumer_over_its_quota_gets_nothing_and_is_told_to_wait() -> None:
+def test_consumer_over_its_quota_gets_no_records_and_is_throttled() -> None:
     broker = filled(20_000.0)
     assert len(records(fetch(broker, partition_max_bytes=150_000))) > 100_000
     answer = fetch(broker, 1, partition_max_bytes=150_000)
@@ -147,14 +147,14 @@ def test_a_consumer_over_its_quota_gets_nothing_and_is_told_to_wait() -> None:
     assert len(records(fetch(broker, 1, partition_max_bytes=150_000))) > 100_000
 
 
-def test_no_more_is_read_than_the_quota_can_let_through() -> None:
+def test_fetch_reads_no_more_than_the_quota_allows() -> None:
     answer = fetch(filled(30_000.0), partition_max_bytes=10_000_000)
     assert 200_000 < len(records(answer)) <= 300_000
     assert answer.throttle_time_ms == 0
 
 
-def test_a_batch_too_large_for_its_quota_comes_all_the_same() -> None:
-    """Otherwise its consumer would stand still for ever."""
+def test_batch_too_large_for_its_quota_is_returned() -> None:
+    """Otherwise the consumer could never make progress."""
     broker = filled(100.0)
     answer = fetch(broker)
     assert len(records(answer)) > 100_000
@@ -164,13 +164,13 @@ def test_a_batch_too_large_for_its_quota_comes_all_the_same() -> None:
     assert len(records(fetch(broker, 1))) > 100_000
 
 
-def test_an_empty_answer_is_never_throttled() -> None:
+def test_empty_response_is_never_throttled() -> None:
     broker = filled(100.0)
     assert fetch(broker).throttle_time_ms > 0
     assert fetch(broker, 10).throttle_time_ms == 0
 
 
-def test_a_consumer_that_waited_for_records_is_throttled_too() -> None:
+def test_consumer_that_waited_for_records_is_throttled() -> None:
     broker = filled(20_000.0)
     fetch(broker, partition_max_bytes=150_000)
     muted(broker)
@@ -189,7 +189,7 @@ def session_fetch(broker: SimBroker, session_id: int, epoch: int, **fields: Any)
     return broker.ask(full, 11)
 
 
-def test_a_throttled_fetch_leaves_its_session_as_it_was() -> None:
+def test_throttled_fetch_leaves_its_session_unchanged() -> None:
     broker = filled(20_000.0)
     opened = session_fetch(broker, 0, 0, partition_max_bytes=150_000)
     assert opened.session_id
@@ -202,7 +202,7 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was() -> None:
     assert len(records(after)) > 100_000
 
 
-def test_a_throttled_first_fetch_opens_no_session() -> None:
+def test_throttled_first_fetch_opens_no_session() -> None:
     broker = filled(20_000.0)
     fetch(broker, partition_max_bytes=150_000)
     throttled = session_fetch(broker, 0, 0, partition_max_bytes=150_000)
@@ -210,7 +210,7 @@ def test_a_throttled_first_fetch_opens_no_session() -> None:
     assert len(broker.broker.fetch_sessions) == 0
 
 
-def test_a_throttled_answer_lets_go_of_its_files() -> None:
+def test_throttled_response_closes_its_files() -> None:
     broker = filled(20_000.0)
     fetch(broker, partition_max_bytes=150_000)
     handler = broker.begin(fetch_request("t", 1), 11)
@@ -218,7 +218,7 @@ def test_a_throttled_answer_lets_go_of_its_files() -> None:
     assert broker.bugs == []
 
 
-def test_a_session_that_moved_on_is_told_so_even_if_throttled() -> None:
+def test_session_error_is_reported_when_throttled() -> None:
     broker = filled(20_000.0)
     opened = session_fetch(broker, 0, 0, partition_max_bytes=150_000)
     ahead = fetch_request("t", 10, max_wait_ms=500)

@@ -1,4 +1,4 @@
-"""The one line about a client that has no version in common with us."""
+"""The log line about a client that has no API version in common with the broker."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ def explain(version: int, **software: str) -> str:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_old_client_is_named_with_what_it_wanted_and_what_helps(version: int) -> None:
+def test_old_client_is_named_with_its_version_and_the_remedy(version: int) -> None:
     text = explain(version)
     served = f"{PRODUCE.first_version} to {PRODUCE.last_version}"
-    assert text.startswith(f"Produce version {version} is not served, only {served}: the client")
+    assert text.startswith(f"Produce version {version} is not supported, only {served}: client")
     assert "'billing' (software unknown)" in text
     for remedy in ("Kafka 2.1 or newer", "broker.version.fallback", "api_version"):
         assert remedy in text
 
 
-def test_a_client_that_is_newer_than_we_are_is_not_called_old() -> None:
+def test_newer_client_is_not_called_old() -> None:
     text = explain(99, software="apache-kafka-java", release="9.0")
     assert "'billing' (apache-kafka-java 9.0)" in text
-    assert "too old" not in text
+    assert "Kafka 2.1 or newer" not in text
     assert "ApiVersions" in text
 
 
-def test_what_a_client_calls_itself_is_cut() -> None:
+def test_client_id_is_truncated() -> None:
     header = RequestHeader(0, 0, 7, "x" * 30_000)
     assert len(describe_client(header, connection())) < 200
     assert describe_client(header._replace(client_id=None), connection()).startswith("a client w")
 
 
-def test_a_zookeeper_client_is_told_from_an_old_producer() -> None:
-    greeting = bytes(12) + b"\0\0\x75\x30" + bytes(8) + b"\0\0\0\x10" + bytes(16)
+def test_zookeeper_client_is_distinguished_from_an_old_producer() -> None:
+    connect = bytes(12) + b"\0\0\x75\x30" + bytes(8) + b"\0\0\0\x10" + bytes(16)
     header = RequestHeader(0, 0, 0, "")
-    for frame in (greeting, greeting + b"\0"):
+    for frame in (connect, connect + b"\0"):
         text = explain_version(PRODUCE, header, connection(), memoryview(frame))
         assert "zookeeper.connect" in text
 
 
-def test_a_login_is_answered_with_how_to_go_without() -> None:
+def test_sasl_request_is_explained_with_the_remedy() -> None:
     text = explain_api(RequestHeader(17, 1, 7, "billing"), connection())
-    assert "OUTSIDE asks nobody to log in: set security.protocol=SSL" in text
+    assert "OUTSIDE does not authenticate clients; set security.protocol=SSL" in text
 
 
-def test_an_api_that_is_not_served_is_named() -> None:
+def test_unsupported_api_is_named() -> None:
     assert "LEADER_AND_ISR (4)" in explain_api(RequestHeader(4, 1, 7, None), connection())
     assert "api key 999" in explain_api(RequestHeader(999, 1, 7, None), connection())

@@ -1,4 +1,4 @@
-"""UpdateFeatures, from frame to frame."""
+"""UpdateFeatures: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def told_features(broker: SimBroker) -> Any:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_level_that_is_there_is_accepted_in_every_version(version: int) -> None:
+def test_current_level_is_accepted_in_every_version(version: int) -> None:
     broker = make()
     before = told_features(broker)
     answer = ask(broker, version, ("metadata.version", 11))
     assert (answer.error_code, answer.error_message) == (0, None)
-    told = [(one.feature, one.error_code, one.error_message) for one in answer.results]
-    assert told == ([("metadata.version", 0, None)] if version < 2 else [])
+    actual = [(one.feature, one.error_code, one.error_message) for one in answer.results]
+    assert actual == ([("metadata.version", 0, None)] if version < 2 else [])
     assert told_features(broker) == before
 
 
@@ -43,7 +43,7 @@ def test_the_level_that_is_there_is_accepted_in_every_version(version: int) -> N
     ("feature", "level"),
     [("metadata.version", 12), ("metadata.version", 0), ("transaction.version", 2), ("", 0)],
 )
-def test_any_other_is_refused_and_nothing_changed(version: int, feature: str, level: int) -> None:
+def test_other_level_is_refused_and_nothing_changes(version: int, feature: str, level: int) -> None:
     broker = make()
     before = told_features(broker)
     answer = ask(broker, version, (feature, level))
@@ -53,12 +53,12 @@ def test_any_other_is_refused_and_nothing_changed(version: int, feature: str, le
     assert told_features(broker) == before
 
 
-def test_one_that_is_refused_refuses_all() -> None:
+def test_one_refused_update_refuses_all() -> None:
     answer = ask(make(), 1, ("metadata.version", 11), ("group.version", 1))
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
 
 
-def test_a_feature_named_twice_is_refused() -> None:
+def test_feature_named_twice_is_refused() -> None:
     answer = ask(make(), 1, ("metadata.version", 11), ("metadata.version", 8))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "metadata.version" in answer.error_message
@@ -66,12 +66,12 @@ def test_a_feature_named_twice_is_refused() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("level", "code"), [(11, 0), (12, ErrorCode.INVALID_UPDATE_VERSION)])
-def test_a_dry_run_is_told_the_same(version: int, level: int, code: int) -> None:
+def test_validate_only_gets_the_same_response(version: int, level: int, code: int) -> None:
     answer = ask(make(), version, ("metadata.version", level), validate_only=True)
     assert answer.error_code == code
 
 
-def test_kinds_of_downgrade_are_told_apart() -> None:
+def test_downgrade_types_are_distinguished() -> None:
     broker = make()
     old = FeatureUpdateKey(feature="metadata.version", max_version_level=6, allow_downgrade=True)
     answer = broker.ask(UpdateFeaturesRequest(feature_updates=[old]), 0)
@@ -79,8 +79,8 @@ def test_kinds_of_downgrade_are_told_apart() -> None:
     assert "supports levels 11 to 11" in answer.error_message
     odd = FeatureUpdateKey(feature="metadata.version", max_version_level=7, upgrade_type=9)
     answer = broker.ask(UpdateFeaturesRequest(feature_updates=[odd]), 1)
-    assert "no upgrade type 9" in answer.error_message
+    assert "unknown upgrade type 9" in answer.error_message
 
 
-def test_nothing_to_update_is_no_error() -> None:
+def test_empty_request_succeeds() -> None:
     assert ask(make(), 2).error_code == 0

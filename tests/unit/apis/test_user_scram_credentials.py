@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials, from frame to frame."""
+"""DescribeUserScramCredentials and AlterUserScramCredentials: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def alter(broker: SimBroker, *changes: Any) -> dict[str, int]:
 
 
 def describe(broker: SimBroker, *users: str) -> dict[str, Any]:
-    """By user, the iterations by mechanism, or the error code."""
+    """Return the iterations by mechanism, or the error code, of each user."""
     names = [UserName(name=user) for user in users] or None
     answer = broker.ask(DescribeUserScramCredentialsRequest(users=names), 0)
     assert answer.error_code == 0
@@ -69,7 +69,7 @@ def test_credentials_are_set_described_replaced_and_removed() -> None:
     assert describe(broker) == {"u": {2: 4096}}
 
 
-def test_what_is_kept_is_made_of_the_salted_password_and_is_not_it() -> None:
+def test_stored_keys_are_derived_from_the_salted_password() -> None:
     broker = make()
     alter(broker, upsertion())
     [(kept, _)] = broker.broker.store.load(("scram", "u")).values()
@@ -78,11 +78,11 @@ def test_what_is_kept_is_made_of_the_salted_password_and_is_not_it() -> None:
     assert SECRET not in (kept.stored_key, kept.server_key)
 
 
-def test_no_secret_gets_into_any_file_or_line() -> None:
+def test_secrets_are_in_no_file_or_log_line() -> None:
     broker = make()
     alter(broker, upsertion(), upsertion("v", iterations=1))
-    told = "\n".join([*broker.reports, repr(upsertion()), str(broker.bugs)])
-    assert "secret" not in told
+    output = "\n".join([*broker.reports, repr(upsertion()), str(broker.bugs)])
+    assert "secret" not in output
     path = "/data/__cluster_metadata-0/00000000000000000000.log"
     assert SECRET not in broker.files.read_file(path)
     assert b"salt" in broker.files.read_file(path), "this is where it would be"
@@ -117,7 +117,7 @@ def test_each_user_has_its_own_outcome() -> None:
     assert describe(broker) == {"good": {1: 4096}}
 
 
-def test_a_user_changed_twice_in_a_request_is_not_changed() -> None:
+def test_user_named_twice_is_not_changed() -> None:
     broker = make()
     alter(broker, upsertion("u"))
     outcomes = alter(
@@ -133,7 +133,7 @@ def test_a_user_changed_twice_in_a_request_is_not_changed() -> None:
     assert describe(broker) == {"u": {1: 4096}, "w": {1: 4096}}
 
 
-def test_describing_users_by_name() -> None:
+def test_users_are_described_by_name() -> None:
     broker = make()
     alter(broker, upsertion("u"))
     assert describe(broker, "u", "nobody", "v", "v") == {
@@ -145,7 +145,7 @@ def test_describing_users_by_name() -> None:
     assert [one.user for one in everybody.results] == ["u"]
 
 
-def test_credentials_survive_a_power_loss_and_so_does_their_removal() -> None:
+def test_credentials_and_their_removal_survive_power_loss() -> None:
     broker = make()
     alter(broker, upsertion("kept"), upsertion("gone"))
     alter(broker, deletion("gone"))
@@ -155,14 +155,14 @@ def test_credentials_survive_a_power_loss_and_so_does_their_removal() -> None:
     assert again.broker.store.load(("scram", "kept")) == before
 
 
-def test_a_failed_disk_is_told_to_every_user() -> None:
+def test_failed_disk_is_an_error_for_every_user() -> None:
     broker = make()
     broker.broker.store.storage_failed()
     failed = ErrorCode.KAFKA_STORAGE_ERROR
     assert alter(broker, upsertion("u"), upsertion("v")) == {"u": failed, "v": failed}
 
 
-def test_every_change_logs_a_warning_that_users_are_not_enforced() -> None:
+def test_change_logs_that_users_are_not_enforced() -> None:
     broker = make()
     alter(broker, upsertion(), upsertion("v"))
     alter(broker, upsertion("", SHA_256))

@@ -69,11 +69,11 @@ def test_a_program_gets_json(delete_records: Deleting) -> None:
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        ("{", "has to be like"),
-        ("[]", "it is no JSON object"),
+        ("{", "it must look like"),
+        ("[]", "not a JSON object"),
         ({"partitions": [{"topic": "t"}]}, "'partition' is missing"),
-        ({"partitions": [_row(1)], "version": 2}, "of version 2"),
-        ({"partitions": [_row(1), _row(2)]}, "names partitions twice: orders-0"),
+        ({"partitions": [_row(1)], "version": 2}, "version 2 is not supported"),
+        ({"partitions": [_row(1), _row(2)]}, "duplicate partitions: orders-0"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused(

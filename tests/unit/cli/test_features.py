@@ -61,10 +61,10 @@ def test_a_level_that_is_refused_is_told(features: Run, line: str, told: str) ->
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("upgrade", "name at least one feature to upgrade"),
-        ("upgrade --metadata 9.9-IV9", "there is no metadata version 9.9-IV9"),
-        ("upgrade --feature a=1 --feature a=2", "named more than once"),
-        ("upgrade --feature a=x", "a level is a whole number"),
+        ("upgrade", "cannot upgrade: no feature given"),
+        ("upgrade --metadata 9.9-IV9", "unknown metadata version 9.9-IV9"),
+        ("upgrade --feature a=1 --feature a=2", "given more than once"),
+        ("upgrade --feature a=x", "the level must be a whole number"),
         ("upgrade --feature a", "is not name=value"),
         ("", "TOOL"),
     ],
@@ -125,7 +125,7 @@ def test_what_a_level_needs_is_told(site: CliSite) -> None:
         ("metadata.version=1", "Unknown metadata.version 1"),
         ("foo=1", "Unknown feature: foo"),
         ("group.version=7", "Feature level 7 is not supported for feature group.version"),
-        ("group.version=x", "a level is a whole number"),
+        ("group.version=x", "the level must be a whole number"),
         ("group.version", "is not name=value"),
     ],
 )
@@ -138,4 +138,4 @@ def test_a_level_there_is_not_has_no_needs(site: CliSite, feature: str, told: st
 def test_a_release_means_all_features(features: Run) -> None:
     both = features("upgrade", "--release-version", "4.0", "--feature", "group.version=1")
     assert (both.code, both.out) == (1, "")
-    assert "name no others" in both.err
+    assert "do not name others" in both.err

@@ -76,11 +76,11 @@ def test_the_older_name_of_the_servers_is_known(site: CliSite, get_offsets: Run)
     ("line", "told"),
     [
         ("--topic none", "no partition matches"),
-        ("--time never", "'never' is no time"),
-        ("--topic orders --topic-partitions orders:1", "leave one out"),
+        ("--time never", "'never' is not a time"),
+        ("--topic orders --topic-partitions orders:1", "exclude each other"),
         ("--partitions x", "is not a whole number"),
-        ("--topic-partitions orders:1:2", "is no topic:partitions"),
-        ("--topic-partitions a(", "no regular expression"),
+        ("--topic-partitions orders:1:2", "is not of the form topic:partitions"),
+        ("--topic-partitions a(", "not a regular expression"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(get_offsets: Run, line: str, told: str) -> None:

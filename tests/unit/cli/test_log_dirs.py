@@ -42,7 +42,7 @@ def test_only_some_brokers_are_asked(log_dirs: Run) -> None:
     missing = log_dirs("--describe", "--broker-list", "1,7,9")
     assert missing.code == 1
     assert missing.err == (
-        "plog: --broker-list names brokers that are not there: 7,9; there are 1\n"
+        "plog: unknown brokers in --broker-list: 7,9; the cluster's brokers are 1\n"
     )
 
 

@@ -88,12 +88,12 @@ def test_a_bug_is_not_hidden() -> None:
         (["act", "--help"], 0, ""),
         (["help"], 0, ""),
         (["help", "act"], 0, ""),
-        (["help", "atc"], 1, "there is no command 'atc', did you mean 'act'?"),
-        ([], 1, "name a command"),
-        (["atc"], 1, "there is no command 'atc', did you mean 'act'?"),
+        (["help", "atc"], 1, "unknown command 'atc'; did you mean 'act'?"),
+        ([], 1, "no command given"),
+        (["atc"], 1, "unknown command 'atc'; did you mean 'act'?"),
         (["act", "--unknown"], 1, "--unknown"),
         (["act", "--code", "x"], 1, "--code"),
-        (["far"], 1, "'far' belongs to no_such_package, which is not installed"),
+        (["far"], 1, "'far' requires no_such_package, which is not installed"),
     ],
 )
 def test_usage_ends_with_its_code_and_at_most_one_line(

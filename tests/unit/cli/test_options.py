@@ -36,7 +36,7 @@ def test_who_looks_for_zookeeper_is_sent_to_the_brokers(
     with pytest.raises(SystemExit):
         _parser().parse_args(["--list", name, "localhost:2181"])
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"plog: {name} is not known any more: tools ask the brokers, so say")
+    assert line.startswith(f"plog: {name} was removed because tools connect to brokers; use")
 
 
 def test_both_generations_of_a_flag_fill_one_list() -> None:
@@ -84,5 +84,5 @@ def test_exactly_one_action_is_wanted() -> None:
 def test_an_option_that_does_nothing_is_refused() -> None:
     given = _parser().parse_args(["--bootstrap-server", "a:1", "--list", "--if-exists"])
     options.only_with(given, ["--list"], "--if-exists", "--topic")
-    with pytest.raises(UsageError, match="--if-exists only goes with --describe"):
+    with pytest.raises(UsageError, match="--if-exists requires --describe"):
         options.only_with(given, ["--describe"], "--topic", "--if-exists")

@@ -64,7 +64,7 @@ def test_other_defaults_are_those_of_kafkas_clients() -> None:
 
 
 def test_without_servers_there_is_no_client() -> None:
-    with pytest.raises(ConfigError, match=r"bootstrap.servers is not set: name one or more"):
+    with pytest.raises(ConfigError, match=r"bootstrap.servers is not set: set one or more"):
         ClientSettings.from_options()
 
 
@@ -86,13 +86,13 @@ def test_servers_are_host_and_port(servers: object, addresses: list[tuple[str, i
 @pytest.mark.parametrize(
     ("servers", "problem"),
     [
-        ("a:b", "not of the form host:port"),
-        ("::1:9092", "not of the form host:port"),
-        ("a:0", "there is no port 0"),
-        ("a:65536", "there is no port 65536"),
+        ("a:b", "does not have the form host:port"),
+        ("::1:9092", "does not have the form host:port"),
+        ("a:0", "invalid port 0"),
+        ("a:65536", "invalid port 65536"),
         ("a:1,,b:2", "has an empty entry"),
         ("a:1,a:1", "has an entry twice"),
-        ("SSL://a:1", "begins with SSL, but security.protocol is PLAINTEXT"),
+        ("SSL://a:1", "starts with SSL, but security.protocol is PLAINTEXT"),
         ({"a": 1}, "a dict is not a list"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_single_backoff_is_a_constant_one_as_in_kafka() -> None:
 def test_a_backoff_above_its_bound_is_doubtful() -> None:
     settings = ClientSettings.from_options(bootstrap_servers=SERVERS, retry_backoff_ms=5000)
     assert settings.warnings == (
-        "retry.backoff.ms=5000 is above retry.backoff.max.ms=1000, which is what counts then",
+        "retry.backoff.ms=5000 is above retry.backoff.max.ms=1000, which limits it",
     )
 
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md and etc/server.properties say what the tables say."""
+"""docs/configuration.md and etc/server.properties match the declared settings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ ROOT = Path(__file__).parents[3]
     ("path", "what"),
     [("docs/configuration.md", "markdown"), ("etc/server.properties", "properties")],
 )
-def test_the_file_in_the_repository_is_the_printed_one(
+def test_generated_file_is_up_to_date(
     path: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert docs.main([what]) == 0
     printed = capsys.readouterr().out
-    hint = f"print it again: python -m plogd.config.docs {what} > {path}"
+    hint = f"regenerate it: python -m plogd.config.docs {what} > {path}"
     assert (ROOT / path).read_text() == printed, hint
 
 
-def test_the_example_file_sets_nothing() -> None:
+def test_example_file_sets_nothing() -> None:
     assert parse_properties(docs.properties()) == []
 
 
-def test_the_example_file_holds_every_setting_at_its_default() -> None:
+def test_example_file_lists_every_setting_with_its_default() -> None:
     lines = docs.properties().splitlines()
     uncommented = "\n".join(line[1:] for line in lines if line[:1] == "#" and line[1:2].isalpha())
     rows = settings_of(BrokerConfig)
@@ -41,12 +41,12 @@ def test_the_example_file_holds_every_setting_at_its_default() -> None:
     assert load_config([], given).config == BrokerConfig()
 
 
-def test_every_setting_has_a_row_in_the_table() -> None:
+def test_markdown_has_a_row_for_every_setting() -> None:
     text = docs.markdown()
     for name in [*settings_of(BrokerConfig), *settings_of(TopicConfig)]:
         assert f"| `{name}`" in text
 
 
-def test_a_wrong_argument_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_argument_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert docs.main([]) == 2
     assert "usage" in capsys.readouterr().err

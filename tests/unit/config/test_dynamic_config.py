@@ -1,4 +1,4 @@
-"""Settings of a broker that clients change: their order of strength, and what is refused."""
+"""Broker settings that clients change at run time: precedence and validation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from plogd.config.dynamic_config import (
     PROBLEMS_MAX,
     broker_id_of,
     check_change,
+    describe_changes,
     describe_cluster,
     overlay,
-    told_changes,
 )
 
 STATIC = load_config([], ["message.max.bytes=1000", "num.partitions=3"]).config
@@ -37,7 +37,7 @@ def refused(new: dict[str, str], *, one_broker: bool = True) -> KafkaError:
     return caught.value
 
 
-def test_the_brokers_own_is_stronger_than_the_clusters_and_that_than_the_file() -> None:
+def test_broker_value_overrides_cluster_value_and_cluster_value_overrides_file() -> None:
     assert STATIC.message_max_bytes == 1000
     assert used({"message.max.bytes": "2000"}).message_max_bytes == 2000
     both = used({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
@@ -52,13 +52,13 @@ def test_the_brokers_own_is_stronger_than_the_clusters_and_that_than_the_file() 
     ]
 
 
-def test_what_nobody_changed_keeps_its_source() -> None:
+def test_unchanged_settings_keep_their_source() -> None:
     entries = {one.name: one for one in used({"message.max.bytes": "2000"}).describe()}
     assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
     assert entries["log.segment.bytes"].source is ConfigSource.DEFAULT_CONFIG
 
 
-def test_the_clusters_settings_are_described_without_what_lies_over_or_under_them() -> None:
+def test_describe_cluster_returns_only_cluster_values() -> None:
     config = used({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
     [entry] = describe_cluster(config)
     assert (entry.name, entry.value, entry.source) == ("message.max.bytes", "2000", CLUSTER)
@@ -66,7 +66,7 @@ def test_the_clusters_settings_are_described_without_what_lies_over_or_under_the
     assert describe_cluster(STATIC) == []
 
 
-def test_what_cannot_be_used_any_more_is_left_out_and_told() -> None:
+def test_overlay_ignores_and_reports_values_that_are_no_longer_valid() -> None:
     texts = {"message.max.bytes": "many", "gone": "1", "log.dirs": "/x", "max.connections": "7"}
     config, problems = overlay(STATIC, dynamic(texts))
     assert (config.message_max_bytes, config.max_connections) == (1000, 7)
@@ -74,7 +74,7 @@ def test_what_cannot_be_used_any_more_is_left_out_and_told() -> None:
     assert config.dynamic.names == {"max.connections"}
 
 
-def test_without_any_the_files_settings_are_used_as_they_are() -> None:
+def test_overlay_without_dynamic_values_returns_the_static_configuration() -> None:
     assert overlay(STATIC, dynamic({})) == (STATIC, [])
 
 
@@ -86,7 +86,7 @@ def test_without_any_the_files_settings_are_used_as_they_are() -> None:
         ({"num.partitions": "2"}, InvalidRequest, ["num.partitions", "restart the broker"]),
         ({"log.retention.hours": "2"}, InvalidRequest, ["log.retention.hours", "SIGHUP"]),
         ({"log.retention.mss": "2"}, InvalidConfig, ["did you mean log.retention.ms?"]),
-        ({"log.cleaner.threads": "2"}, InvalidConfig, ["known to Kafka, not used by plog yet"]),
+        ({"log.cleaner.threads": "2"}, InvalidConfig, ["Kafka setting that plog does not use yet"]),
         (
             {"num.partitions": "2", "max.connections": "x"},
             InvalidRequest,
@@ -94,7 +94,7 @@ def test_without_any_the_files_settings_are_used_as_they_are() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_what_is_allowed(
+def test_rejected_changes_name_the_setting_and_the_remedy(
     new: dict[str, str], error: type[KafkaError], parts: list[str]
 ) -> None:
     for one_broker in (True, False):
@@ -103,37 +103,37 @@ def test_what_is_wrong_is_told_with_what_is_allowed(
         assert all(part in str(problem) for part in parts), str(problem)
 
 
-def test_what_was_wrong_before_does_not_keep_the_rest_from_changing() -> None:
+def test_earlier_invalid_values_do_not_prevent_other_changes() -> None:
     old = {"gone": "1"}
     check_change(STATIC, old, {**old, "max.connections": "5"}, one_broker=True)
 
 
 @pytest.mark.parametrize(("name", "broker_id"), [("1", 1), ("+1", 1), ("01", 1), ("-3", -3)])
-def test_a_brokers_name_is_a_number(name: str, broker_id: int) -> None:
+def test_broker_id_of_parses_integers(name: str, broker_id: int) -> None:
     assert broker_id_of(name) == broker_id
 
 
 @pytest.mark.parametrize("name", ["", "one", "1_0", " 1", "١"])
-def test_anything_else_names_no_broker(name: str) -> None:
+def test_broker_id_of_rejects_other_names(name: str) -> None:
     with pytest.raises(InvalidRequest, match="must be an integer"):
         broker_id_of(name)
 
 
-def test_changes_are_told_by_name() -> None:
-    assert told_changes({"a": "1", "c": "3"}, {"a": "1", "b": "2"}) == "b=2, c removed"
+def test_describe_changes_lists_changed_and_removed_names() -> None:
+    assert describe_changes({"a": "1", "c": "3"}, {"a": "1", "b": "2"}) == "b=2, c removed"
 
 
-def test_only_so_many_problems_are_told_because_each_takes_its_time() -> None:
+def test_number_of_reported_problems_is_limited() -> None:
     error = refused({f"no.such.name.{number}": "1" for number in range(100_000)})
     assert isinstance(error, InvalidConfig)
     assert error.message.count("is not a setting") == PROBLEMS_MAX
 
 
 @pytest.mark.parametrize("digits", [11, 5_000])
-def test_a_number_no_broker_can_have_is_none(digits: int) -> None:
+def test_broker_id_of_rejects_numbers_that_are_too_long(digits: int) -> None:
     with pytest.raises(InvalidRequest, match="must be an integer"):
         broker_id_of("1" * digits)
 
 
-def test_a_long_value_is_told_shortened() -> None:
-    assert len(told_changes({}, {"a": "x" * 100_000})) < 1_100
+def test_describe_changes_truncates_long_values() -> None:
+    assert len(describe_changes({}, {"a": "x" * 100_000})) < 1_100

@@ -1,4 +1,4 @@
-"""``listeners`` and ``advertised.listeners``: what is taken, what is refused."""
+"""Parsing ``listeners``, ``advertised.listeners`` and the protocol map."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "INSIDE": "PLAINTEXT"}
         ("PLAINTEXT://[fe80::1%eth0]:9092", "fe80::1%eth0", 9092),
     ],
 )
-def test_a_listener_is_a_name_a_host_and_a_port(text: str, host: str, port: int) -> None:
+def test_listener_has_a_name_a_host_and_a_port(text: str, host: str, port: int) -> None:
     expected = Listener(name="PLAINTEXT", host=host, port=port, protocol="PLAINTEXT")
     assert parse_listener(text, PROTOCOLS) == expected
 
 
 @pytest.mark.parametrize("text", ["INSIDE://[::1]:9", "INSIDE://a:9", "INSIDE://:9"])
-def test_a_listener_prints_as_it_was_written(text: str) -> None:
+def test_listener_is_formatted_as_written(text: str) -> None:
     assert str(parse_listener(text, PROTOCOLS)) == text
 
 
@@ -49,18 +49,18 @@ def test_a_listener_prints_as_it_was_written(text: str) -> None:
         "OTHER://a:1",
     ],
 )
-def test_what_is_no_listener_is_refused(text: str) -> None:
+def test_invalid_listener_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         parse_listener(text, PROTOCOLS)
 
 
-def test_the_protocol_map_is_read_in_any_case() -> None:
+def test_protocol_map_ignores_case() -> None:
     assert parse_protocol_map("") == {}
     assert parse_protocol_map("a:plaintext,B:SASL_SSL") == {"A": "PLAINTEXT", "B": "SASL_SSL"}
 
 
 @pytest.mark.parametrize("text", ["A", "A:", ":SSL", "A:TLS", "A:SSL,a:SSL", "A:SSL,"])
-def test_a_wrong_protocol_map_is_refused(text: str) -> None:
+def test_invalid_protocol_map_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         parse_protocol_map(text)
 
@@ -70,13 +70,13 @@ def bind(*texts: str, skipped: tuple[str, ...] = ()) -> tuple[Listener, ...]:
 
 
 @pytest.mark.parametrize("text", ["SASL_PLAINTEXT://:1", "SASL_SSL://:1"])
-def test_sasl_is_refused_with_a_hint_that_it_comes_later(text: str) -> None:
+def test_sasl_listener_is_rejected(text: str) -> None:
     protocols = {name: name for name in ("SASL_PLAINTEXT", "SASL_SSL")}
-    with pytest.raises(ValueError, match="comes in a later version"):
+    with pytest.raises(ValueError, match="is not supported; use PLAINTEXT or SSL"):
         bound_listeners([text], protocols, ())
 
 
-def test_an_ipv4_and_an_ipv6_address_may_share_name_and_port() -> None:
+def test_ipv4_and_ipv6_address_may_share_name_and_port() -> None:
     assert len(bind("PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://[::1]:9092")) == 2
 
 
@@ -89,22 +89,22 @@ def test_an_ipv4_and_an_ipv6_address_may_share_name_and_port() -> None:
         ("PLAINTEXT://127.0.0.1:1", "PLAINTEXT://[::1]:1", "PLAINTEXT://[::2]:1"),
     ],
 )
-def test_two_listeners_may_not_want_the_same(texts: tuple[str, ...]) -> None:
+def test_listeners_with_the_same_name_or_port_are_rejected(texts: tuple[str, ...]) -> None:
     with pytest.raises(ValueError):
         bind(*texts)
 
 
-def test_any_number_of_listeners_may_take_a_free_port() -> None:
+def test_several_listeners_may_use_port_0() -> None:
     assert [x.port for x in bind("PLAINTEXT://:0", "INSIDE://:0")] == [0, 0]
 
 
-def test_a_controllers_listener_is_not_opened() -> None:
+def test_controller_listener_is_not_opened() -> None:
     opened = bind("PLAINTEXT://:1", "CONTROLLER://:2", skipped=("controller",))
     assert [x.name for x in opened] == ["PLAINTEXT"]
 
 
-def test_one_listener_has_to_be_left() -> None:
-    with pytest.raises(ValueError, match="no listener is left"):
+def test_listeners_without_one_for_clients_are_rejected() -> None:
+    with pytest.raises(ValueError, match="no listener for clients"):
         bind("CONTROLLER://:2", skipped=("CONTROLLER",))
 
 
@@ -127,6 +127,6 @@ def test_listeners_are_advertised_by_name_and_may_share_a_port() -> None:
         ("PLAINTEXT://a:1", "PLAINTEXT://b:1"),
     ],
 )
-def test_what_no_client_could_use_is_not_advertised(texts: tuple[str, ...]) -> None:
+def test_unusable_advertised_listeners_are_rejected(texts: tuple[str, ...]) -> None:
     with pytest.raises(ValueError):
         advertise(*texts)

@@ -1,4 +1,4 @@
-"""Settings that one listener has for itself: read, used, described, reloaded."""
+"""Settings of single listeners: loading, use, description and reload."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def listeners(config: BrokerConfig) -> tuple[Listener, Listener]:
     return inside, outside
 
 
-def test_a_listeners_own_value_goes_before_everybodys() -> None:
+def test_listener_value_overrides_the_common_value() -> None:
     config = load(f"{OWN}=/own.pem", "listener.name.out.side.ssl.client.auth=none")
     inside, outside = listeners(config)
     assert config.tls_of(inside).ssl_keystore_location == "/all.pem"
@@ -33,14 +33,14 @@ def test_a_listeners_own_value_goes_before_everybodys() -> None:
     assert config.name_for(outside, "ssl.keystore.location") == OWN
 
 
-def test_a_wrong_value_is_reported_like_any_other() -> None:
+def test_invalid_listener_value_is_reported() -> None:
     with pytest.raises(ConfigError) as error:
         load("listener.name.inside.ssl.client.auth=maybe")
     [problem] = error.value.problems
     assert problem.startswith("-o listener.name.inside.ssl.client.auth=maybe: not one of")
 
 
-def test_what_does_not_fit_together_is_told_of_the_listener() -> None:
+def test_inconsistent_listener_values_are_reported_with_the_prefixed_name() -> None:
     with pytest.raises(ConfigError) as error:
         load("listener.name.out.side.ssl.keystore.type=PKCS12")
     [problem] = error.value.problems
@@ -48,7 +48,7 @@ def test_what_does_not_fit_together_is_told_of_the_listener() -> None:
     assert "openssl pkcs12" in problem
 
 
-def test_what_both_listeners_share_is_told_once() -> None:
+def test_problem_of_a_common_value_is_reported_once() -> None:
     with pytest.raises(ConfigError) as error:
         load("ssl.keystore.key=secret")
     [problem] = error.value.problems
@@ -57,14 +57,14 @@ def test_what_both_listeners_share_is_told_once() -> None:
     )
 
 
-def test_a_listener_that_is_not_there_is_warned_about() -> None:
+def test_loader_warns_about_a_setting_for_a_missing_listener() -> None:
     loaded = load_config([], [*TWO, "listener.name.elsewhere.ssl.client.auth=none"])
     assert loaded.warnings == (
         "-o listener.name.elsewhere.ssl.client.auth has no effect: no listener has that name",
     )
 
 
-def test_a_secret_of_one_listener_stays_one() -> None:
+def test_secret_of_a_listener_is_not_described() -> None:
     config = load("listener.name.inside.ssl.key.password=geheim")
     [entry] = [e for e in config.describe() if e.name.startswith("listener.name.")]
     assert (entry.name, entry.value) == ("listener.name.inside.ssl.key.password", None)
@@ -72,7 +72,7 @@ def test_a_secret_of_one_listener_stays_one() -> None:
     assert "geheim" not in repr(config.describe())
 
 
-def test_a_reload_takes_over_certificates_and_tells_the_rest() -> None:
+def test_reload_applies_certificates_and_lists_settings_that_need_a_restart() -> None:
     auth = "listener.name.inside.ssl.client.auth"
     trust = "ssl.truststore.location=/ca.pem"
     old = load(f"{OWN}=/own.pem", trust, f"{auth}=required")
@@ -85,7 +85,7 @@ def test_a_reload_takes_over_certificates_and_tells_the_rest() -> None:
     assert without_tls(reload, old).applied == ()
 
 
-def test_an_override_may_come_and_go() -> None:
+def test_reload_adds_and_removes_listener_values() -> None:
     plain, own = load(), load(f"{OWN}=/own.pem")
     assert reloadable(plain, own).config.listener_overrides == {OWN: "/own.pem"}
     assert reloadable(own, plain).config.listener_overrides == {}

@@ -1,4 +1,4 @@
-"""The one logger: its level, and what cannot be asked of it."""
+"""The root logger: changes of its level, and requests that are rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_levels_have_log4js_names(name: str, level: str) -> None:
     assert (entry.name, entry.value, entry.read_only) == ("root", name, False)
 
 
-def test_a_mere_check_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     logs = FakeLogs()
     alter(logs, ("root", SET, "DEBUG"), validate_only=True)
     assert logs.level == "info"
@@ -54,7 +54,7 @@ def test_a_mere_check_changes_nothing() -> None:
         (("root", SUBTRACT, "DEBUG"), InvalidRequest),
     ],
 )
-def test_what_there_is_not_is_refused_and_nothing_changes(
+def test_invalid_alteration_is_rejected_and_changes_nothing(
     change: tuple[str, int, str], error: type[KafkaError]
 ) -> None:
     logs = FakeLogs()
@@ -63,7 +63,7 @@ def test_what_there_is_not_is_refused_and_nothing_changes(
     assert logs.level == "info"
 
 
-def test_where_another_program_writes_the_log_there_is_no_logger() -> None:
+def test_broker_has_no_logger_when_twistd_writes_the_log() -> None:
     assert describe_loggers(None) == []
     with pytest.raises(InvalidConfig, match="twistd"):
         alter(None, ("root", SET, "DEBUG"))

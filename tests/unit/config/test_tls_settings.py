@@ -1,4 +1,4 @@
-"""Which settings of TLS belong together."""
+"""Checks across the TLS settings of a listener."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ INLINE = {"ssl_keystore_key": "key", "ssl_keystore_certificate_chain": "chain"}
         {**FILE, "ssl_keystore_type": "pem"},
         {**FILE, "ssl_client_auth": "required", "ssl_truststore_location": "/t.pem"},
         {**FILE, "ssl_client_auth": "requested", "ssl_truststore_certificates": "certificates"},
-        # Nobody asks for it, so it need not be readable.
+        # Without client authentication, the truststore is not read.
         {**FILE, "ssl_truststore_type": "JKS"},
     ],
 )
-def test_what_fits_together_is_taken(values: dict[str, Any]) -> None:
+def test_consistent_settings_are_accepted(values: dict[str, Any]) -> None:
     assert list(check_tls(TlsSettings(**values))) == []
 
 
@@ -52,10 +52,10 @@ def test_what_fits_together_is_taken(values: dict[str, Any]) -> None:
             "ssl.truststore.certificates",
             "which one",
         ),
-        ({**FILE, "ssl_enabled_protocols": ()}, "ssl.enabled.protocols", "no version"),
+        ({**FILE, "ssl_enabled_protocols": ()}, "ssl.enabled.protocols", "no TLS version"),
     ],
 )
-def test_what_does_not_is_told_with_its_remedy(
+def test_inconsistent_settings_are_reported_with_a_remedy(
     values: dict[str, Any], name: str, remedy: str
 ) -> None:
     [(found, problem)] = check_tls(TlsSettings(**values))

@@ -1,4 +1,4 @@
-"""Topics created because clients named them: shared, bounded, and asked for again."""
+"""Automatic topic creation: sharing between requests, rate limit and retries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(broker: SimBroker, *names: str) -> list[int]:
     return codes(asked)
 
 
-def test_topics_beyond_the_rate_are_created_when_they_are_asked_for_again(
+def test_topics_beyond_the_rate_are_created_on_retry(
     broker: SimBroker,
 ) -> None:
     names = [f"t{number}" for number in range(25)]
@@ -41,7 +41,7 @@ def test_topics_beyond_the_rate_are_created_when_they_are_asked_for_again(
     assert ask(broker, *names) == created + postponed + postponed[:5]
     broker.ports.advance(500)
     assert ask(broker, *names) == created + created[:5] + postponed
-    broker.ports.advance(60_000)  # More than what one second allows is not saved up.
+    broker.ports.advance(60_000)  # No more than one second's allowance accumulates.
     assert ask(broker, *names) == created + created + created[:5]
     assert len(list(broker.broker.cache.topics())) == 25
     assert len([line for line in broker.reports if "max.per.second=10 is reached" in line]) == 1
@@ -61,14 +61,14 @@ def test_requests_that_name_the_same_topic_share_its_creation(broker: SimBroker)
     assert [codes(one) for one in asked] == [[0]] * (3 * LIMIT)
 
 
-def test_client_that_leaves_does_not_end_the_creation_for_others(broker: SimBroker) -> None:
+def test_disconnecting_client_does_not_cancel_the_creation_for_others(broker: SimBroker) -> None:
     first, second = (broker.begin(named("same"), 9) for _ in range(2))
     first.cancel()
     broker.settle()
     assert codes(second) == [0]
 
 
-def test_clients_that_leave_or_time_out_are_removed_while_the_creation_lasts(
+def test_disconnected_and_timed_out_clients_are_removed_during_the_creation(
     broker: SimBroker,
 ) -> None:
     creation = broker.broker.auto_topic_creation
@@ -84,7 +84,7 @@ def test_clients_that_leave_or_time_out_are_removed_while_the_creation_lasts(
     assert ask(broker, "same") == [0]
 
 
-def test_failed_creation_is_an_error_of_all_clients_and_is_tried_again(
+def test_failed_creation_fails_all_clients_and_can_be_retried(
     broker: SimBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -94,7 +94,7 @@ def test_failed_creation_is_an_error_of_all_clients_and_is_tried_again(
     assert ask(broker, "same") == [0]
 
 
-def test_names_that_cannot_be_created_do_not_count(broker: SimBroker) -> None:
+def test_invalid_names_do_not_use_up_the_rate(broker: SimBroker) -> None:
     invalid = [f"not valid {number}" for number in range(50)]
     assert set(ask(broker, *invalid)) == {ErrorCode.INVALID_TOPIC_EXCEPTION}
     assert ask(broker, *(f"t{number}" for number in range(LIMIT))) == [0] * LIMIT

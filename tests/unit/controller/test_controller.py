@@ -1,4 +1,4 @@
-"""Creating and deleting, step by step, with failures and crashes in between."""
+"""Controller: creation, expansion and deletion of topics, with failures at each step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plogd.controller.controller import Controller
-from plogd.controller.partition_creation import MorePartitions
+from plogd.controller.partition_creation import NewPartitions
 from plogd.controller.topic_creation import Defaults, NewTopic
+from plogd.fair_queue import FairQueue
 from plogd.metadata.cache import TopicState
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Watcher, Written
@@ -24,7 +25,7 @@ from tests.helpers.sim_ports import SimPorts, outcome
 
 
 class MemoryStore:
-    """As much of a store as the controller needs; each write waits for `finish`."""
+    """A minimal metadata store; each write waits for `finish`."""
 
     max_atomic_changes = 10_000
 
@@ -55,7 +56,7 @@ class MemoryStore:
     write_atomic = write
 
     def finish(self) -> None:
-        """Make the first waiting write, whole or not at all."""
+        """Perform the first waiting write atomically."""
         changes, later = self.waiting.pop(0)
         found = [self.image.get(change.key) for change in changes]
         if any(found[i][1] != change.expected for i, change in enumerate(changes)):
@@ -68,12 +69,12 @@ class MemoryStore:
         later.succeed([Written(version=self.image.get(change.key)[1]) for change in changes])
 
     def fail(self, error: Exception) -> None:
-        """The first waiting write fails."""
+        """Fail the first waiting write."""
         self.waiting.pop(0)[1].fail(error)
 
 
 class FakeBrokers:
-    """Notes what it is told; `refuse` makes the next start fail."""
+    """Records its calls; `refuse` makes the next start fail."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -92,8 +93,8 @@ class FakeBrokers:
         self.told.append(f"stop {topic.name}")
         return ready(None)
 
-    def make_logs(self, topic: TopicState) -> Later[None]:
-        self.told.append(f"make logs of {topic.name} with {len(topic.partitions)}")
+    def create_logs(self, topic: TopicState) -> Later[None]:
+        self.told.append(f"create logs of {topic.name} with {len(topic.partitions)}")
         return failed(KafkaStorageError("no room")) if self.refuse else ready(None)
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
@@ -102,7 +103,7 @@ class FakeBrokers:
 
 
 class Setup:
-    """A controller between its store and its brokers."""
+    """A controller with a store and brokers."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
@@ -113,6 +114,7 @@ class Setup:
             brokers=self.brokers,
             defaults=lambda: Defaults(num_partitions=2, replication_factor=1, brokers=(1,)),
             random=SimPorts().random,
+            fair_queue=FairQueue(SimPorts().timers),
             report=lambda message, **fields: self.reports.append(message.format(**fields)),
         )
         self.topics = outcome(self.controller.load())
@@ -126,7 +128,7 @@ class Setup:
         return outcome(creation)
 
 
-def test_a_topic_is_written_then_started_then_told() -> None:
+def test_topic_is_written_then_started_then_reported() -> None:
     setup = Setup()
     creation = setup.create("t", config={"retention.ms": "5"})
     assert (creation.done, setup.brokers.told) == (False, [])
@@ -146,7 +148,7 @@ def test_topic_ids_are_random_uuids() -> None:
     assert all(topic_id[6] >> 4 == 4 and topic_id[8] >> 6 == 2 for topic_id in ids)
 
 
-def test_a_second_creation_of_the_name_waits_and_finds_it() -> None:
+def test_second_creation_of_a_name_waits_and_finds_the_topic() -> None:
     setup = Setup()
     first, second = setup.create("t"), setup.create("t")
     setup.store.finish()
@@ -156,8 +158,8 @@ def test_a_second_creation_of_the_name_waits_and_finds_it() -> None:
     assert setup.store.waiting == []
 
 
-def test_a_thousand_may_wait_for_the_same_topic() -> None:
-    """As the consumers of a new broker do, for the topic of their offsets."""
+def test_thousand_operations_may_wait_for_the_same_topic() -> None:
+    """All consumers of a new broker wait for the offsets topic."""
     setup = Setup()
     first, *others = [setup.create("t") for _ in range(1000)]
     setup.store.finish()
@@ -167,7 +169,7 @@ def test_a_thousand_may_wait_for_the_same_topic() -> None:
             outcome(creation)
 
 
-def test_names_that_would_collide_wait_for_each_other() -> None:
+def test_operations_on_colliding_names_are_sequential() -> None:
     setup = Setup()
     first, second = setup.create("a.b"), setup.create("a_b")
     setup.store.finish()
@@ -176,21 +178,21 @@ def test_names_that_would_collide_wait_for_each_other() -> None:
         outcome(second)
 
 
-def test_different_names_are_created_side_by_side() -> None:
+def test_different_names_are_created_concurrently() -> None:
     setup = Setup()
     setup.create("a")
     setup.create("b")
     assert len(setup.store.waiting) == 2
 
 
-def test_a_client_that_leaves_does_not_stop_the_creation() -> None:
+def test_disconnecting_client_does_not_stop_the_creation() -> None:
     setup = Setup()
     setup.create("t").cancel()
     setup.store.finish()
     assert setup.brokers.told == ["start t"]
 
 
-def test_somebody_else_may_have_written_the_topic() -> None:
+def test_creation_fails_when_the_store_already_has_the_topic() -> None:
     setup = Setup()
     other = Setup(setup.store)
     creation = setup.create("t")
@@ -201,16 +203,16 @@ def test_somebody_else_may_have_written_the_topic() -> None:
     assert other.brokers.told == []
 
 
-def test_a_store_that_fails_fails_the_creation_and_leaves_the_name_free() -> None:
+def test_failed_write_fails_the_creation_and_frees_the_name() -> None:
     setup = Setup()
     creation = setup.create("t")
-    setup.store.fail(KafkaStorageError("gone"))
+    setup.store.fail(KafkaStorageError("disk failed"))
     with pytest.raises(KafkaStorageError):
         outcome(creation)
     assert setup.created("t").name == "t"
 
 
-def test_a_topic_whose_logs_cannot_be_made_is_taken_back() -> None:
+def test_creation_is_rolled_back_when_its_logs_cannot_be_created() -> None:
     setup = Setup()
     setup.brokers.refuse = True
     creation = setup.create("t")
@@ -224,8 +226,8 @@ def test_a_topic_whose_logs_cannot_be_made_is_taken_back() -> None:
     assert setup.created("t").name == "t"
 
 
-def test_a_topic_that_could_not_be_taken_back_makes_room_for_the_next_of_its_name() -> None:
-    """A disk may be too full for the logs and for the removal."""
+def test_incomplete_topic_is_removed_by_the_next_creation_of_its_name() -> None:
+    """A full disk may prevent both the logs and the removal of the topic."""
     setup = Setup()
     setup.brokers.refuse = True
     creation = setup.create("t")
@@ -249,33 +251,33 @@ def test_planning_changes_nothing() -> None:
     assert setup.store.waiting == []
 
 
-def test_one_partition_is_told_of_as_one() -> None:
+def test_report_uses_the_singular_for_one_partition() -> None:
     setup = Setup()
     setup.created("t", num_partitions=1)
     assert setup.reports == ["created topic t with 1 partition"]
 
 
-class TestMorePartitions:
-    """Their logs are made before they are written down, and served after that."""
+class TestCreatePartitions:
+    """Logs are created before the partitions are written, and served afterwards."""
 
     def more(self, setup: Setup, count: int = 3) -> Later[TopicState]:
-        return setup.controller.create_partitions(MorePartitions(topic="t", count=count))
+        return setup.controller.create_partitions(NewPartitions(topic="t", count=count))
 
-    def test_logs_are_made_partitions_written_then_served(self) -> None:
+    def test_logs_are_created_before_partitions_are_written_and_served(self) -> None:
         setup = Setup()
         old = setup.created("t", config={"retention.ms": "5"})
         creation = self.more(setup)
-        assert setup.brokers.told == ["start t", "make logs of t with 3"]
+        assert setup.brokers.told == ["start t", "create logs of t with 3"]
         setup.store.finish()
         topic = outcome(creation)
         assert setup.brokers.told[2:] == ["start t"]
         assert topic.partitions[:2] == old.partitions
         assert (topic.topic_id, topic.config) == (old.topic_id, old.config)
-        assert setup.reports[1:] == ["topic t has 3 partitions now"]
+        assert setup.reports[1:] == ["expanded topic t to 3 partitions"]
         value, _ = setup.store.load(("topic",))["topic", "t"]
         assert value.assignments == {0: (1,), 1: (1,), 2: (1,)}
 
-    def test_a_new_controller_finds_them(self) -> None:
+    def test_new_controller_loads_added_partitions(self) -> None:
         setup = Setup()
         setup.created("t")
         creation = self.more(setup)
@@ -286,40 +288,40 @@ class TestMorePartitions:
         again.store.finish()
         assert len(outcome(creation).partitions) == 4
 
-    def test_logs_that_cannot_be_made_leave_the_topic_as_it_was(self) -> None:
+    def test_topic_is_unchanged_when_its_logs_cannot_be_created(self) -> None:
         setup = Setup()
         setup.created("t")
         setup.brokers.refuse = True
         with pytest.raises(KafkaStorageError):
             outcome(self.more(setup))
-        assert setup.brokers.told[1:] == ["make logs of t with 3", "remove logs of t"]
+        assert setup.brokers.told[1:] == ["create logs of t with 3", "remove logs of t"]
         assert setup.store.waiting == []
         setup.brokers.refuse = False
         creation = self.more(setup)
         setup.store.finish()
         assert len(outcome(creation).partitions) == 3
 
-    def test_a_store_that_fails_leaves_the_topic_as_it_was(self) -> None:
+    def test_topic_is_unchanged_when_the_write_fails(self) -> None:
         setup = Setup()
         setup.created("t")
         creation = self.more(setup)
-        setup.store.fail(KafkaStorageError("gone"))
+        setup.store.fail(KafkaStorageError("disk failed"))
         with pytest.raises(KafkaStorageError):
             outcome(creation)
-        assert setup.brokers.told[1:] == ["make logs of t with 3", "remove logs of t"]
-        assert len(setup.controller.plan_partitions(MorePartitions(topic="t", count=3))) == 1
+        assert setup.brokers.told[1:] == ["create logs of t with 3", "remove logs of t"]
+        assert len(setup.controller.plan_partitions(NewPartitions(topic="t", count=3))) == 1
 
-    def test_two_that_want_them_come_one_after_the_other(self) -> None:
+    def test_concurrent_expansions_are_sequential(self) -> None:
         setup = Setup()
         setup.created("t")
         first, second = self.more(setup, 4), self.more(setup, 3)
         assert len(setup.store.waiting) == 1
         setup.store.finish()
         assert len(outcome(first).partitions) == 4
-        with pytest.raises(InvalidPartitions, match="4 partitions; 3"):
+        with pytest.raises(InvalidPartitions, match="to 3 partitions: it already has 4"):
             outcome(second)
 
-    def test_a_topic_deleted_meanwhile_gets_none(self) -> None:
+    def test_topic_deleted_meanwhile_gets_no_partitions(self) -> None:
         setup = Setup()
         topic = setup.created("t")
         setup.controller.delete_topic("t", topic.topic_id)
@@ -328,16 +330,16 @@ class TestMorePartitions:
         with pytest.raises(UnknownTopicOrPartition):
             outcome(creation)
 
-    def test_a_topic_that_was_never_made_gets_none(self) -> None:
+    def test_incomplete_topic_gets_no_partitions(self) -> None:
         setup = Setup()
         setup.brokers.refuse = True
         setup.create("t")
         setup.store.finish()
         setup.store.fail(KafkaStorageError("full"))
         with pytest.raises(UnknownTopicOrPartition):
-            setup.controller.plan_partitions(MorePartitions(topic="t", count=3))
+            setup.controller.plan_partitions(NewPartitions(topic="t", count=3))
 
-    def test_a_client_that_leaves_does_not_stop_it(self) -> None:
+    def test_disconnecting_client_does_not_stop_the_expansion(self) -> None:
         setup = Setup()
         setup.created("t")
         self.more(setup).cancel()
@@ -345,10 +347,10 @@ class TestMorePartitions:
         assert setup.brokers.told[-1] == "start t"
 
 
-class TestDeleting:
-    """The removal is durable before a log is touched."""
+class TestDeletion:
+    """The removal is durable before logs are deleted."""
 
-    def test_a_topic_is_removed_then_stopped(self) -> None:
+    def test_topic_is_removed_from_the_store_before_it_is_stopped(self) -> None:
         setup = Setup()
         topic = setup.created("t")
         deletion = setup.controller.delete_topic("t", topic.topic_id)
@@ -358,13 +360,13 @@ class TestDeleting:
         assert setup.brokers.told == ["start t", "stop t"]
         assert setup.store.load(("topic",)) == {}
 
-    def test_one_of_another_id_is_left_alone(self) -> None:
+    def test_topic_with_another_id_is_not_deleted(self) -> None:
         setup = Setup()
         setup.created("t")
         with pytest.raises(UnknownTopicOrPartition):
             outcome(setup.controller.delete_topic("t", b"x" * 16))
 
-    def test_the_name_can_be_used_again_once_the_logs_are_gone(self) -> None:
+    def test_name_can_be_reused_once_the_logs_are_deleted(self) -> None:
         setup = Setup()
         topic = setup.created("t")
         setup.controller.delete_topic("t", topic.topic_id)
@@ -375,7 +377,7 @@ class TestDeleting:
         assert outcome(creation).topic_id != topic.topic_id
         assert setup.brokers.told == ["start t", "stop t", "start t"]
 
-    def test_deleting_twice_finds_nothing_the_second_time(self) -> None:
+    def test_second_deletion_finds_no_topic(self) -> None:
         setup = Setup()
         topic = setup.created("t")
         setup.controller.delete_topic("t", topic.topic_id)
@@ -384,11 +386,11 @@ class TestDeleting:
         with pytest.raises(UnknownTopicOrPartition):
             outcome(second)
 
-    def test_a_store_that_fails_leaves_the_topic(self) -> None:
+    def test_topic_remains_when_its_removal_cannot_be_written(self) -> None:
         setup = Setup()
         topic = setup.created("t")
         deletion = setup.controller.delete_topic("t", topic.topic_id)
-        setup.store.fail(KafkaStorageError("gone"))
+        setup.store.fail(KafkaStorageError("disk failed"))
         with pytest.raises(KafkaStorageError):
             outcome(deletion)
         assert setup.brokers.told == ["start t"]
@@ -396,7 +398,7 @@ class TestDeleting:
             setup.controller.plan(NewTopic(name="t"))
 
 
-def test_a_new_controller_knows_what_the_store_holds() -> None:
+def test_new_controller_loads_the_topics_of_the_store() -> None:
     setup = Setup()
     topic = setup.created("t", config={"retention.ms": "5"})
     again = Setup(setup.store)
@@ -408,7 +410,7 @@ def test_a_new_controller_knows_what_the_store_holds() -> None:
     outcome(deletion)
 
 
-def test_an_operation_waits_for_the_others_on_its_topic() -> None:
+def test_exclusive_operation_waits_for_others_on_its_topic() -> None:
     setup = Setup()
     creation = setup.create("t.a")
     begun: list[str] = []
@@ -417,8 +419,8 @@ def test_an_operation_waits_for_the_others_on_its_topic() -> None:
         begun.append(name)
         return ready(name)
 
-    waiting = setup.controller.alone_with("t_a", lambda: operation("t_a"))
-    other = setup.controller.alone_with("u", lambda: operation("u"))
+    waiting = setup.controller.run_exclusively("t_a", lambda: operation("t_a"))
+    other = setup.controller.run_exclusively("u", lambda: operation("u"))
     assert (outcome(other), begun) == ("u", ["u"])
     setup.store.finish()
     assert creation.done

@@ -1,4 +1,4 @@
-"""Elections with one broker: never needed, or impossible."""
+"""Elections with a single broker: not needed, or impossible."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STATE = PartitionState(
 
 
 @pytest.mark.parametrize("kind", list(ElectionType))
-def test_a_partition_that_works_has_its_leader(kind: ElectionType) -> None:
+def test_election_is_not_needed_while_the_leader_works(kind: ElectionType) -> None:
     outcome = election_outcome(kind, STATE, is_offline=False)
     assert isinstance(outcome, ElectionNotNeeded)
-    assert "led by broker 1" in outcome.message
+    assert "led by its preferred leader, broker 1" in outcome.message
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,17 @@ def test_a_partition_that_works_has_its_leader(kind: ElectionType) -> None:
         (ElectionType.UNCLEAN, EligibleLeadersNotAvailable),
     ],
 )
-def test_a_partition_of_a_failed_directory_has_nobody_to_lead_it(
+def test_election_fails_when_the_log_directory_is_offline(
     kind: ElectionType, error: type[KafkaError]
 ) -> None:
     assert isinstance(election_outcome(kind, STATE, is_offline=True), error)
 
 
-def test_kinds_of_elections_have_kafkas_codes() -> None:
+def test_election_types_have_kafkas_codes() -> None:
     assert [election_type(code) for code in (0, 1)] == [
         ElectionType.PREFERRED,
         ElectionType.UNCLEAN,
     ]
     for code in (-1, 2):
-        with pytest.raises(InvalidRequest, match=f"no election type {code}"):
+        with pytest.raises(InvalidRequest, match=f"unknown election type {code}"):
             election_type(code)

@@ -1,4 +1,4 @@
-"""What may be asked for when a topic is to have more partitions."""
+"""Validation and placement of new partitions of a topic."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plogd.controller.partition_creation import (
-    MorePartitions,
-    counted,
-    extended,
-    first_states,
+    NewPartitions,
+    first_state,
+    partition_count_text,
     plan_partitions,
+    with_partitions,
 )
 from plogd.controller.replica_placement import Assignments
 from plogd.controller.topic_creation import MAX_PARTITIONS
@@ -28,27 +28,26 @@ from plogd.metadata.cache import TopicState
 
 
 def topic(*replicas: tuple[int, ...], name: str = "t") -> TopicState:
-    return TopicState(
-        name=name, topic_id=b"t" * 16, partitions=first_states(dict(enumerate(replicas)))
-    )
+    states = tuple(first_state(number, brokers) for number, brokers in enumerate(replicas))
+    return TopicState(name=name, topic_id=b"t" * 16, partitions=states)
 
 
 def plan(count: int, assignments: Any = None, brokers: tuple[int, ...] = (1,)) -> Assignments:
-    asked = MorePartitions(topic="t", count=count, assignments=assignments)
+    asked = NewPartitions(topic="t", count=count, assignments=assignments)
     return plan_partitions(asked, topic((1,), (1,)), brokers)
 
 
-def test_new_partitions_follow_the_present_ones() -> None:
+def test_new_partitions_follow_existing_ones() -> None:
     assert plan(4) == {2: (1,), 3: (1,)}
 
 
-def test_leaders_go_on_round_the_brokers() -> None:
-    asked = MorePartitions(topic="t", count=5)
+def test_leaders_continue_round_robin() -> None:
+    asked = NewPartitions(topic="t", count=5)
     placed = plan_partitions(asked, topic((1, 2), (2, 3)), (1, 2, 3))
     assert placed == {2: (3, 1), 3: (1, 2), 4: (2, 3)}
 
 
-def test_by_hand() -> None:
+def test_manual_assignment_is_used() -> None:
     assert plan(4, [[2], [1]], brokers=(1, 2)) == {2: (2,), 3: (1,)}
 
 
@@ -69,39 +68,39 @@ def test_by_hand() -> None:
         (3, [[1, 1]], InvalidReplicaAssignment),
     ],
 )
-def test_what_cannot_be_is_refused(count: int, assignments: Any, error: type[KafkaError]) -> None:
+def test_invalid_request_is_refused(count: int, assignments: Any, error: type[KafkaError]) -> None:
     with pytest.raises(error):
         plan(count, assignments)
 
 
-def test_all_partitions_have_as_many_replicas() -> None:
-    with pytest.raises(InvalidReplicaAssignment, match="partition 2 would have 2"):
+def test_new_partitions_must_have_the_replication_factor_of_the_topic() -> None:
+    with pytest.raises(InvalidReplicaAssignment, match="partition 2 is assigned 2"):
         plan(3, [[1, 2]], brokers=(1, 2))
     with pytest.raises(InvalidReplicationFactor):
-        plan_partitions(MorePartitions(topic="t", count=2), topic((1, 2)), (1,))
+        plan_partitions(NewPartitions(topic="t", count=2), topic((1, 2)), (1,))
 
 
-def test_a_topic_that_is_not_there_gets_none() -> None:
+def test_missing_topic_is_unknown() -> None:
     with pytest.raises(UnknownTopicOrPartition, match="'t'"):
-        plan_partitions(MorePartitions(topic="t", count=2), None, (1,))
+        plan_partitions(NewPartitions(topic="t", count=2), None, (1,))
 
 
-def test_internal_topics_keep_the_number_their_coordinators_reckon_with() -> None:
+def test_internal_topics_cannot_be_expanded() -> None:
     name = "__consumer_offsets"
     with pytest.raises(InvalidRequest, match="internal"):
-        plan_partitions(MorePartitions(topic=name, count=9), topic((1,), name=name), (1,))
+        plan_partitions(NewPartitions(topic=name, count=9), topic((1,), name=name), (1,))
 
 
-def test_an_extended_topic_keeps_what_it_had() -> None:
+def test_expanded_topic_keeps_its_id_and_partitions() -> None:
     old = topic((1,))
-    new = extended(old, {1: (1,)})
+    new = with_partitions(old, (first_state(1, (1,)),))
     assert (new.name, new.topic_id, new.partitions[:1]) == (old.name, old.topic_id, old.partitions)
     assert [state.partition for state in new.partitions] == [0, 1]
     assert (new.partitions[1].leader, new.partitions[1].isr) == (1, (1,))
 
 
-def test_numbers_are_told_as_people_say_them() -> None:
-    assert [counted(number) for number in (0, 1, 2)] == [
+def test_partition_count_text_uses_singular_and_plural() -> None:
+    assert [partition_count_text(number) for number in (0, 1, 2)] == [
         "0 partitions",
         "1 partition",
         "2 partitions",

@@ -1,4 +1,4 @@
-"""Reassignments with one broker: to where the partition is, or not at all."""
+"""Reassignments with a single broker: only to the current replica."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from plog.errors import (
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from plogd.controller.partition_creation import first_states
+from plogd.controller.partition_creation import first_state
 from plogd.controller.reassignments import check_reassignment
 from plogd.metadata.cache import TopicState
 
-TOPIC = TopicState(name="t", topic_id=b"t" * 16, partitions=first_states({0: (1,), 1: (1,)}))
+TOPIC = TopicState(
+    name="t", topic_id=b"t" * 16, partitions=(first_state(0, (1,)), first_state(1, (1,)))
+)
 
 
 def check(
@@ -28,7 +30,7 @@ def check(
     check_reassignment(topic, number, replicas, brokers=(1,))
 
 
-def test_to_where_it_is_is_done() -> None:
+def test_reassignment_to_the_current_broker_succeeds() -> None:
     check(1, [1])
 
 
@@ -46,13 +48,13 @@ def test_to_where_it_is_is_done() -> None:
         (0, [], InvalidReplicaAssignment),
     ],
 )
-def test_anything_else_is_refused(
+def test_other_reassignments_are_refused(
     number: int, replicas: list[int] | None, error: type[KafkaError]
 ) -> None:
     with pytest.raises(error):
         check(number, replicas)
 
 
-def test_an_unknown_topic_has_no_partitions() -> None:
+def test_unknown_topic_has_no_partitions() -> None:
     with pytest.raises(UnknownTopicOrPartition):
         check(0, [1], topic=None)

@@ -1,4 +1,4 @@
-"""Which brokers hold what."""
+"""Placement of replicas on brokers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from plogd.controller.replica_placement import assign_replicas, check_assignments
 
 
-def test_one_broker_holds_everything() -> None:
+def test_single_broker_holds_all_partitions() -> None:
     assert assign_replicas([7], 3, 1) == {0: (7,), 1: (7,), 2: (7,)}
 
 
@@ -27,12 +27,12 @@ def test_leaders_are_spread_evenly_and_replicas_differ(
     assert all(len(set(replicas)) == factor for replicas in assigned.values())
 
 
-def test_more_replicas_than_brokers_is_refused() -> None:
+def test_more_replicas_than_brokers_are_refused() -> None:
     with pytest.raises(InvalidReplicationFactor, match="only 1 broker"):
         assign_replicas([1], 1, 3)
 
 
-def test_a_manual_assignment_is_taken_in_order_of_its_partitions() -> None:
+def test_manual_assignment_is_sorted_by_partition() -> None:
     assert check_assignments([(1, [2, 1]), (0, [1, 2])], [1, 2]) == {0: (1, 2), 1: (2, 1)}
 
 
@@ -40,15 +40,15 @@ def test_a_manual_assignment_is_taken_in_order_of_its_partitions() -> None:
     ("assignments", "problem"),
     [
         ([(0, [1]), (0, [1])], "more than once"),
-        ([(0, [1]), (2, [1])], "without a gap"),
-        ([(1, [1])], "without a gap"),
-        ([(0, [])], "no broker"),
+        ([(0, [1]), (2, [1])], "without gaps"),
+        ([(1, [1])], "without gaps"),
+        ([(0, [])], "no replicas"),
         ([(0, [1, 1])], "twice"),
         ([(0, [1, 9])], r"unknown brokers: \[9\]"),
         ([(0, [1]), (1, [1, 2])], "different numbers"),
     ],
 )
-def test_a_manual_assignment_that_makes_no_sense_is_refused(
+def test_invalid_manual_assignment_is_refused(
     assignments: list[tuple[int, list[int]]], problem: str
 ) -> None:
     with pytest.raises(InvalidReplicaAssignment, match=problem):

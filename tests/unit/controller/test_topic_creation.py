@@ -1,4 +1,4 @@
-"""What a new topic may be."""
+"""Validation of new topics."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ EXISTING = {collision_key(name): name for name in ("old", "a.b")}
 
 
 @pytest.mark.parametrize("name", ["a", "A-Z_0.9", "x" * 249, "..."])
-def test_good_names(name: str) -> None:
+def test_valid_name_is_accepted(name: str) -> None:
     validate_name(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "ä", "a/b", "a\n", "a:b"])
-def test_bad_names(name: str) -> None:
+def test_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidTopicException, match="Topic name is invalid"):
         validate_name(name)
 
 
-def test_what_is_not_said_is_the_default() -> None:
+def test_unset_fields_use_the_defaults() -> None:
     plan = plan_topic(NewTopic(name="new"), {}, DEFAULTS)
     assert (len(plan.assignments), plan.replication_factor, plan.config) == (4, 1, {})
 
 
-def test_what_is_said_counts() -> None:
+def test_set_fields_are_used() -> None:
     new = NewTopic(name="new", num_partitions=2, replication_factor=2, config={"retention.ms": "5"})
     plan = plan_topic(new, EXISTING, DEFAULTS)
     assert plan.assignments == {0: (1, 2), 1: (2, 1)}
     assert plan.config == {"retention.ms": "5"}
 
 
-def test_replicas_may_be_placed_by_hand() -> None:
+def test_replicas_may_be_assigned_manually() -> None:
     plan = plan_topic(NewTopic(name="new", assignments=[(0, [2])]), {}, DEFAULTS)
     assert plan.assignments == {0: (2,)}
 
@@ -84,7 +84,7 @@ def test_replicas_may_be_placed_by_hand() -> None:
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else value.__name__,
 )
-def test_what_is_refused(changes: dict[str, object], error: type[KafkaError]) -> None:
+def test_invalid_topic_is_refused(changes: dict[str, object], error: type[KafkaError]) -> None:
     new = dataclasses.replace(NewTopic(name="new"), **changes)  # type: ignore[arg-type]
     with pytest.raises(error):
         plan_topic(new, EXISTING, DEFAULTS)

@@ -1,4 +1,4 @@
-"""Each producer id is given once, whatever happens."""
+"""Producer ids are unique despite failures, restarts and concurrent brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY: Key = ("producer_ids",)
 
 
 class Store:
-    """One key, whose writes wait for `finish`."""
+    """A store with one key; writes wait for `finish`."""
 
     def __init__(self) -> None:
         self.value: ProducerIdsValue | None = None
@@ -61,7 +61,7 @@ def take(ids: ProducerIds, store: Store) -> int:
     return outcome(taken) if isinstance(taken, Later) else taken
 
 
-def test_no_id_is_given_before_its_block_is_written() -> None:
+def test_no_id_is_allocated_before_its_block_is_durable() -> None:
     store = Store()
     ids = make(store)
     first = ids.next_id()
@@ -72,7 +72,7 @@ def test_no_id_is_given_before_its_block_is_written() -> None:
     assert store.value == ProducerIdsValue(broker_id=1, broker_epoch=5, next_producer_id=BLOCK_SIZE)
 
 
-def test_a_block_is_given_without_waiting_and_then_the_next_is_fetched() -> None:
+def test_ids_of_a_block_are_allocated_without_waiting() -> None:
     store = Store()
     ids = make(store)
     taken = [take(ids, store) for _ in range(BLOCK_SIZE)]
@@ -80,7 +80,7 @@ def test_a_block_is_given_without_waiting_and_then_the_next_is_fetched() -> None
     assert isinstance(ids.next_id(), Later)
 
 
-def test_all_who_wait_share_one_block() -> None:
+def test_waiting_requests_share_one_block() -> None:
     store = Store()
     ids = make(store)
     waiting = [ids.next_id() for _ in range(5)]
@@ -89,7 +89,7 @@ def test_all_who_wait_share_one_block() -> None:
     assert [outcome(one) for one in waiting if isinstance(one, Later)] == [0, 1, 2, 3, 4]
 
 
-def test_more_waiters_than_a_block_holds_get_a_second_one() -> None:
+def test_waiting_requests_beyond_a_block_get_a_second_block() -> None:
     store = Store()
     ids = make(store)
     waiting = [ids.next_id() for _ in range(BLOCK_SIZE + 2)]
@@ -100,13 +100,13 @@ def test_more_waiters_than_a_block_holds_get_a_second_one() -> None:
     )
 
 
-def test_a_restart_begins_a_new_block() -> None:
+def test_restart_reserves_a_new_block() -> None:
     store = Store()
     take(make(store), store)
     assert take(make(store), store) == BLOCK_SIZE
 
 
-def test_two_brokers_never_get_the_same_block() -> None:
+def test_two_brokers_never_reserve_the_same_block() -> None:
     store = Store()
     one, other = make(store, 1), make(store, 2)
     first, second = one.next_id(), other.next_id()
@@ -117,7 +117,7 @@ def test_two_brokers_never_get_the_same_block() -> None:
     assert (outcome(first), outcome(second)) == (0, BLOCK_SIZE)
 
 
-def test_a_store_that_fails_fails_who_waits_and_is_asked_again() -> None:
+def test_failed_write_fails_waiting_requests_and_is_retried() -> None:
     store = Store()
     ids = make(store)
     waiting = ids.next_id()
@@ -128,7 +128,7 @@ def test_a_store_that_fails_fails_who_waits_and_is_asked_again() -> None:
     assert take(ids, store) == 0
 
 
-def test_a_bug_in_the_store_is_an_error_a_client_may_retry() -> None:
+def test_bug_in_the_store_is_a_retriable_error() -> None:
     store = Store()
     waiting = make(store).next_id()
     store.waiting.pop()[1].fail(ZeroDivisionError())
@@ -137,7 +137,7 @@ def test_a_bug_in_the_store_is_an_error_a_client_may_retry() -> None:
         outcome(waiting)
 
 
-def test_it_gives_up_after_many_refusals() -> None:
+def test_reservation_fails_after_many_conflicts() -> None:
     store = Store()
     waiting = make(store).next_id()
     while store.waiting:
@@ -147,7 +147,7 @@ def test_it_gives_up_after_many_refusals() -> None:
         outcome(waiting)
 
 
-def test_requests_that_give_up_are_removed_and_take_no_id() -> None:
+def test_cancelled_requests_are_removed_and_get_no_id() -> None:
     store = Store()
     ids = make(store)
     for _ in range(3):

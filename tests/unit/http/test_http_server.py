@@ -48,7 +48,7 @@ class Site:
         return client
 
 
-def test_page_is_answered_and_the_connection_ends() -> None:
+def test_page_is_served_and_the_connection_closes() -> None:
     client = Site().connect(GET)
     code, headers, body = client.response()
     assert (code, body) == (200, b"text")
@@ -57,12 +57,12 @@ def test_page_is_answered_and_the_connection_ends() -> None:
     assert client.transport.half_closed
 
 
-def test_head_has_no_body_but_its_length() -> None:
+def test_head_response_has_no_body_but_its_length() -> None:
     code, headers, body = Site().connect(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").response()
     assert (code, headers["content-length"], body) == (200, "4", b"")
 
 
-def test_request_may_come_byte_by_byte() -> None:
+def test_http_request_may_arrive_byte_by_byte() -> None:
     site = Site()
     client = site.connect()
     for position in range(len(GET)):
@@ -102,7 +102,7 @@ def test_request_is_answered_with_status(request_: bytes, status: int) -> None:
     assert Site().connect(request_ + b"\r\n\r\n").response()[0] == status
 
 
-def test_body_is_neither_read_nor_kept() -> None:
+def test_request_body_is_not_read() -> None:
     site = Site()
     client = site.connect(b"POST / HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n")
     assert client.response()[0] == 413
@@ -113,7 +113,7 @@ def test_body_is_neither_read_nor_kept() -> None:
 
 
 @pytest.mark.parametrize("flood", [b"X-A: b\r\n" * 10_000, b"a" * 100_000])
-def test_request_head_that_does_not_end_is_refused(flood: bytes) -> None:
+def test_endless_request_head_is_rejected(flood: bytes) -> None:
     client = Site().connect(b"GET / HTTP/1.1\r\n" + flood)
     assert client.response()[0] == 431
     client = Site().connect(b"GET / HTTP/1.1\r\n")
@@ -142,7 +142,7 @@ def test_silent_client_is_closed_with_a_log_line() -> None:
         site.ports.advance(2)
     assert client.transport.aborted
     [line] = [formatEvent(event) for event in events if event["log_level"] is LogLevel.warn]
-    assert line == "192.0.2.7: closed a connection to plog.http.port that has not ended after 30 s"
+    assert line == "192.0.2.7: closed a connection to plog.http.port that lasted longer than 30 s"
 
 
 def test_client_that_does_not_read_is_closed() -> None:
@@ -152,7 +152,7 @@ def test_client_that_does_not_read_is_closed() -> None:
     assert client.transport.aborted
 
 
-def test_client_that_goes_on_sending_is_closed_after_its_response() -> None:
+def test_client_that_keeps_sending_is_closed_after_its_response() -> None:
     site = Site()
     client = site.connect(GET)
     site.ports.advance(DISCARD_MAX_MS - 1)
@@ -162,7 +162,7 @@ def test_client_that_goes_on_sending_is_closed_after_its_response() -> None:
     assert client.transport.aborted
 
 
-def test_oldest_connection_gives_way_when_there_are_too_many() -> None:
+def test_oldest_connection_is_aborted_when_there_are_too_many() -> None:
     site = Site()
     clients = [site.connect() for _ in range(CONNECTIONS_MAX)]
     assert not any(client.transport.aborted for client in clients)
@@ -180,7 +180,7 @@ def test_page_may_answer_later() -> None:
     assert client.response()[2] == b"late"
 
 
-def test_client_that_has_left_is_not_answered() -> None:
+def test_disconnected_client_gets_no_response() -> None:
     later: Later[Response] = Later()
     site = Site(lambda: later)
     client = site.connect(GET)

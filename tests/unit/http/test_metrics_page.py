@@ -46,7 +46,7 @@ class Site:
         return client
 
 
-def test_no_turn_makes_more_lines_than_allowed() -> None:
+def test_each_turn_creates_a_limited_number_of_lines() -> None:
     site = Site(10 * LINES_PER_TURN + 1)
     client = site.ask()
     turns = 0
@@ -62,7 +62,7 @@ def test_no_turn_makes_more_lines_than_allowed() -> None:
     assert turns == 10
 
 
-def test_clients_that_ask_at_the_same_time_get_the_same_text() -> None:
+def test_concurrent_requests_get_the_same_text() -> None:
     site = Site(3 * LINES_PER_TURN)
     clients = [site.ask() for _ in range(10)]
     site.ports.settle()
@@ -71,7 +71,7 @@ def test_clients_that_ask_at_the_same_time_get_the_same_text() -> None:
     assert len({client.response()[2] for client in clients}) == 1
 
 
-def test_text_is_made_again_after_a_second() -> None:
+def test_text_is_created_again_after_a_second() -> None:
     site = Site()
     assert b"scrape 1" in site.ask().response()[2]
     site.ports.advance(KEEP_MS - 1)
@@ -80,7 +80,7 @@ def test_text_is_made_again_after_a_second() -> None:
     assert b"scrape 2" in site.ask().response()[2]
 
 
-def test_text_is_not_kept_when_it_is_neither_new_nor_read() -> None:
+def test_old_text_is_dropped_when_it_is_not_being_sent() -> None:
     site = Site(3 * LINES_PER_TURN)
     slow = site.ask()
     site.ports.settle()
@@ -92,7 +92,7 @@ def test_text_is_not_kept_when_it_is_neither_new_nor_read() -> None:
     assert len(site.page._texts) == 1
 
 
-def test_slow_readers_keep_a_few_texts_in_memory_and_no_more() -> None:
+def test_slow_readers_keep_a_limited_number_of_texts() -> None:
     site = Site(3 * LINES_PER_TURN)
     clients = []
     for _ in range(TEXTS_MAX + 2):
@@ -103,7 +103,7 @@ def test_slow_readers_keep_a_few_texts_in_memory_and_no_more() -> None:
     assert len(site.page._texts) == TEXTS_MAX
 
 
-def test_client_that_leaves_does_not_stop_the_others() -> None:
+def test_disconnected_client_does_not_affect_others() -> None:
     site = Site(3 * LINES_PER_TURN)
     leaving, staying = site.ask(), site.ask()
     leaving.protocol.connectionLost()

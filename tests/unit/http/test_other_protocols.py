@@ -14,8 +14,8 @@ from tests.helpers.sim_ports import SimPorts
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"\0\0\0\x23\0\x12\0\3", "a Kafka request: Kafka clients use an address of advertised"),
-        (b"\x16\x03\x01", "a TLS handshake: there is no https here"),
+        (b"\0\0\0\x23\0\x12\0\3", "a Kafka request: connect Kafka clients to an address"),
+        (b"\x16\x03\x01", "a TLS handshake: plog.http.port does not support HTTPS"),
     ],
 )
 def test_client_of_another_protocol_is_closed_with_one_line_a_minute(
@@ -32,6 +32,6 @@ def test_client_of_another_protocol_is_closed_with_one_line_a_minute(
     assert line.startswith(f"192.0.2.7: closed a connection to plog.http.port that sent {words}")
 
 
-def test_http_is_no_mistake() -> None:
+def test_http_is_recognized() -> None:
     assert mistake_in(b"GET") is None
     assert mistake_in(b"") is None

@@ -6,7 +6,7 @@ from plogd.http.process_metrics import register_process_metrics
 from plogd.metrics import Registry
 
 
-def test_the_process_is_measured() -> None:
+def test_process_metrics_have_values() -> None:
     registry = Registry()
     register_process_metrics(registry, start_time_seconds=12.5)
     samples = dict(

@@ -42,27 +42,27 @@ def ask(site: HttpFactory, path: str, method: str = "GET") -> tuple[int, dict[st
     return client.response()
 
 
-def test_metrics_are_the_registrys_text() -> None:
+def test_metrics_page_has_the_text_of_the_registry() -> None:
     code, headers, body = ask(site(), "/metrics")
     assert (code, body) == (200, b"a 1\n")
     assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert headers["cache-control"] == "no-store"
 
 
-def test_a_healthy_broker_answers_200_with_its_details() -> None:
+def test_health_returns_200_with_details() -> None:
     code, headers, body = ask(site(health=Status(ok=True, details={"partitions": 3})), "/health")
     assert (code, headers["content-type"]) == (200, "application/json")
     assert json.loads(body) == {"status": "ok", "partitions": 3}
 
 
-def test_an_offline_directory_answers_503() -> None:
+def test_health_returns_503_when_a_log_directory_is_offline() -> None:
     sick = Status(ok=False, details={"offline_log_dirs": ["/d"]})
     code, _, body = ask(site(health=sick), "/health")
     assert code == 503
     assert json.loads(body) == {"status": "unavailable", "offline_log_dirs": ["/d"]}
 
 
-def test_a_broker_that_loads_is_not_ready_yet() -> None:
+def test_ready_returns_503_while_the_broker_loads() -> None:
     loading = Status(ok=False, details={"state": "loading"})
     assert ask(site(ready=loading), "/ready")[0] == 503
     assert ask(site(ready=loading), "/health")[0] == 200
@@ -79,7 +79,7 @@ def test_a_broker_that_loads_is_not_ready_yet() -> None:
         ("GET", "/health/", 200),
     ],
 )
-def test_other_requests(method: str, path: str, code: int) -> None:
+def test_other_requests_get_an_error_status(method: str, path: str, code: int) -> None:
     assert ask(site(), path, method)[0] == code
 
 
@@ -90,7 +90,7 @@ class TakenPorts(MemoryReactorClock):
         raise CannotListenError(interface, port, OSError(98, "Address already in use"))
 
 
-def test_the_site_listens_where_it_is_told() -> None:
+def test_site_listens_on_the_configured_address() -> None:
     reactor = MemoryReactorClock()
     opened = listen(reactor, BrokerConfig(plog_http_port=81, plog_http_host="::1"), site())
     assert opened is not None
@@ -98,19 +98,19 @@ def test_the_site_listens_where_it_is_told() -> None:
     assert (port, interface) == (81, "::1")
 
 
-def test_port_0_turns_it_off() -> None:
+def test_port_0_disables_the_site() -> None:
     reactor = MemoryReactorClock()
     assert listen(reactor, BrokerConfig(plog_http_port=0), site()) is None
     assert reactor.tcpServers == []
 
 
-def test_the_default_port_may_be_taken() -> None:
+def test_default_port_in_use_is_only_a_warning() -> None:
     with capturedLogs() as events:
         assert listen(TakenPorts(), BrokerConfig(), site()) is None
     assert [e["log_level"] for e in events] == [LogLevel.warn]
 
 
-def test_a_port_somebody_has_set_may_not_be_taken() -> None:
+def test_configured_port_in_use_is_an_error() -> None:
     config = BrokerConfig(explicit=frozenset({"plog.http.port"}))
     with pytest.raises(CannotListenError):
         listen(TakenPorts(), config, site())

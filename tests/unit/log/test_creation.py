@@ -27,7 +27,7 @@ FILES_OF_A_LOG = [
 @pytest.fixture(autouse=True, params=["each by itself", "together"])
 def _made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How logs become durable: whatever holds of one way holds of the other."""
-    monkeypatch.setattr(creation, "_TOGETHER_FROM", 1 if request.param == "together" else 1000)
+    monkeypatch.setattr(creation, "_SYNC_FS_FROM", 1 if request.param == "together" else 1000)
 
 
 class Spy(SimFiles):

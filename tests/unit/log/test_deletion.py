@@ -363,7 +363,7 @@ def test_a_bug_costs_one_log_and_is_tried_again(monkeypatch: pytest.MonkeyPatch)
     site.ports.advance(DELAY_MS)
     assert (site.listing(log), site.listing(other)) == ([0, 5, 10, 15], [5])
     assert site.offline == []
-    assert site.reports[-1] == "deletion of t-0 failed: ValueError('a bug'); it is tried again"
+    assert site.reports[-1] == "deletion of t-0 failed: ValueError('a bug'); it will be retried"
     assert site.manager.housekeeping.errors_by_task == {"deletion": 1}
     monkeypatch.undo()
     site.ports.advance(RETRY_MS + DELAY_MS)

@@ -24,7 +24,7 @@ def _logs(count: int, site: LogSite | None = None) -> tuple[LogSite, list[Log]]:
         (ValueError("a bug"), "ValueError('a bug')"),
         (KafkaStorageError("no room"), "no room"),
         (FileNotFoundError(errno.ENOENT, "missing"), "[Errno 2] missing"),
-        (OSError(errno.ENOSPC, "full"), "[Errno 28] full; make room on the disk"),
+        (OSError(errno.ENOSPC, "full"), "[Errno 28] full; free space on the disk"),
     ],
 )
 def test_an_error_costs_one_log_and_is_reported_and_counted(error: Exception, text: str) -> None:
@@ -39,7 +39,7 @@ def test_an_error_costs_one_log_and_is_reported_and_counted(error: Exception, te
     for _ in range(2):
         site.settle(site.manager.housekeeping.each("retention", logs, visit))
     assert visited == logs * 2
-    line = f"retention of t-1 failed: {text}; it is tried again"
+    line = f"retention of t-1 failed: {text}; it will be retried"
     assert site.reports.count(line) == 2
     assert site.manager.housekeeping.errors_by_task == {"retention": 2}
     assert site.offline == []

@@ -99,7 +99,7 @@ def test_a_log_made_anew_owes_nothing_to_the_one_of_that_name_before_it() -> Non
 def test_want_of_room_refuses_a_new_log_and_leaves_nothing_of_it() -> None:
     site = LogSite().start()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
-    with pytest.raises(KafkaStorageError, match=r"cannot make a log in /a: .*No space left"):
+    with pytest.raises(KafkaStorageError, match=r"cannot create a log in /a: .*No space left"):
         site.create("t-0")
     assert site.offline == []
     assert _directories(site, "/a") == []
@@ -110,7 +110,7 @@ def test_want_of_room_refuses_a_new_log_and_leaves_nothing_of_it() -> None:
 def test_a_disk_that_fails_at_a_creation_goes_offline() -> None:
     site = LogSite(("/a", "/b")).start()
     _break(site, "/a", "sync_dir")
-    with pytest.raises(KafkaStorageError, match="cannot make a log in /a"):
+    with pytest.raises(KafkaStorageError, match="cannot create a log in /a"):
         site.create("t-0")
     assert site.offline == ["/a"]
     assert site.create("u-0").log_dir == "/b"
@@ -179,7 +179,7 @@ def test_a_directory_of_no_known_topic_is_put_aside_and_told() -> None:
     [stray] = [name for name in _directories(site, "/a") if name.endswith("-stray")]
     assert site.listing(site.log("t-1"))
     assert site.files.listdir(f"/a/{stray}")
-    assert "t-0 in /a is no known partition" in site.reports[0]
+    assert "t-0 in /a is not a known partition" in site.reports[0]
     assert stray in site.reports[0]
 
 
@@ -190,9 +190,9 @@ def test_every_start_tells_what_earlier_ones_have_put_aside() -> None:
     for _ in range(2):
         site = site.kill()
         [report] = site.reports
-        assert report.startswith("/a holds 5 partitions of no known topic, put aside as gone-0.")
+        assert report.startswith("/a holds 5 partitions of unknown topics, moved to gone-0.")
         assert report.count("-stray") == 3
-        assert "remove them if nobody misses their records" in report
+        assert "remove them if their records are not needed" in report
 
 
 def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside() -> None:
@@ -233,7 +233,7 @@ def test_a_partition_in_two_directories_refuses_the_start() -> None:
     site.files.mkdir("/b/t-0")
     copied = site.files.open_append(f"/b/t-0/{file_names.PARTITION_METADATA}")
     copied.append(site.files.read_file(f"{log.directory}/{file_names.PARTITION_METADATA}"))
-    with pytest.raises(LogDirUnusable, match="both /a and /b hold t-0: move the directory"):
+    with pytest.raises(LogDirUnusable, match="cannot load t-0: both /a and /b hold it; move"):
         site.kill()
 
 
@@ -255,8 +255,8 @@ def test_a_stray_to_which_nothing_was_ever_written_is_removed() -> None:
     del site.topics[partition_of("t-1")]
     site = site.kill()
     assert _directories(site, "/a") == ["t-0"]
-    assert "t-1 in /a is no known partition" in site.reports[0]
-    assert "removed, as nothing was ever written to it" in site.reports[0]
+    assert "t-1 in /a is not a known partition" in site.reports[0]
+    assert "removed, because it never held records" in site.reports[0]
 
 
 def test_a_stray_whose_records_were_all_deleted_stays() -> None:
@@ -325,7 +325,9 @@ def test_no_metadata_log_is_made_while_the_old_one_may_lie_in_a_failed_directory
     _load_metadata(site)
     site = LogSite(("/a", "/b"), files=site.files.kill())
     _break(site, "/a")
-    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0 may lie in /a, which cannot"):
+    with pytest.raises(
+        LogDirUnusable, match="__cluster_metadata-0: it may be in /a, which is offline"
+    ):
         _load_metadata(site)
 
 
@@ -336,7 +338,7 @@ def test_no_metadata_log_is_made_beside_partitions() -> None:
     site.create("t-0")
     site.create("u-0")
     site = LogSite(("/b",), files=site.files.kill())
-    with pytest.raises(LogDirUnusable, match="/b holds partitions, but __cluster_metadata-0 is in"):
+    with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs: /b holds"):
         _load_metadata(site)
     assert _directories(site, "/b") == ["t-0"]
     site = LogSite(("/a", "/b"), files=site.files.kill())
@@ -357,7 +359,7 @@ def test_a_second_metadata_log_refuses_the_start() -> None:
     _load_metadata(site)
     site.files.mkdir("/b/__cluster_metadata-0")
     site = LogSite(("/a", "/b"), files=site.files.kill())
-    with pytest.raises(LogDirUnusable, match="both /a and /b hold __cluster_metadata-0"):
+    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0: both /a and /b hold it"):
         _load_metadata(site)
 
 
@@ -379,7 +381,7 @@ def test_retention_looks_at_every_log_whatever_one_of_them_does(
     monkeypatch.setattr(logs[1], "apply_retention", refuse)
     site.manager.apply_retention(site.ports.clock.now_ms())
     assert [log.log_start_offset for log in logs] == [5, 0, 5]
-    assert "retention of t-1 failed: no room; it is tried again" in site.reports
+    assert "retention of t-1 failed: no room; it will be retried" in site.reports
 
 
 def test_silent_producers_are_forgotten() -> None:
@@ -458,7 +460,7 @@ def test_a_failed_directory_takes_its_logs_with_it_once() -> None:
     assert (a.offline, b.offline) == (True, False)
     assert site.offline == site.manager.offline_dirs == ["/a"]
     assert not site.last_is_offline
-    assert site.reports[-1].startswith("log directory /a goes offline: [Errno 5] broken; mend")
+    assert site.reports[-1].startswith("log directory /a is offline: [Errno 5] broken; repair")
     site.manager.storage_failed("/b", OSError(errno.EIO, "broken"))
     assert site.last_is_offline
 

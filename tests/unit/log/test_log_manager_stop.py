@@ -63,7 +63,7 @@ def test_a_stop_on_a_full_disk_leaves_no_clean_mark() -> None:
     site, log = four_segments()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     site.stop()
-    assert site.reports[-1].startswith("no clean stop of /a: ")
+    assert site.reports[-1].startswith("cannot mark /a as cleanly shut down: ")
     site.files.fail_no_more()
     assert batch_offsets(site.kill().log()) == list(range(17))
     assert log.durable_end_offset == 17
@@ -97,7 +97,7 @@ def test_a_stop_before_all_logs_are_loaded_leaves_no_clean_mark() -> None:
     site.stop()
     assert not site.files.exists(f"/a/{file_names.CLEAN_SHUTDOWN_FILE}")
     assert not site.files.exists(f"/a/{file_names.RECOVERY_POINT_CHECKPOINT}")
-    assert "no clean stop of /a: not all logs were loaded" in site.reports
+    assert "cannot mark /a as cleanly shut down: not all logs were loaded" in site.reports
 
 
 def test_a_stop_in_the_middle_of_a_round_waits_for_it() -> None:

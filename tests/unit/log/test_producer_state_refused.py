@@ -29,7 +29,7 @@ class TestFirstBatchRefused:
     def test_the_next_ones_are_not_taken_before_it(self) -> None:
         manager = self.refused()
         for sequence in (9, 10, 5):
-            with pytest.raises(OutOfOrderSequenceNumber, match="has to come again first"):
+            with pytest.raises(OutOfOrderSequenceNumber, match="must be sent first"):
                 manager.check(producer_header(sequence), CLIENT)
         take(manager, producer_header(0, 9), 100)
         take(manager, producer_header(9), 109)
@@ -104,7 +104,7 @@ def test_no_batch_of_a_start_without_room_is_overtaken() -> None:
     log = site.create("t-0")
     sent = {"producer_id": PID, "producer_epoch": 0}
     log.refuses_writes = True
-    with pytest.raises(KafkaStorageError, match="no room on the disk for this broker's start"):
+    with pytest.raises(KafkaStorageError, match="no disk space to record this broker's leader"):
         site.append(log, base_sequence=0, **sent)
     log.refuses_writes = False
     with pytest.raises(OutOfOrderSequenceNumber):

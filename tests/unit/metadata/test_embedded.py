@@ -10,7 +10,9 @@ import pytest
 from plog.errors import KafkaStorageError
 from plog.types import uuid_to_text
 from plogd.config import BrokerConfig
+from plogd.fair_queue import FairQueue
 from plogd.log.batch_validator import AppendOrigin
+from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import (
@@ -55,15 +57,22 @@ class Disk:
             random=ports.random,
             jobs=faults.jobs(ports.jobs) if faults else ports.jobs,
             turn=ports.turn,
+            fair_queue=FairQueue(ports.timers),
         )
         settled(ports, manager.open_directories())
         config = TopicConfig(cleanup_policy=(), flush_messages=1)
         loading = manager.load_metadata_log(METADATA_PARTITION, METADATA_TOPIC_ID, config)
         log = settled(ports, loading)
         manager.on_offline = lambda log_dir, logs: store.storage_failed()
-        store = EmbeddedStore(log, clock=ports.clock, turn=ports.turn)
+        store = self.store(log)
         store.open()
         return store
+
+    def store(self, log: Log) -> EmbeddedStore:
+        """A store over `log` that is not open yet."""
+        ports = self.ports
+        queue = FairQueue(ports.timers)
+        return EmbeddedStore(log, clock=ports.clock, turn=ports.turn, fair_queue=queue)
 
     def settle(self, later: Later[Any]) -> Any:
         return settled(self.ports, later)
@@ -345,7 +354,7 @@ class TestStarting:
         file.truncate(0)
         file.append(content)
         with pytest.raises(KafkaStorageError, match="__cluster_metadata-0"):
-            EmbeddedStore(log, clock=disk.ports.clock, turn=disk.ports.turn).open()
+            disk.store(log).open()
 
     def test_a_record_nobody_knows_is_named(self) -> None:
         disk = Disk()
@@ -357,7 +366,7 @@ class TestStarting:
         )
         disk.ports.settle()
         with pytest.raises(KafkaStorageError, match="record at offset 0"):
-            EmbeddedStore(log, clock=disk.ports.clock, turn=disk.ports.turn).open()
+            disk.store(log).open()
 
     def test_a_slow_disk_delays_the_outcome(self) -> None:
         disk = Disk()

@@ -45,20 +45,20 @@ class Harness:
 
     def tell(self, client: str = ELSEWHERE) -> ConnectionContext:
         connection = self.connection(client)
-        self.check.told(connection, self.advertised.host, self.advertised.port)
+        self.check.record_advertised(connection, self.advertised.host, self.advertised.port)
         return connection
 
 
 @pytest.mark.parametrize(
     ("advertised", "why"),
     [
-        ("localhost:9092", "is that machine"),
-        ("127.0.0.1:9092", "is that machine"),
-        ("[::1]:9092", "is that machine"),
+        ("localhost:9092", "is the client's own host"),
+        ("127.0.0.1:9092", "is the client's own host"),
+        ("[::1]:9092", "is the client's own host"),
         ("container:9092", "like a container's name"),
     ],
 )
-def test_a_client_that_does_not_come_back_is_told_of_once(
+def test_client_that_does_not_return_is_logged_once(
     advertised: str, why: str, log_lines: LogLines
 ) -> None:
     harness = Harness(advertised)
@@ -66,17 +66,17 @@ def test_a_client_that_does_not_come_back_is_told_of_once(
         harness.tell()
         harness.ports.advance(WAIT_MS)
     [line] = log_lines
-    assert line.startswith(f"{ELSEWHERE}: was told to connect to {advertised}")
+    assert line.startswith(f"{ELSEWHERE}: received the advertised address {advertised}")
     assert why in line
     assert "set advertised.listeners" in line
 
 
 @pytest.mark.parametrize("advertised", ["localhost:9092", "container:9092"])
-def test_a_client_that_works_is_fine(advertised: str, log_lines: LogLines) -> None:
+def test_client_that_sends_requests_is_not_logged(advertised: str, log_lines: LogLines) -> None:
     """A port of a container may be forwarded: what looks wrong is right then."""
     harness = Harness(advertised)
     harness.tell()
-    harness.check.works(harness.connection())
+    harness.check.record_work(harness.connection())
     harness.tell()
     harness.ports.advance(2 * WAIT_MS)
     assert log_lines == []
@@ -84,7 +84,7 @@ def test_a_client_that_works_is_fine(advertised: str, log_lines: LogLines) -> No
 
 @pytest.mark.parametrize("client", [HERE, "127.0.0.1", "::1"])
 @pytest.mark.parametrize("advertised", ["localhost:9092", "container:9092"])
-def test_a_client_on_this_machine_may_be_told_so(
+def test_client_on_the_same_host_is_not_logged(
     client: str, advertised: str, log_lines: LogLines
 ) -> None:
     harness = Harness(advertised)
@@ -94,14 +94,14 @@ def test_a_client_on_this_machine_may_be_told_so(
 
 
 @pytest.mark.parametrize("advertised", ["broker.known:9092", "192.0.2.1:9092"])
-def test_nothing_is_wrong_with_a_usual_address(advertised: str, log_lines: LogLines) -> None:
+def test_usual_advertised_address_is_not_logged(advertised: str, log_lines: LogLines) -> None:
     harness = Harness(advertised)
     harness.tell()
     harness.ports.advance(WAIT_MS)
     assert log_lines == []
 
 
-def test_a_name_that_cannot_be_resolved_is_told_at_the_start(log_lines: LogLines) -> None:
+def test_unresolvable_advertised_name_is_logged_at_startup(log_lines: LogLines) -> None:
     harness = Harness("broker.nowhere:9092")
     [line] = log_lines
     assert "cannot resolve broker.nowhere (Name or service not known)" in line
@@ -109,13 +109,13 @@ def test_a_name_that_cannot_be_resolved_is_told_at_the_start(log_lines: LogLines
     harness.tell("127.0.0.1")
     harness.ports.advance(WAIT_MS)
     assert "cannot resolve broker.nowhere" in log_lines[1]
-    assert log_lines[1].startswith("127.0.0.1: was told")
+    assert log_lines[1].startswith("127.0.0.1: received")
 
 
-def test_the_check_remembers_a_bounded_number_of_clients() -> None:
+def test_check_remembers_a_limited_number_of_clients() -> None:
     harness = Harness("localhost:9092")
     for number in range(3000):
         harness.tell(f"192.0.{number % 200}.{number // 200}")
-        harness.check.works(harness.connection(f"198.51.{number % 200}.{number // 200}"))
+        harness.check.record_work(harness.connection(f"198.51.{number % 200}.{number // 200}"))
     assert len(harness.check._waiting) <= 1000
     assert len(harness.check._working) <= 1000

@@ -13,7 +13,7 @@ from tests.helpers.net_parts import WatchedFile
 from tests.helpers.sim_ports import SimJobs, outcome
 
 
-def test_read_gives_the_bytes_and_lets_go_of_the_file(tmp_path: Path) -> None:
+def test_read_returns_the_bytes_and_closes_the_file(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
     later = cold_reads.read(jobs, file, 3, 4)
     assert file.holders == 2
@@ -22,7 +22,7 @@ def test_read_gives_the_bytes_and_lets_go_of_the_file(tmp_path: Path) -> None:
     assert file.holders == 1
 
 
-def test_warm_reads_all_of_a_range_in_pieces(tmp_path: Path) -> None:
+def test_warm_reads_a_range_in_pieces(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", bytes(500_000)), SimJobs()
     later = cold_reads.warm(jobs, file, 1000, 400_000)
     jobs.run_all()
@@ -32,7 +32,7 @@ def test_warm_reads_all_of_a_range_in_pieces(tmp_path: Path) -> None:
     assert file.reads[-1][0] + file.reads[-1][1] == 401_000
 
 
-def test_an_error_of_the_disk_is_the_outcome(tmp_path: Path) -> None:
+def test_read_fails_with_the_error_of_the_disk(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
     file.read_error = OSError(errno.EIO, "I/O error")
     later = cold_reads.read(jobs, file, 0, 1)
@@ -42,13 +42,13 @@ def test_an_error_of_the_disk_is_the_outcome(tmp_path: Path) -> None:
     assert file.holders == 1
 
 
-def test_each_device_has_its_lane(tmp_path: Path) -> None:
+def test_each_device_has_its_own_lane(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
     cold_reads.read(jobs, file, 0, 1)
     assert jobs.waiting == [f"read-{os.stat(tmp_path).st_dev}"]
 
 
-def test_a_file_given_up_by_the_consumer_is_still_let_go_of(tmp_path: Path) -> None:
+def test_file_is_closed_when_the_read_is_cancelled(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
     cold_reads.read(jobs, file, 0, 1).cancel()
     assert file.holders == 2, "the job has it"

@@ -13,7 +13,7 @@ from tests.helpers.net_connection import ConnectionHarness
 from tests.helpers.net_parts import FETCH, METADATA, PRODUCE, frame, response
 
 
-def test_requests_of_one_read_are_answered_in_one_go() -> None:
+def test_responses_to_requests_of_one_read_are_sent_together() -> None:
     harness = ConnectionHarness()
     corked: list[bool] = []
     harness.dispatch.on_start = lambda text: corked.append(harness.wire.is_corked)
@@ -36,7 +36,7 @@ def test_all_appends_of_a_read_share_one_turn() -> None:
     assert rounds == [["a", "b"], ["a", "b"]], "what is deferred runs when both have started"
 
 
-def test_a_view_is_dead_when_its_handler_has_returned() -> None:
+def test_view_is_released_when_its_handler_returns() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "ready") + frame(FETCH, "slow") + frame(FETCH, "later"))
     for view in harness.dispatch.views:
@@ -44,7 +44,7 @@ def test_a_view_is_dead_when_its_handler_has_returned() -> None:
             view[0]
 
 
-def test_requests_behind_a_parked_fetch_wait_and_then_go_on_in_a_turn_of_their_own() -> None:
+def test_requests_after_a_parked_fetch_wait_and_get_their_own_turn() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(FETCH, "slow") + frame(PRODUCE, "a") + frame(METADATA, "b"))
     assert harness.dispatch.started == ["slow"]
@@ -54,7 +54,7 @@ def test_requests_behind_a_parked_fetch_wait_and_then_go_on_in_a_turn_of_their_o
     assert harness.answers == ["slow", "a", "b"]
 
 
-def test_while_a_request_is_parked_a_little_is_read_and_no_more() -> None:
+def test_read_ahead_is_limited_while_a_request_is_parked() -> None:
     harness = ConnectionHarness()
     stream = frame(FETCH, "slow") + frame(METADATA, "x" * 1000) * 300
     rest = harness.feed(stream)
@@ -69,7 +69,7 @@ def test_while_a_request_is_parked_a_little_is_read_and_no_more() -> None:
     assert len(harness.answers) == 301
 
 
-def test_a_client_that_leaves_while_its_request_is_parked_is_noticed() -> None:
+def test_disconnect_is_detected_while_a_request_is_parked() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(FETCH, "slow"))
     assert harness.wire.is_reading
@@ -80,7 +80,7 @@ def test_a_client_that_leaves_while_its_request_is_parked_is_noticed() -> None:
     assert harness.dispatch.cancelled == ["slow"]
 
 
-def test_a_turn_ends_after_so_many_requests_and_the_rest_is_not_forgotten() -> None:
+def test_turn_ends_after_the_maximum_of_requests_and_the_rest_is_handled_later() -> None:
     harness = ConnectionHarness(plog_request_turn_max_requests=3)
     data = b"".join(frame(METADATA, str(n)) for n in range(8))
     harness.feed(data)
@@ -93,7 +93,7 @@ def test_a_turn_ends_after_so_many_requests_and_the_rest_is_not_forgotten() -> N
     assert not len(harness.shared.run_queue)
 
 
-def test_a_turn_ends_when_it_has_lasted_long_enough() -> None:
+def test_turn_ends_after_the_maximum_time() -> None:
     harness = ConnectionHarness()
     clock = harness.ports.clock
     harness.dispatch.on_start = lambda text: clock.advance_to(
@@ -105,7 +105,7 @@ def test_a_turn_ends_when_it_has_lasted_long_enough() -> None:
     assert harness.answers == ["a", "b", "c"]
 
 
-def test_a_busy_connection_does_not_keep_another_from_its_turn() -> None:
+def test_busy_connection_does_not_delay_another() -> None:
     harness = ConnectionHarness(plog_request_turn_max_requests=1)
     harness.feed(frame(METADATA, "a1") + frame(METADATA, "a2") + frame(METADATA, "a3"))
     harness.connect()
@@ -120,7 +120,7 @@ def busy(harness: ConnectionHarness, cost_ms: float) -> None:
     harness.dispatch.on_start = lambda text: clock.advance_to(clock.monotonic_ms() + cost_ms)
 
 
-def test_many_connections_that_are_ready_at_once_do_not_keep_a_produce_waiting() -> None:
+def test_produce_does_not_wait_while_many_connections_are_ready() -> None:
     harness = ConnectionHarness()
     busy(harness, 1.5)
     for n in range(100):
@@ -148,7 +148,7 @@ def test_turns_are_short_while_many_connections_are_ready() -> None:
     assert harness.dispatch.started[1:] == ["a"] * 20
 
 
-def test_part_of_a_request_is_taken_while_many_connections_are_ready() -> None:
+def test_incomplete_request_is_read_while_many_connections_are_ready() -> None:
     harness = ConnectionHarness()
     busy(harness, 9)
     harness.feed(frame(METADATA, "heavy"))
@@ -160,7 +160,7 @@ def test_part_of_a_request_is_taken_while_many_connections_are_ready() -> None:
     assert harness.answers == ["split"]
 
 
-def test_no_request_starts_while_too_many_answers_wait_to_be_sent() -> None:
+def test_no_request_starts_while_too_many_responses_are_unsent() -> None:
     harness = ConnectionHarness(plog_response_buffer_max_bytes=64 * 1024)
     harness.wire.takes_answers = False
     large = "x" * 60_000
@@ -177,7 +177,7 @@ def test_no_request_starts_while_too_many_answers_wait_to_be_sent() -> None:
     assert harness.wire.is_reading
 
 
-def test_the_end_of_the_stream_comes_after_the_requests_that_could_start() -> None:
+def test_end_of_stream_is_handled_after_the_requests_that_may_start() -> None:
     harness = ConnectionHarness(plog_request_turn_max_requests=1)
     harness.feed(frame(PRODUCE, "a") + frame(PRODUCE, "b") + frame(PRODUCE, "c"))
     harness.connection.end_of_stream()
@@ -188,7 +188,7 @@ def test_the_end_of_the_stream_comes_after_the_requests_that_could_start() -> No
     assert harness.wire.is_closed
 
 
-def test_the_end_of_the_stream_while_answers_wait_lets_the_rest_start_first() -> None:
+def test_requests_start_before_the_end_of_stream_when_output_was_blocked() -> None:
     harness = ConnectionHarness(plog_response_buffer_max_bytes=64 * 1024)
     harness.wire.takes_answers = False
     harness.feed(frame(METADATA, "x" * 70_000) + frame(PRODUCE, "last"))
@@ -200,7 +200,7 @@ def test_the_end_of_the_stream_while_answers_wait_lets_the_rest_start_first() ->
     assert harness.wire.is_closed
 
 
-def test_the_end_of_the_stream_gives_up_appends_waiting_for_their_acks_but_they_were_made() -> None:
+def test_end_of_stream_cancels_waits_for_acks_but_keeps_the_appends() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(PRODUCE, "slow"))
     harness.connection.end_of_stream()
@@ -209,7 +209,7 @@ def test_the_end_of_the_stream_gives_up_appends_waiting_for_their_acks_but_they_
     assert harness.wire.is_closed
 
 
-def test_nonsense_closes_and_says_so_once(log_lines: list[str]) -> None:
+def test_invalid_request_closes_the_connection_and_is_logged_once(log_lines: list[str]) -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "nonsense") + frame(METADATA, "more"))
     assert harness.wire.is_closed
@@ -217,15 +217,15 @@ def test_nonsense_closes_and_says_so_once(log_lines: list[str]) -> None:
     assert log_lines == ["192.0.2.1: closed a connection: it makes no sense"]
 
 
-def test_a_bug_costs_its_connection_and_is_logged(log_lines: list[str]) -> None:
+def test_unexpected_exception_closes_the_connection_and_is_logged(log_lines: list[str]) -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "bug") + frame(METADATA, "more"))
     assert harness.wire.is_aborted
     assert harness.dispatch.started == ["bug"]
-    assert log_lines == ["a request of 192.0.2.1:40000 failed unexpectedly"]
+    assert log_lines == ["request of 192.0.2.1:40000 failed unexpectedly"]
 
 
-def test_a_bug_in_deferred_work_costs_nobodys_connection(log_lines: list[str]) -> None:
+def test_exception_in_a_deferred_call_closes_no_connection(log_lines: list[str]) -> None:
     harness = ConnectionHarness()
 
     def fail() -> None:
@@ -236,11 +236,13 @@ def test_a_bug_in_deferred_work_costs_nobodys_connection(log_lines: list[str]) -
     assert harness.answers == ["a"]
     assert not harness.wire.is_aborted
     assert not harness.wire.is_closed
-    assert log_lines == ["work deferred to the end of a turn failed"]
+    assert log_lines == ["a call deferred to the end of a turn failed"]
 
 
 @pytest.mark.parametrize("size", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x06\x40\x00\x01"])
-def test_a_bad_size_closes_with_one_line_that_names_it(size: bytes, log_lines: list[str]) -> None:
+def test_invalid_size_closes_the_connection_and_is_logged(
+    size: bytes, log_lines: list[str]
+) -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "fine") + size + b"rest")
     assert harness.answers == ["fine"]
@@ -259,7 +261,7 @@ def test_a_bad_size_closes_with_one_line_that_names_it(size: bytes, log_lines: l
         (b"SSH-2.0-OpenSSH_9.2p1\r\n", ("SSH", "port number")),
     ],
 )
-def test_another_protocol_gets_one_line_with_the_mistake_and_the_remedy(
+def test_wrong_protocol_is_logged_once_with_a_remedy(
     first_bytes: bytes, words: tuple[str, ...], log_lines: list[str]
 ) -> None:
     # So large a bound that these bytes would pass for a size.
@@ -277,7 +279,7 @@ def test_another_protocol_gets_one_line_with_the_mistake_and_the_remedy(
     assert line.startswith("192.0.2.1: ")
 
 
-def test_each_wrong_protocol_of_a_host_gets_its_line(log_lines: list[str]) -> None:
+def test_each_wrong_protocol_of_a_host_is_logged(log_lines: list[str]) -> None:
     harness = ConnectionHarness()
     harness.feed(b"GET / HTTP/1.1\r\n\r\n")
     harness.connect()
@@ -287,7 +289,7 @@ def test_each_wrong_protocol_of_a_host_gets_its_line(log_lines: list[str]) -> No
     assert "TLS" in tls
 
 
-def test_a_lost_connection_leaves_nothing_behind() -> None:
+def test_lost_connection_leaves_nothing_behind() -> None:
     harness = ConnectionHarness(
         queued_max_request_bytes=1_500_000, plog_request_turn_max_requests=2
     )
@@ -312,7 +314,7 @@ def test_a_lost_connection_leaves_nothing_behind() -> None:
     assert harness.dispatch.cancelled == ["slow 1", "slow 2"]
 
 
-def test_finishing_answers_produces_under_way_before_it_closes(log_lines: list[str]) -> None:
+def test_finish_answers_pending_produces_before_it_closes(log_lines: list[str]) -> None:
     harness = ConnectionHarness()
     harness.feed(frame(PRODUCE, "slow"))
     harness.connection.finish("stopping")
@@ -333,7 +335,7 @@ def test_bytes_are_counted() -> None:
     assert harness.wire.answers == [[response("a")]]
 
 
-def test_a_bug_in_a_request_that_waited_is_logged(log_lines: list[str]) -> None:
+def test_unexpected_exception_of_a_pending_request_is_logged(log_lines: list[str]) -> None:
     harness = ConnectionHarness()
     harness.feed(frame(FETCH, "slow"))
     harness.dispatch.waiting["slow"].fail(ZeroDivisionError("a bug"))
@@ -342,14 +344,14 @@ def test_a_bug_in_a_request_that_waited_is_logged(log_lines: list[str]) -> None:
     assert "ZeroDivisionError" in log_lines[0]
 
 
-def test_nothing_is_taken_from_a_connection_that_ends() -> None:
+def test_closing_connection_accepts_no_bytes() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "nonsense"))
     assert len(harness.connection.target()) == 0
 
 
 @pytest.mark.parametrize("state", ["idle", "parked", "partial", "behind a parked one", "greeted"])
-def test_of_a_lost_connection_nothing_waits_for_the_collector(state: str) -> None:
+def test_lost_connection_is_freed_without_the_garbage_collector(state: str) -> None:
     harness = ConnectionHarness()
     sent = {
         "idle": b"",

@@ -7,7 +7,7 @@ from plogd.net.connection_gauges import register_connection_gauges
 from tests.helpers.net_parts import ScriptedDispatch, make_connections
 
 
-def test_each_number_has_its_line() -> None:
+def test_each_metric_is_rendered() -> None:
     connections = make_connections(ScriptedDispatch())
     metrics = Registry()
     register_connection_gauges(metrics, connections)

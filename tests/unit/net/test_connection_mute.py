@@ -22,7 +22,7 @@ def make(mute_ms: int = 10_000, **settings: int) -> ConnectionHarness:
     return harness
 
 
-def test_requests_behind_a_throttled_one_wait_for_the_time_it_was_told() -> None:
+def test_requests_after_a_throttled_one_wait_for_the_throttle_time() -> None:
     harness = make()
     harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
     harness.feed(frame(METADATA, "b"))
@@ -33,7 +33,7 @@ def test_requests_behind_a_throttled_one_wait_for_the_time_it_was_told() -> None
     assert harness.answers == ["over", "a", "b"]
 
 
-def test_others_go_on_meanwhile() -> None:
+def test_other_connections_are_served_during_a_mute() -> None:
     harness = make()
     harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
     harness.connect()
@@ -41,7 +41,7 @@ def test_others_go_on_meanwhile() -> None:
     assert harness.answers == ["other"]
 
 
-def test_little_is_read_from_a_muted_connection_and_all_of_it_afterwards() -> None:
+def test_read_ahead_of_a_muted_connection_is_limited_until_the_mute_ends() -> None:
     harness = make()
     harness.feed(frame(PRODUCE, "over"))
     rest = harness.feed(b"".join(frame(METADATA, "x" * 1000) for _ in range(300)))
@@ -55,7 +55,7 @@ def test_little_is_read_from_a_muted_connection_and_all_of_it_afterwards() -> No
 
 
 @pytest.mark.parametrize("behind", [b"", frame(METADATA, "a")])
-def test_a_large_request_takes_no_memory_from_others_while_it_may_not_start(behind: bytes) -> None:
+def test_large_request_gets_no_lease_while_it_may_not_start(behind: bytes) -> None:
     harness = make(queued_max_request_bytes=1_500_000)
     harness.feed(frame(PRODUCE, "over") + behind)
     large = frame(PRODUCE, "x" * 1_000_000)
@@ -70,7 +70,7 @@ def test_a_large_request_takes_no_memory_from_others_while_it_may_not_start(behi
     assert harness.shared.memory.used_bytes == 0
 
 
-def test_a_muted_connection_is_not_slow() -> None:
+def test_muted_connection_is_not_closed_as_slow() -> None:
     harness = make(mute_ms=120_000, connections_max_idle_ms=-1)
     harness.feed(frame(PRODUCE, "over"))
     rest = harness.feed(frame(PRODUCE, "x" * 200_000))
@@ -85,7 +85,7 @@ def test_a_muted_connection_is_not_slow() -> None:
     assert len(harness.answers) == 2
 
 
-def test_what_a_client_sent_before_it_left_is_still_handled() -> None:
+def test_requests_of_a_muted_client_are_handled_after_it_disconnects() -> None:
     """acks=0: send, close, forget. Kafka reads the socket to its end too."""
     harness = make()
     harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a") + frame(PRODUCE, "b"))
@@ -99,7 +99,7 @@ def test_what_a_client_sent_before_it_left_is_still_handled() -> None:
     assert harness.wire.is_closed
 
 
-def test_one_throttled_again_and_again_is_handled_to_its_end() -> None:
+def test_repeatedly_throttled_connection_is_handled_to_its_end() -> None:
     harness = make()
     harness.feed(frame(PRODUCE, "over") * 3)
     harness.connection.end_of_stream()
@@ -112,7 +112,9 @@ def test_one_throttled_again_and_again_is_handled_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", frame(METADATA, "cut")[:5]])
-def test_a_client_that_leaves_without_a_request_waiting_is_let_go_at_once(behind: bytes) -> None:
+def test_muted_connection_without_a_waiting_request_closes_immediately_on_disconnect(
+    behind: bytes,
+) -> None:
     harness = make()
     harness.feed(frame(PRODUCE, "over") + behind)
     harness.connection.end_of_stream()
@@ -120,7 +122,7 @@ def test_a_client_that_leaves_without_a_request_waiting_is_let_go_at_once(behind
     harness.ports.advance(20_000)
 
 
-def test_a_silent_one_is_closed_as_any_other() -> None:
+def test_idle_connection_is_closed_after_a_mute() -> None:
     harness = make(mute_ms=3_600_000, connections_max_idle_ms=600_000)
     harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
     harness.ports.advance(600_001)
@@ -128,7 +130,7 @@ def test_a_silent_one_is_closed_as_any_other() -> None:
     assert harness.wire.is_closed
 
 
-def test_a_throttled_fetch_mutes_when_it_is_answered() -> None:
+def test_throttled_fetch_mutes_when_it_completes() -> None:
     harness = make()
     harness.feed(frame(FETCH, "slow") + frame(METADATA, "a"))
     harness.dispatch.contexts[-1].mute_ms = 5_000
@@ -139,7 +141,7 @@ def test_a_throttled_fetch_mutes_when_it_is_answered() -> None:
     assert harness.answers == ["slow", "a"]
 
 
-def test_a_lost_connection_leaves_no_timer() -> None:
+def test_lost_connection_leaves_no_timer() -> None:
     harness = make()
     harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
     harness.connection.lost()

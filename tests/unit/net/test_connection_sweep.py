@@ -11,7 +11,9 @@ from tests.helpers.net_parts import FETCH, METADATA, frame
 SECOND_MS = 1000.0
 
 
-def test_a_request_that_drips_is_closed_and_named(log_lines: list[str]) -> None:
+def test_request_that_arrives_too_slowly_closes_the_connection_and_is_logged(
+    log_lines: list[str],
+) -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "x" * 200_000)[:100])
     for _ in range(7):
@@ -25,7 +27,7 @@ def test_a_request_that_drips_is_closed_and_named(log_lines: list[str]) -> None:
     assert "plog.partial.request.timeout.ms" in line
 
 
-def test_a_request_that_comes_at_a_fair_rate_may_take_its_time() -> None:
+def test_request_that_arrives_at_a_sufficient_rate_is_not_slow() -> None:
     harness = ConnectionHarness()
     data = frame(METADATA, "x" * 60_000)
     while data:
@@ -53,7 +55,7 @@ def test_large_request_must_arrive_at_a_rate_in_proportion_to_its_size(
     assert harness.shared.memory.used_bytes == 0
 
 
-def test_a_rate_is_measured_again_and_again() -> None:
+def test_rate_is_measured_in_consecutive_windows() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "x" * 5_000_000)[:500_000])
     for _ in range(11):
@@ -62,7 +64,7 @@ def test_a_rate_is_measured_again_and_again() -> None:
     assert harness.wire.is_closed, "a fast beginning does not make up for a silent end"
 
 
-def test_a_request_we_do_not_read_on_is_not_slow() -> None:
+def test_request_that_the_broker_does_not_read_is_not_slow() -> None:
     harness = ConnectionHarness(connections_max_idle_ms=-1)
     harness.feed(frame(FETCH, "slow") + frame(METADATA, "a") + frame(METADATA, "b")[:5])
     for _ in range(20):
@@ -106,7 +108,7 @@ def test_request_that_waits_for_memory_is_not_slow() -> None:
     assert harness.shared.memory.used_bytes == 0
 
 
-def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
+def test_idle_connection_is_closed_after_the_idle_time() -> None:
     harness = ConnectionHarness(connections_max_idle_ms=60_000)
     harness.feed(frame(METADATA, "a"))
     harness.ports.advance(59 * SECOND_MS)
@@ -117,7 +119,7 @@ def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
     assert harness.wire.is_closed
 
 
-def test_a_connection_whose_request_is_parked_is_not_idle() -> None:
+def test_connection_whose_request_is_parked_is_not_idle() -> None:
     harness = ConnectionHarness(connections_max_idle_ms=60_000)
     harness.feed(frame(FETCH, "slow"))
     harness.ports.advance(100 * SECOND_MS)
@@ -125,14 +127,14 @@ def test_a_connection_whose_request_is_parked_is_not_idle() -> None:
     assert not harness.wire.is_closed
 
 
-def test_idle_time_minus_one_means_never() -> None:
+def test_idle_time_of_minus_one_disables_the_timeout() -> None:
     harness = ConnectionHarness(connections_max_idle_ms=-1)
     harness.ports.advance(1e9)
     harness.shared.sweep()
     assert not harness.wire.is_closed
 
 
-def test_a_client_that_takes_no_answers_is_idle_too_and_cut_at_once() -> None:
+def test_idle_client_with_unread_responses_is_aborted() -> None:
     harness = ConnectionHarness(connections_max_idle_ms=60_000)
     harness.wire.takes_answers = False
     harness.feed(frame(METADATA, "a"))
@@ -144,7 +146,7 @@ def test_a_client_that_takes_no_answers_is_idle_too_and_cut_at_once() -> None:
     assert harness.wire.is_aborted
 
 
-def test_a_client_that_does_not_take_its_last_answers_is_cut_in_the_end() -> None:
+def test_closing_connection_is_aborted_when_its_last_responses_are_not_read() -> None:
     harness = ConnectionHarness()
     harness.wire.takes_answers = False
     harness.feed(frame(METADATA, "a") + frame(METADATA, "nonsense"))
@@ -157,7 +159,7 @@ def test_a_client_that_does_not_take_its_last_answers_is_cut_in_the_end() -> Non
     assert harness.wire.is_aborted
 
 
-def test_a_client_that_left_unnoticed_is_cut_by_the_sweep() -> None:
+def test_sweep_aborts_a_connection_whose_client_has_disconnected() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(FETCH, "slow") + frame(METADATA, "behind"))
     harness.wire.has_left = True
@@ -166,7 +168,7 @@ def test_a_client_that_left_unnoticed_is_cut_by_the_sweep() -> None:
     assert harness.dispatch.cancelled == ["slow"]
 
 
-def test_a_client_that_still_takes_answers_is_not_cut_for_having_stopped_sending() -> None:
+def test_half_closed_client_that_reads_its_responses_is_not_aborted() -> None:
     harness = ConnectionHarness(plog_response_buffer_max_bytes=64 * 1024)
     harness.wire.takes_answers = False
     harness.feed(frame(METADATA, "x" * 70_000) + frame(METADATA, "behind"))

@@ -22,7 +22,7 @@ def connect(shared: Connections, host: str) -> tuple[Connection, FakeWire]:
     return Connection(shared, context, wire), wire
 
 
-def test_max_connections_refuses_with_one_line_a_minute(log_lines: list[str]) -> None:
+def test_max_connections_refusal_is_logged_once_a_minute(log_lines: list[str]) -> None:
     ports = SimPorts()
     shared = make_connections(ScriptedDispatch(), ports, max_connections=2)
     first, _ = connect(shared, "a")
@@ -30,10 +30,10 @@ def test_max_connections_refuses_with_one_line_a_minute(log_lines: list[str]) ->
     assert not shared.admit("c")
     assert not shared.admit("c")
     assert shared.refused == 2
-    assert log_lines == ["c: refused a connection: max.connections=2 are open"]
+    assert log_lines == ["c: refused a connection: the limit max.connections=2 is reached"]
     ports.advance(61_000)
     assert not shared.admit("c")
-    assert log_lines[1].endswith("(1 more before it)")
+    assert log_lines[1].endswith("(1 more suppressed)")
     first.lost()
     assert shared.admit("c")
 
@@ -48,7 +48,7 @@ def test_max_connections_per_ip_counts_each_address(log_lines: list[str]) -> Non
     assert shared.admit("a")
 
 
-def test_bounds_may_be_changed_while_it_runs() -> None:
+def test_limits_can_be_changed_at_run_time() -> None:
     shared = make_connections(ScriptedDispatch())
     connect(shared, "a")
     assert shared.admit("a")
@@ -68,7 +68,7 @@ def test_connections_are_counted() -> None:
     assert (shared.accepted, shared.closed, len(shared)) == (2, 1, 1)
 
 
-def test_closing_all_is_done_when_the_last_one_is_gone() -> None:
+def test_close_all_completes_when_the_last_connection_is_closed() -> None:
     dispatch = ScriptedDispatch()
     dispatch.hold = lambda api_key, text: True
     shared = make_connections(dispatch)
@@ -89,11 +89,11 @@ def test_closing_all_is_done_when_the_last_one_is_gone() -> None:
     assert done.done
 
 
-def test_closing_none_is_done_at_once() -> None:
+def test_close_all_completes_immediately_without_connections() -> None:
     assert make_connections(ScriptedDispatch()).close_all().done
 
 
-def test_those_that_do_not_go_are_cut() -> None:
+def test_abort_all_closes_the_remaining_connections() -> None:
     shared = make_connections(ScriptedDispatch())
     _, wire = connect(shared, "a")
     shared.close_all()

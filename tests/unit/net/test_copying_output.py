@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.testing import StringTransport
 
+from plogd.apis.encoded_response import EncodedResponse, SharedAnswer
 from plogd.log.segment.file_records import FileRegion
 from plogd.net.connection import Connection
 from plogd.net.copying_output import PIECE_BYTES, CopyingOutput
@@ -46,12 +47,12 @@ def harness(tmp_path: Path) -> Harness:
     return Harness(tmp_path / "0.log")
 
 
-def test_it_is_the_transports_one_streaming_producer(harness: Harness) -> None:
+def test_output_is_the_only_streaming_producer_of_its_transport(harness: Harness) -> None:
     assert harness.transport.producer is harness.wire
     assert harness.transport.streaming
 
 
-def test_an_answer_leaves_in_order_and_its_regions_in_pieces(harness: Harness) -> None:
+def test_response_is_written_in_order_and_its_regions_in_pieces(harness: Harness) -> None:
     harness.wire.write_answer([b"head", harness.region(5, 200_000), memoryview(b"tail")])
     assert harness.transport.value() == b"head" + harness.file.content[5:200_005] + b"tail"
     assert max(length for _, length in harness.file.reads) == PIECE_BYTES
@@ -60,7 +61,7 @@ def test_an_answer_leaves_in_order_and_its_regions_in_pieces(harness: Harness) -
     assert harness.shared.bytes_out == 200_008
 
 
-def test_what_a_turn_writes_leaves_at_its_end(harness: Harness) -> None:
+def test_responses_of_a_turn_are_written_at_its_end(harness: Harness) -> None:
     harness.wire.cork()
     harness.wire.write_answer([b"a"])
     assert harness.transport.value() == b""
@@ -69,7 +70,7 @@ def test_what_a_turn_writes_leaves_at_its_end(harness: Harness) -> None:
     assert harness.transport.value() == b"a"
 
 
-def test_nothing_is_written_while_the_transport_has_enough(harness: Harness) -> None:
+def test_nothing_is_written_while_the_transport_is_paused(harness: Harness) -> None:
     harness.wire.pauseProducing()
     harness.wire.write_answer([b"a", harness.region(0, 10)])
     assert harness.transport.value() == b""
@@ -79,7 +80,7 @@ def test_nothing_is_written_while_the_transport_has_enough(harness: Harness) -> 
     assert harness.file.holders == 1
 
 
-def test_bytes_that_wait_are_counted_and_files_are_not(harness: Harness) -> None:
+def test_unsent_bytes_are_counted_without_file_regions(harness: Harness) -> None:
     responses = harness.shared.responses
     harness.wire.pauseProducing()
     harness.wire.write_answer([b"abc", harness.region(0, 100_000)])
@@ -94,7 +95,35 @@ def test_bytes_that_wait_are_counted_and_files_are_not(harness: Harness) -> None
     assert responses.used_bytes == 0
 
 
-def test_a_cold_piece_is_read_by_a_job_and_what_follows_waits_behind_it(harness: Harness) -> None:
+def test_shared_response_counts_once_and_until_it_is_handed_over(harness: Harness) -> None:
+    memory = harness.shared.responses
+    response = EncodedResponse([bytes(100_000), bytes(50_000)])
+    other = object()
+    memory.share(other, [response], 150_000)  # type: ignore[arg-type]  # it only holds it
+    memory.count(other, 150_000)  # type: ignore[arg-type]
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([harness.region(0, 1_000), b"own"])
+    harness.wire.write_answer(SharedAnswer([b"head", *response.parts], response))
+    harness.wire.write_answer([b"own, too"])
+    assert memory.used_bytes == 150_000 + len(b"own" + b"head" + b"own, too")
+    harness.wire.resumeProducing()
+    assert memory.used_bytes == 150_000
+    memory.forget(other)  # type: ignore[arg-type]
+    assert memory.used_bytes == 0
+
+
+def test_shared_response_of_a_lost_connection_is_not_counted(harness: Harness) -> None:
+    response = EncodedResponse([bytes(100_000)])
+    harness.wire.pauseProducing()
+    harness.wire.write_answer(SharedAnswer([b"head", *response.parts], response))
+    assert harness.shared.responses.used_bytes == 100_004
+    harness.wire.lost()
+    harness.wire.resumeProducing()
+    harness.wire.close()
+    assert harness.shared.responses.used_bytes == 0
+
+
+def test_cold_piece_is_read_by_a_job_and_later_pieces_wait(harness: Harness) -> None:
     harness.file.is_cached = False
     harness.wire.write_answer([b"head", harness.region(0, 100_000)])
     harness.wire.write_answer([b"next"])
@@ -104,7 +133,7 @@ def test_a_cold_piece_is_read_by_a_job_and_what_follows_waits_behind_it(harness:
     assert harness.file.holders == 1
 
 
-def test_closing_waits_for_what_was_written(harness: Harness) -> None:
+def test_close_waits_until_everything_is_written(harness: Harness) -> None:
     harness.wire.pauseProducing()
     harness.wire.write_answer([b"last words"])
     harness.wire.close()
@@ -115,7 +144,7 @@ def test_closing_waits_for_what_was_written(harness: Harness) -> None:
     assert harness.transport.disconnecting
 
 
-def test_closing_twice_is_closing_once(harness: Harness) -> None:
+def test_second_close_has_no_effect(harness: Harness) -> None:
     harness.wire.close()
     harness.wire.close()
     harness.wire.write_answer([harness.region(0, 5)])
@@ -123,7 +152,7 @@ def test_closing_twice_is_closing_once(harness: Harness) -> None:
     assert harness.file.holders == 1
 
 
-def test_a_lost_connection_lets_go_of_files_exactly_once(harness: Harness) -> None:
+def test_lost_connection_closes_its_files_exactly_once(harness: Harness) -> None:
     harness.file.is_cached = False
     harness.wire.write_answer([harness.region(0, 100_000), harness.region(0, 5)])
     harness.wire.lost()
@@ -138,7 +167,7 @@ def test_a_lost_connection_lets_go_of_files_exactly_once(harness: Harness) -> No
 
 @pytest.mark.parametrize("is_cached", [True, False])
 @pytest.mark.parametrize("is_cut", [True, False])
-def test_a_file_that_cannot_be_read_ends_the_connection(
+def test_read_error_aborts_the_connection(
     harness: Harness, log_lines: list[str], *, is_cached: bool, is_cut: bool
 ) -> None:
     harness.file.is_cached = is_cached
@@ -158,7 +187,7 @@ def test_a_file_that_cannot_be_read_ends_the_connection(
     assert harness.file.holders == 1
 
 
-def test_aborting_a_connection_that_is_gone_does_nothing(harness: Harness) -> None:
+def test_abort_of_a_lost_connection_has_no_effect(harness: Harness) -> None:
     calls: list[str] = []
     transport: Any = harness.transport
     transport.abortConnection = lambda: calls.append("abort")
@@ -168,7 +197,7 @@ def test_aborting_a_connection_that_is_gone_does_nothing(harness: Harness) -> No
     assert calls == []
 
 
-def test_reading_is_switched_and_what_came_meanwhile_is_asked_for_later(harness: Harness) -> None:
+def test_bytes_received_while_paused_are_delivered_later(harness: Harness) -> None:
     harness.wire.set_reading(False)
     assert harness.transport.producerState == "paused"
     harness.wire.set_reading(True)
@@ -178,5 +207,5 @@ def test_reading_is_switched_and_what_came_meanwhile_is_asked_for_later(harness:
     assert harness.read_on == 1
 
 
-def test_the_sweep_learns_nothing_of_the_socket(harness: Harness) -> None:
+def test_peer_has_left_is_false_before_the_connection_is_lost(harness: Harness) -> None:
     assert not harness.wire.peer_has_left()

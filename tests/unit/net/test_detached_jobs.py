@@ -32,7 +32,7 @@ class Outcome:
         later.then(self.values.append, self.errors.append)
 
 
-def test_outcomes_come_on_the_thread_of_the_reactor(pump: Pump) -> None:
+def test_outcomes_are_delivered_on_the_reactors_thread(pump: Pump) -> None:
     jobs = DetachedJobs(pump.reactor)
     threads: list[int] = []
 
@@ -54,7 +54,7 @@ def test_job_that_hangs_fails_and_is_not_started_twice(pump: Pump) -> None:
     first = Outcome(jobs.run("reading", hangs.wait, 0.01))
     pump.until(lambda: first.errors)
     assert isinstance(first.errors[0], TimeoutError)
-    assert "reading did not end within 0.01 s" in str(first.errors[0])
+    assert "reading did not finish within 0.01 s" in str(first.errors[0])
     second = Outcome(jobs.run("reading", lambda: 1, 10))
     assert isinstance(second.errors[0], StillRunning)
     other = Outcome(jobs.run("other", lambda: 1, 10))

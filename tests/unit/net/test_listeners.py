@@ -99,7 +99,7 @@ def make_harness() -> Iterator[Any]:
         harness.close()
 
 
-def test_a_free_port_is_chosen_and_told(make_harness: Any) -> None:
+def test_port_0_opens_a_free_port(make_harness: Any) -> None:
     harness = make_harness()
     [bound] = harness.listeners.open_all([listener()])
     assert bound.port > 0
@@ -107,7 +107,7 @@ def test_a_free_port_is_chosen_and_told(make_harness: Any) -> None:
     harness.exchange(harness.connect(bound.port))
 
 
-def test_the_context_tells_both_addresses(make_harness: Any) -> None:
+def test_context_has_both_addresses(make_harness: Any) -> None:
     harness = make_harness()
     bound = harness.listeners.open_all([listener(), listener(name="OTHER")])
     client = harness.connect(bound[1].port)
@@ -120,7 +120,7 @@ def test_the_context_tells_both_addresses(make_harness: Any) -> None:
 
 
 @needs_ipv6
-def test_no_host_takes_clients_of_both_families(make_harness: Any) -> None:
+def test_empty_host_accepts_ipv4_and_ipv6_clients(make_harness: Any) -> None:
     harness = make_harness()
     [bound] = harness.listeners.open_all([listener(host="")])
     assert str(bound) == f"*:{bound.port}"
@@ -133,7 +133,7 @@ def test_no_host_takes_clients_of_both_families(make_harness: Any) -> None:
 
 
 @needs_ipv6
-def test_a_name_listens_on_all_its_addresses_with_one_port(
+def test_host_name_listens_on_all_its_addresses_with_one_port(
     make_harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = make_harness()
@@ -146,7 +146,7 @@ def test_a_name_listens_on_all_its_addresses_with_one_port(
 
 
 @needs_ipv6
-def test_an_ipv4_and_an_ipv6_listener_may_share_a_port(make_harness: Any) -> None:
+def test_ipv4_and_ipv6_listener_may_share_a_port(make_harness: Any) -> None:
     harness = make_harness()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -159,7 +159,7 @@ def test_an_ipv4_and_an_ipv6_listener_may_share_a_port(make_harness: Any) -> Non
     assert names == ["OTHER", "PLAINTEXT"]
 
 
-def test_an_address_that_is_not_here_is_passed_over_if_the_name_has_another(
+def test_unavailable_address_is_skipped_if_the_name_has_another(
     make_harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = make_harness()
@@ -173,9 +173,7 @@ def test_an_address_that_is_not_here_is_passed_over_if_the_name_has_another(
         harness.listeners.open_all([listener(host="away.test")])
 
 
-def test_a_name_nobody_knows_is_an_error(
-    make_harness: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_host_name_is_an_error(make_harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -185,7 +183,7 @@ def test_a_name_nobody_knows_is_an_error(
         harness.listeners.open_all([listener(host="nowhere.test")])
 
 
-def test_a_taken_port_is_an_error_and_opens_nothing(make_harness: Any) -> None:
+def test_port_in_use_is_an_error_and_opens_no_listener(make_harness: Any) -> None:
     harness = make_harness()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -194,13 +192,13 @@ def test_a_taken_port_is_an_error_and_opens_nothing(make_harness: Any) -> None:
     harness.pump.until(lambda: len(harness.pump.reactor.getReaders()) == 1)
 
 
-def test_tls_without_a_certificate_is_refused(make_harness: Any) -> None:
+def test_tls_listener_without_a_context_is_rejected(make_harness: Any) -> None:
     tls = Listener(name="SSL", host="", port=0, protocol="SSL")
-    with pytest.raises(ValueError, match="nobody has prepared"):
+    with pytest.raises(ValueError, match="it has no TLS context"):
         make_harness().listeners.open_all([tls])
 
 
-def test_a_connection_too_many_is_closed_at_once(make_harness: Any) -> None:
+def test_connection_over_the_limit_is_closed_immediately(make_harness: Any) -> None:
     harness = make_harness(max_connections_per_ip=1)
     [bound] = harness.listeners.open_all([listener()])
     first = harness.connect(bound.port)
@@ -214,7 +212,7 @@ def test_a_connection_too_many_is_closed_at_once(make_harness: Any) -> None:
     harness.exchange(harness.connect(bound.port))
 
 
-def test_out_of_descriptors_accepting_pauses_and_resumes(make_harness: Any) -> None:
+def test_accepting_pauses_and_resumes_when_descriptors_run_out(make_harness: Any) -> None:
     harness = make_harness()
     [bound] = harness.listeners.open_all([listener()])
     first = harness.connect(bound.port)
@@ -234,7 +232,9 @@ def test_out_of_descriptors_accepting_pauses_and_resumes(make_harness: Any) -> N
     harness.exchange(second)
 
 
-def test_clients_wait_when_the_other_descriptors_are_reserved_for_logs(make_harness: Any) -> None:
+def test_clients_wait_when_the_remaining_descriptors_are_reserved_for_logs(
+    make_harness: Any,
+) -> None:
     harness = make_harness()
     [bound] = harness.listeners.open_all([listener()])
     budget = harness.shared.descriptors
@@ -251,7 +251,7 @@ def test_clients_wait_when_the_other_descriptors_are_reserved_for_logs(make_harn
     harness.exchange(waiting)
 
 
-def test_a_client_that_was_gone_before_it_was_accepted_costs_nothing(
+def test_client_that_disconnects_before_accept_is_ignored(
     make_harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = make_harness()
@@ -274,7 +274,7 @@ def test_a_client_that_was_gone_before_it_was_accepted_costs_nothing(
 
 
 @pytest.mark.parametrize("method", ["buildProtocol", "_context"])
-def test_an_error_while_a_connection_begins_costs_that_connection_alone(
+def test_error_at_the_start_of_a_connection_closes_only_that_connection(
     make_harness: Any, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     harness = make_harness()
@@ -290,7 +290,7 @@ def test_an_error_while_a_connection_begins_costs_that_connection_alone(
     harness.exchange(harness.connect(bound.port))
 
 
-def test_closing_frees_the_port_and_leaves_connections_alone(make_harness: Any) -> None:
+def test_close_frees_the_port_and_keeps_connections(make_harness: Any) -> None:
     harness = make_harness()
     [bound] = harness.listeners.open_all([listener()])
     client = harness.connect(bound.port)
@@ -304,7 +304,7 @@ def test_closing_frees_the_port_and_leaves_connections_alone(make_harness: Any) 
     harness.exchange(client)
 
 
-def test_socket_buffers_are_as_set(make_harness: Any) -> None:
+def test_socket_buffers_have_the_configured_sizes(make_harness: Any) -> None:
     harness = make_harness(socket_send_buffer_bytes=50_000, socket_receive_buffer_bytes=-1)
     harness.listeners.open_all([listener()])
     [port] = harness.listeners._ports
@@ -312,5 +312,5 @@ def test_socket_buffers_are_as_set(make_harness: Any) -> None:
     assert port.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
 
 
-def test_an_ipv6_address_stays_what_it_is() -> None:
+def test_plain_host_keeps_ipv6_addresses() -> None:
     assert plain_host("fe80::1%eth0") == "fe80::1%eth0"

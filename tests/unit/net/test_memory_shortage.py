@@ -41,7 +41,7 @@ def pass_time(harness: ConnectionHarness, seconds: float) -> None:
         harness.ports.advance(CHECK_INTERVAL_MS)
 
 
-def test_clients_that_trickle_large_requests_give_way_to_one_that_sends(
+def test_slow_large_requests_are_closed_in_favor_of_a_fast_one(
     log_lines: list[str],
 ) -> None:
     harness = ConnectionHarness(queued_max_request_bytes=8 * MIB)
@@ -64,7 +64,7 @@ def test_clients_that_trickle_large_requests_give_way_to_one_that_sends(
     assert f"{len(LARGE)} bytes too slowly while others wait" in line
 
 
-def test_clients_that_trickle_are_left_alone_while_there_is_memory() -> None:
+def test_slow_clients_are_not_closed_while_there_is_memory() -> None:
     harness = ConnectionHarness()
     tricklers = [Client(harness) for _ in range(3)]
     for client in tricklers:
@@ -90,7 +90,7 @@ def test_client_that_sends_fast_enough_keeps_its_connection() -> None:
     assert not waiting.is_closed
 
 
-def test_client_whose_next_request_may_not_start_occupies_no_memory_and_goes_on() -> None:
+def test_client_whose_next_request_may_not_start_uses_no_memory() -> None:
     """Else a long poll with a large request after it would occupy memory as long as it likes."""
     harness = ConnectionHarness(queued_max_request_bytes=4 * MIB)
     polling, honest = Client(harness), Client(harness)
@@ -106,7 +106,7 @@ def test_client_whose_next_request_may_not_start_occupies_no_memory_and_goes_on(
     assert len(polling.wire.answers) == 2
 
 
-def test_request_behind_unread_responses_is_up_to_its_client() -> None:
+def test_request_after_unread_responses_counts_as_delayed_by_the_client() -> None:
     harness = ConnectionHarness(
         queued_max_request_bytes=4 * MIB, plog_response_buffer_max_bytes=64 * 1024
     )
@@ -129,7 +129,7 @@ def unread(harness: ConnectionHarness, text: str = "x" * 100_000) -> Client:
     return client
 
 
-def test_clients_that_do_not_read_are_closed_until_there_is_memory(log_lines: list[str]) -> None:
+def test_clients_that_do_not_read_are_closed_until_memory_is_free(log_lines: list[str]) -> None:
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     clients = [unread(harness, "x" * (90_000 + n)) for n in range(15)]
     assert harness.shared.responses.is_full
@@ -173,7 +173,7 @@ def test_client_that_reads_byte_by_byte_does_not_keep_its_connection() -> None:
     assert [client.is_closed for client in clients].count(True) == 1
 
 
-def test_no_request_starts_behind_unread_responses_while_memory_is_short() -> None:
+def test_no_request_starts_after_unread_responses_while_memory_is_exhausted() -> None:
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     client = unread(harness, "x" * 10)
     unread(harness, "x" * 2_000_000)
@@ -184,7 +184,7 @@ def test_no_request_starts_behind_unread_responses_while_memory_is_short() -> No
     assert "next" in harness.dispatch.started
 
 
-def test_one_response_above_the_bound_is_sent_to_a_client_that_reads() -> None:
+def test_single_response_over_the_limit_is_sent_to_a_client_that_reads() -> None:
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     client = unread(harness, "x" * 3_000_000)
     for _ in range(20):
@@ -193,7 +193,7 @@ def test_one_response_above_the_bound_is_sent_to_a_client_that_reads() -> None:
     assert not client.is_closed
 
 
-def test_twice_the_bound_is_not_exceeded_for_long_by_clients_that_do_not_read() -> None:
+def test_clients_that_do_not_read_are_closed_soon_above_twice_the_limit() -> None:
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     clients = [unread(harness, "x" * 500_000) for _ in range(6)]
     pass_time(harness, 0.25)
@@ -201,7 +201,7 @@ def test_twice_the_bound_is_not_exceeded_for_long_by_clients_that_do_not_read() 
     assert [client.is_closed for client in clients].count(True) == 2
 
 
-def test_many_large_responses_at_once_close_no_client_that_reads() -> None:
+def test_concurrent_large_responses_close_no_client_that_reads() -> None:
     """As when a hundred consumers ask for all topics of a large cluster."""
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     clients = [unread(harness, "x" * 500_000) for _ in range(10)]
@@ -214,7 +214,7 @@ def test_many_large_responses_at_once_close_no_client_that_reads() -> None:
 
 
 @pytest.mark.parametrize("end", ["lost", "abort"])
-def test_connection_that_ends_is_no_longer_counted(end: str) -> None:
+def test_closed_connection_is_no_longer_counted(end: str) -> None:
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     client = unread(harness, "x" * 2_000_000)
     if end == "lost":

@@ -76,7 +76,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     harness.close()
 
 
-def test_bytes_leave_in_order_and_in_one_send(harness: Harness) -> None:
+def test_bytes_are_sent_in_order_and_in_one_send(harness: Harness) -> None:
     for number in range(64):
         harness.queue.append([b"answer %02d;" % number])
     assert harness.queue.buffered_bytes == 64 * 10
@@ -86,7 +86,7 @@ def test_bytes_leave_in_order_and_in_one_send(harness: Harness) -> None:
     assert harness.queue.sent_bytes == 640
 
 
-def test_small_regions_are_read_and_leave_with_the_bytes_around_them(harness: Harness) -> None:
+def test_small_regions_are_joined_with_the_bytes_around_them(harness: Harness) -> None:
     content = harness.file.content
     harness.queue.append([b"head", harness.region(10, 5000), b"tail"])
     harness.queue.append([b"next"])
@@ -97,7 +97,7 @@ def test_small_regions_are_read_and_leave_with_the_bytes_around_them(harness: Ha
     assert harness.file.holders == 1
 
 
-def test_a_large_region_goes_by_sendfile_and_nothing_lands_inside_of_it(harness: Harness) -> None:
+def test_large_region_is_sent_by_sendfile_without_interruption(harness: Harness) -> None:
     content = harness.file.content
     harness.queue.append([b"head", harness.region(7, 2 * MIB), b"tail"])
     received = b""
@@ -111,13 +111,13 @@ def test_a_large_region_goes_by_sendfile_and_nothing_lands_inside_of_it(harness:
     assert harness.queue.buffered_bytes == 0
 
 
-def test_bytes_larger_than_the_socket_takes_arrive_whole(harness: Harness) -> None:
+def test_bytes_larger_than_the_socket_buffer_arrive_completely(harness: Harness) -> None:
     data = os.urandom(4 * MIB)
     harness.queue.append([data, b"."])
     assert harness.drain() == data + b"."
 
 
-def test_a_flush_leaves_the_rest_for_the_next_turn(harness: Harness) -> None:
+def test_flush_is_limited_and_leaves_the_rest_for_the_next_turn(harness: Harness) -> None:
     class Bottomless:
         """A socket that takes everything."""
 
@@ -140,13 +140,13 @@ def test_a_flush_leaves_the_rest_for_the_next_turn(harness: Harness) -> None:
         os.close(sink)
 
 
-def test_regions_count_little_and_bytes_count_whole(harness: Harness) -> None:
+def test_regions_count_as_a_fixed_size_and_bytes_completely(harness: Harness) -> None:
     harness.queue.append([b"12345", harness.region(0, MIB)])
     assert harness.queue.buffered_bytes == 5 + REGION_WEIGHT_BYTES
 
 
 @pytest.mark.parametrize("nbytes", [5000, MIB])
-def test_a_cold_region_is_read_by_a_job_before_it_is_sent(harness: Harness, nbytes: int) -> None:
+def test_cold_region_is_read_by_a_job_before_it_is_sent(harness: Harness, nbytes: int) -> None:
     harness.file.is_cached = False
     harness.queue.append([b"head", harness.region(0, nbytes), b"tail"])
     assert harness.flush() is Flushed.COLD
@@ -160,7 +160,7 @@ def test_a_cold_region_is_read_by_a_job_before_it_is_sent(harness: Harness, nbyt
     assert harness.file.holders == 1
 
 
-def test_a_page_cache_that_always_says_no_cannot_stop_an_answer(harness: Harness) -> None:
+def test_response_is_sent_even_if_pages_are_always_evicted(harness: Harness) -> None:
     harness.file.is_cached = False
     harness.queue.append([harness.region(0, 3 * MIB)])
     received = b""
@@ -174,14 +174,14 @@ def test_a_page_cache_that_always_says_no_cannot_stop_an_answer(harness: Harness
     assert rounds == 3
 
 
-def test_a_region_cut_off_under_sendfile_raises(harness: Harness) -> None:
+def test_truncated_region_raises_during_sendfile(harness: Harness) -> None:
     harness.queue.append([harness.region(2 * MIB, MIB)])
     harness.file.truncate(2 * MIB + 100)
-    with pytest.raises(RegionTruncated, match="inside of an answer"):
+    with pytest.raises(RegionTruncated, match="within a response"):
         harness.drain()
 
 
-def test_a_small_region_cut_off_raises(harness: Harness) -> None:
+def test_truncated_small_region_raises(harness: Harness) -> None:
     harness.queue.append([b"head", harness.region(2 * MIB, 1000)])
     harness.file.truncate(MIB)
     with pytest.raises(RegionTruncated):
@@ -190,7 +190,7 @@ def test_a_small_region_cut_off_raises(harness: Harness) -> None:
     assert harness.file.holders == 1
 
 
-def test_a_disk_that_cannot_read_ends_the_answer(harness: Harness) -> None:
+def test_read_error_of_the_disk_raises(harness: Harness) -> None:
     harness.file.is_cached = False
     harness.file.read_error = OSError(errno.EIO, "I/O error")
     harness.queue.append([harness.region(0, MIB)])
@@ -201,7 +201,7 @@ def test_a_disk_that_cannot_read_ends_the_answer(harness: Harness) -> None:
         harness.flush()
 
 
-def test_closing_lets_go_of_every_file_exactly_once(harness: Harness) -> None:
+def test_close_closes_every_file_exactly_once(harness: Harness) -> None:
     regions = [harness.region(0, MIB), harness.region(5, 10), harness.region(0, 2 * MIB)]
     harness.queue.append([b"x", *regions[:2]])
     harness.flush()
@@ -212,14 +212,14 @@ def test_closing_lets_go_of_every_file_exactly_once(harness: Harness) -> None:
     assert harness.queue.buffered_bytes == 0
 
 
-def test_an_answer_that_comes_after_the_end_is_let_go_of(harness: Harness) -> None:
+def test_response_after_close_is_discarded(harness: Harness) -> None:
     harness.queue.close()
     harness.queue.append([b"x", harness.region(0, MIB)])
     assert harness.file.holders == 1
     assert len(harness.queue) == 0
 
 
-def test_a_job_keeps_the_file_open_when_the_connection_has_gone(harness: Harness) -> None:
+def test_job_keeps_the_file_open_after_the_connection_closes(harness: Harness) -> None:
     harness.file.is_cached = False
     harness.queue.append([harness.region(0, MIB)])
     assert harness.flush() is Flushed.COLD
@@ -231,7 +231,7 @@ def test_a_job_keeps_the_file_open_when_the_connection_has_gone(harness: Harness
     assert harness.warmed == 0
 
 
-def test_joining_never_makes_a_large_copy(harness: Harness) -> None:
+def test_joined_pieces_are_limited_in_size(harness: Harness) -> None:
     large = os.urandom(JOIN_MAX_BYTES)
     harness.queue.append([b"head", large, b"tail"])
     assert harness.queue._join_head()
@@ -239,7 +239,7 @@ def test_joining_never_makes_a_large_copy(harness: Harness) -> None:
     assert harness.drain() == b"head" + large + b"tail"
 
 
-def test_a_peer_that_is_gone_raises(harness: Harness) -> None:
+def test_flush_raises_when_the_peer_has_disconnected(harness: Harness) -> None:
     harness.client.close()
     harness.queue.append([b"anybody?"])
     with pytest.raises(BrokenPipeError):

@@ -68,7 +68,7 @@ def test_requests_in_pieces_are_answered_in_order() -> None:
     assert harness.shared.bytes_in == len(stream)
 
 
-def test_more_than_may_be_read_is_kept_until_it_may() -> None:
+def test_bytes_that_may_not_be_read_yet_are_kept() -> None:
     """A transport that is told to pause may still deliver what it has decrypted."""
     harness = Harness()
     protocol, transport = harness.connect()
@@ -82,7 +82,7 @@ def test_more_than_may_be_read_is_kept_until_it_may() -> None:
     assert harness.dispatch.started == ["slow", *(f"{n}" * 15_000 for n in range(10))]
 
 
-def test_a_lost_connection_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_lost_connection_leaves_nothing_behind(tmp_path: Path) -> None:
     harness = Harness()
     file = WatchedFile(tmp_path / "0.log", b"x" * 1000)
     protocol, transport = harness.connect()
@@ -100,7 +100,7 @@ def test_a_lost_connection_leaves_nothing_behind(tmp_path: Path) -> None:
     assert harness.dispatch.started == ["slow", "behind"]
 
 
-def test_what_came_before_the_end_still_starts() -> None:
+def test_requests_received_before_the_end_still_start() -> None:
     """A producer that wants no answers sends and leaves; the last bytes come with its farewell."""
     harness = Harness(plog_request_turn_max_requests=3)
     protocol, _ = harness.connect()
@@ -112,7 +112,7 @@ def test_what_came_before_the_end_still_starts() -> None:
     assert len(harness.shared) == 0
 
 
-def test_what_waits_for_an_answer_does_not_outlive_the_connection() -> None:
+def test_pending_request_is_cancelled_with_the_connection() -> None:
     harness = Harness()
     protocol, _ = harness.connect()
     protocol.dataReceived(frame(FETCH, "slow"))
@@ -124,7 +124,7 @@ def test_what_waits_for_an_answer_does_not_outlive_the_connection() -> None:
     assert harness.dispatch.started == ["slow"]
 
 
-def test_what_waits_for_its_answers_to_be_read_does_not_outlive_the_connection() -> None:
+def test_blocked_request_is_dropped_with_the_connection() -> None:
     harness = Harness(plog_response_buffer_max_bytes=64 * 1024)
     harness.dispatch.answer = lambda api_key, text: [b"x" * 70_000]
     protocol, transport = harness.connect()
@@ -140,7 +140,7 @@ def test_what_waits_for_its_answers_to_be_read_does_not_outlive_the_connection()
     assert len(harness.shared) == 0
 
 
-def test_small_parts_of_answers_leave_in_one_write(tmp_path: Path) -> None:
+def test_small_parts_of_responses_are_joined_in_one_write(tmp_path: Path) -> None:
     harness = Harness()
     file = WatchedFile(tmp_path / "0.log", b"x" * 1000)
     harness.dispatch.answer = lambda api_key, text: [
@@ -155,7 +155,7 @@ def test_small_parts_of_answers_leave_in_one_write(tmp_path: Path) -> None:
     assert harness.shared.bytes_out == len(writes[0])
 
 
-def test_a_bad_size_closes_the_transport() -> None:
+def test_invalid_size_closes_the_transport() -> None:
     harness = Harness()
     protocol, transport = harness.connect()
     protocol.dataReceived(b"\xff\xff\xff\xff")
@@ -167,7 +167,7 @@ quietly = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @quietly
-def test_a_tls_transport_is_told_by_what_it_provides() -> None:
+def test_tls_transport_is_recognized_by_its_interfaces() -> None:
     """It has a fileno() like any other, so nothing else would."""
     harness = Harness()
     tls, _ = tls_pair(harness, Clock())
@@ -177,7 +177,7 @@ def test_a_tls_transport_is_told_by_what_it_provides() -> None:
 
 
 @quietly
-def test_answers_and_files_pass_through_tls(tmp_path: Path) -> None:
+def test_responses_and_files_pass_through_tls(tmp_path: Path) -> None:
     harness = Harness(plog_response_buffer_max_bytes=1 << 20)
     file = WatchedFile(tmp_path / "0.log", os.urandom(300_000))
     harness.dispatch.answer = lambda api_key, text: (
@@ -243,7 +243,7 @@ def pump(clock: Clock, *ends: TLSMemoryBIOProtocol) -> None:
                 moved = True
 
 
-def test_a_throttled_connection_is_muted_on_this_path_too() -> None:
+def test_throttled_connection_is_muted_on_the_copying_path() -> None:
     harness = Harness()
     protocol, transport = harness.connect()
 

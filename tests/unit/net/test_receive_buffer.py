@@ -78,7 +78,7 @@ class Harness:
         return frames
 
 
-def test_frames_that_came_whole_are_handled_where_they_are() -> None:
+def test_complete_frames_are_not_copied() -> None:
     harness = Harness()
     harness.read(sized(b"one") + sized(b"two"))
     frame = harness.buffer.next_frame()
@@ -89,7 +89,7 @@ def test_frames_that_came_whole_are_handled_where_they_are() -> None:
     assert harness.buffer.nbytes == 0
 
 
-def test_an_idle_connection_owns_nothing() -> None:
+def test_idle_connection_uses_no_memory() -> None:
     harness = Harness()
     harness.feed(sized(bytes(2 * MIB)) + sized(b"x" * 100_000) + sized(b"y"))
     assert harness.memory.used_bytes == 0
@@ -117,9 +117,7 @@ def exchange(sizes: list[int], cuts: list[int]) -> None:
     st.lists(st.integers(1, 30), min_size=1, max_size=12),
     st.lists(st.integers(1, 50), min_size=1, max_size=8),
 )
-def test_small_frames_in_any_pieces_come_out_as_they_went_in(
-    sizes: list[int], cuts: list[int]
-) -> None:
+def test_small_frames_are_reassembled_from_any_pieces(sizes: list[int], cuts: list[int]) -> None:
     exchange(sizes, cuts)
 
 
@@ -137,13 +135,11 @@ def test_small_frames_in_any_pieces_come_out_as_they_went_in(
     ),
     st.lists(st.integers(30_000, 400_000), min_size=1, max_size=8),
 )
-def test_large_frames_in_any_pieces_come_out_as_they_went_in(
-    sizes: list[int], cuts: list[int]
-) -> None:
+def test_large_frames_are_reassembled_from_any_pieces(sizes: list[int], cuts: list[int]) -> None:
     exchange(sizes, cuts)
 
 
-def test_frames_are_writable_wherever_they_lie() -> None:
+def test_frames_are_writable_in_every_buffer() -> None:
     """An append writes offsets into the batches it is given."""
     harness = Harness()
     for data in (sized(b"whole"), sized(b"held")[:5], sized(bytes(100_000))[:50]):
@@ -153,7 +149,7 @@ def test_frames_are_writable_wherever_they_lie() -> None:
         assert not harness.buffer._view.readonly
 
 
-def test_a_small_unfinished_frame_owns_just_its_bytes() -> None:
+def test_small_incomplete_frame_uses_only_its_own_size() -> None:
     harness = Harness()
     harness.read(sized(b"done") + sized(b"half of it")[:9])
     assert harness.turn() == [b"done"]
@@ -163,7 +159,7 @@ def test_a_small_unfinished_frame_owns_just_its_bytes() -> None:
     assert harness.memory.used_bytes == 0
 
 
-def test_what_a_turn_has_left_over_is_trimmed_when_it_is_down_to_an_unfinished_frame() -> None:
+def test_held_bytes_are_trimmed_to_the_incomplete_frame() -> None:
     harness = Harness()
     harness.read(sized(b"x" * 1000) * 100 + b"\0\0")
     harness.keep()
@@ -172,7 +168,7 @@ def test_what_a_turn_has_left_over_is_trimmed_when_it_is_down_to_an_unfinished_f
     assert len(harness.buffer._view) == 2
 
 
-def test_large_frame_is_read_straight_into_a_lease_that_grows_as_it_fills() -> None:
+def test_large_frame_is_read_into_a_lease_that_grows_as_it_fills() -> None:
     harness = Harness()
     data = sized(b"z" * 3 * MIB)
     rest = harness.read(data[:LEASE_FROM_BYTES]) + data[LEASE_FROM_BYTES:]
@@ -189,14 +185,14 @@ def test_large_frame_is_read_straight_into_a_lease_that_grows_as_it_fills() -> N
     assert harness.memory.used_bytes == 0
 
 
-def test_fast_sender_does_not_hold_up_the_others() -> None:
+def test_read_into_a_lease_is_limited() -> None:
     harness = Harness()
     harness.read(sized(b"z" * 30 * MIB))
     harness.turn()
     assert len(harness.buffer.target(is_blocked=False)) == MIB
 
 
-def test_large_frame_takes_no_lease_before_some_of_it_is_here() -> None:
+def test_large_frame_gets_a_lease_only_after_part_of_it_has_arrived() -> None:
     harness = Harness()
     data = sized(b"z" * 3 * MIB)
     for position in range(0, LEASE_FROM_BYTES - 1024, 1024):
@@ -222,7 +218,7 @@ def test_lease_does_not_grow_while_requests_may_not_start() -> None:
     assert harness.feed(data[held:]) == [data[4:]]
 
 
-def test_little_is_read_while_the_copies_of_all_connections_occupy_too_much() -> None:
+def test_read_ahead_is_limited_while_all_copies_use_too_much_memory() -> None:
     memory = RequestMemory(16 * MIB)
     memory.held_bytes = 2 * MIB + 1
     idle, pipelining, sending = Harness(memory), Harness(memory), Harness(memory)
@@ -241,7 +237,7 @@ def test_little_is_read_while_the_copies_of_all_connections_occupy_too_much() ->
     assert memory.used_bytes == memory.held_bytes == 2 * MIB + 1
 
 
-def test_a_lease_takes_no_byte_of_the_next_frame() -> None:
+def test_lease_contains_no_bytes_of_the_next_frame() -> None:
     harness = Harness()
     first, second = sized(b"a" * 100_000), sized(b"b")
     rest = harness.read(first[:50_000])
@@ -252,7 +248,7 @@ def test_a_lease_takes_no_byte_of_the_next_frame() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 1001, 2**31 - 1])
-def test_a_size_out_of_bounds_is_named(size: int) -> None:
+def test_invalid_size_raises_with_the_size(size: int) -> None:
     harness = Harness(max_frame_bytes=1000)
     harness.read(struct.pack(">i", size))
     assert harness.buffer.has_frame()
@@ -260,7 +256,7 @@ def test_a_size_out_of_bounds_is_named(size: int) -> None:
         harness.buffer.next_frame()
 
 
-def test_a_bad_size_behind_a_frame_that_may_not_start_takes_no_memory() -> None:
+def test_invalid_size_after_a_parked_frame_uses_no_memory() -> None:
     harness = Harness(max_frame_bytes=1000)
     harness.read(struct.pack(">i", 2**31 - 1) + b"x" * 10)
     harness.keep()
@@ -269,12 +265,12 @@ def test_a_bad_size_behind_a_frame_that_may_not_start_takes_no_memory() -> None:
         harness.buffer.next_frame()
 
 
-def test_the_largest_frame_allowed_passes() -> None:
+def test_frame_of_the_maximum_size_is_accepted() -> None:
     harness = Harness(max_frame_bytes=1000)
     assert harness.feed(sized(b"x" * 1000)) == [b"x" * 1000]
 
 
-def test_while_nothing_may_start_a_little_is_read_ahead_and_no_more() -> None:
+def test_read_ahead_is_limited_while_nothing_may_start() -> None:
     harness = Harness()
     stream = sized(b"q" * 996) * 200
     taken = 0
@@ -289,7 +285,7 @@ def test_while_nothing_may_start_a_little_is_read_ahead_and_no_more() -> None:
     assert frames == [b"q" * 996] * 200
 
 
-def test_a_full_lease_reads_nothing_while_its_frame_may_not_start() -> None:
+def test_full_lease_is_not_extended_while_its_frame_may_not_start() -> None:
     harness = Harness()
     data = sized(b"p" * 100_000)
     harness.read(data[:LEASE_FROM_BYTES])
@@ -300,7 +296,7 @@ def test_a_full_lease_reads_nothing_while_its_frame_may_not_start() -> None:
     assert harness.turn() == [data[4:]]
 
 
-def test_without_memory_reading_stops_until_another_gives_its_lease_back() -> None:
+def test_reading_stops_without_memory_until_another_lease_is_released() -> None:
     memory = RequestMemory(3 * MIB)
     first, second = Harness(memory), Harness(memory)
     data = sized(b"m" * 2_000_000)
@@ -317,7 +313,7 @@ def test_without_memory_reading_stops_until_another_gives_its_lease_back() -> No
     assert memory.used_bytes == 0
 
 
-def test_closing_gives_back_the_lease_and_the_place_in_line() -> None:
+def test_close_releases_the_lease_and_the_position_in_the_queue() -> None:
     memory = RequestMemory(2 * MIB)
     data = sized(b"m" * 2_000_000)
     harnesses = [Harness(memory) for _ in range(3)]
@@ -334,7 +330,7 @@ def test_closing_gives_back_the_lease_and_the_place_in_line() -> None:
     assert memory.used_bytes == 0
 
 
-def test_the_first_bytes_are_shown_once_there_are_four() -> None:
+def test_head_returns_the_first_bytes_when_four_have_arrived() -> None:
     harness = Harness()
     harness.read(b"GE")
     assert harness.buffer.head() is None

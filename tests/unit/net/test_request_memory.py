@@ -59,7 +59,7 @@ def test_lease_grows_to_its_request_and_keeps_what_is_in_it(frame_bytes: int) ->
     assert memory.used_bytes == 0
 
 
-def test_lease_occupies_in_proportion_to_what_has_arrived() -> None:
+def test_lease_grows_in_proportion_to_the_bytes_received() -> None:
     memory = RequestMemory(-1)
     made = lease(memory, 100 * MIB, 16 * KIB)
     assert memory.used_bytes == 256 * KIB
@@ -123,7 +123,7 @@ def test_ordinary_requests_leave_memory_to_a_large_one() -> None:
     assert fill(lease(memory, 100 * MIB)) == 100 * MIB
 
 
-def test_host_that_occupies_least_goes_first() -> None:
+def test_waiting_host_with_the_least_memory_goes_first() -> None:
     memory = RequestMemory(4 * MIB)
     granted: list[str] = []
 
@@ -140,7 +140,7 @@ def test_host_that_occupies_least_goes_first() -> None:
     assert granted == ["modest 0", "modest 1", *(f"greedy {n}" for n in range(5))]
 
 
-def test_released_place_in_line_lets_those_after_it_grow() -> None:
+def test_release_of_a_waiting_lease_lets_later_ones_grow() -> None:
     memory = RequestMemory(4 * MIB)
     held = lease(memory, 512 * KIB, 512 * KIB)
     large = lease(memory, 900 * KIB, 900 * KIB)
@@ -151,7 +151,7 @@ def test_released_place_in_line_lets_those_after_it_grow() -> None:
     assert room(small) == 100 * KIB
 
 
-def test_one_request_above_the_bound_is_let_in_when_there_is_no_other() -> None:
+def test_single_request_over_the_limit_is_accepted() -> None:
     memory = RequestMemory(1_000)
     made = lease(memory, 5_000)
     assert fill(made) == 5_000
@@ -161,7 +161,7 @@ def test_one_request_above_the_bound_is_let_in_when_there_is_no_other() -> None:
     assert not other.is_waiting
 
 
-def test_raised_bound_lets_those_grow_that_wait() -> None:
+def test_raised_limit_lets_waiting_leases_grow() -> None:
     memory = RequestMemory(1_000)
     lease(memory, 5_000)
     other = lease(memory, 100)
@@ -171,7 +171,7 @@ def test_raised_bound_lets_those_grow_that_wait() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_request_is_completed_whatever_arrives_in_whatever_order(seed: int) -> None:
+def test_every_request_completes_in_any_order_of_arrival(seed: int) -> None:
     chance = random.Random(seed)
     memory = RequestMemory(16 * MIB)
     sizes = [chance.choice([3, 10, 200, 900, 1100, 3000, 12_000]) * KIB for _ in range(60)]
@@ -196,7 +196,7 @@ def test_every_request_is_completed_whatever_arrives_in_whatever_order(seed: int
 
 
 @pytest.mark.parametrize(("nbytes", "kept"), [(MIB + 1, 4), (MIB, 8), (MIB - 5, 8)])
-def test_buffers_are_used_again_but_not_hoarded(nbytes: int, kept: int) -> None:
+def test_buffers_are_reused_up_to_a_limit(nbytes: int, kept: int) -> None:
     """8 MiB of them: mappings take 2 MiB, the largest others one."""
     memory = RequestMemory(-1)
 
@@ -216,7 +216,7 @@ def test_buffers_are_used_again_but_not_hoarded(nbytes: int, kept: int) -> None:
     assert len({id(x) for x in objects(again)} & {id(x) for x in before}) == kept
 
 
-def test_pages_of_a_buffer_that_is_used_again_are_counted() -> None:
+def test_touched_pages_of_a_reused_buffer_are_counted() -> None:
     memory = RequestMemory(-1)
     made = lease(memory, 4 * MIB, MIB)
     fill(made)
@@ -226,7 +226,7 @@ def test_pages_of_a_buffer_that_is_used_again_are_counted() -> None:
     assert memory.used_bytes == 4 * MIB
 
 
-def test_copies_outside_of_leases_have_a_bound_of_their_own() -> None:
+def test_copies_without_a_lease_have_their_own_limit() -> None:
     memory = RequestMemory(8 * MIB)
     memory.held_bytes = MIB
     assert not memory.holds_too_much
@@ -237,7 +237,7 @@ def test_copies_outside_of_leases_have_a_bound_of_their_own() -> None:
     assert not memory.holds_too_much
 
 
-def test_copies_that_are_decoded_keep_large_requests_waiting() -> None:
+def test_copies_in_decoding_make_large_requests_wait() -> None:
     memory = RequestMemory(16 * MIB)
     for _ in range(3):
         memory.copied(4 * MIB)
@@ -254,7 +254,7 @@ def test_copies_that_are_decoded_keep_large_requests_waiting() -> None:
     assert memory.used_bytes == 0
 
 
-def test_request_above_the_bound_is_let_in_when_the_copies_are_decoded() -> None:
+def test_request_over_the_limit_is_accepted_after_the_copies_are_decoded() -> None:
     memory = RequestMemory(4 * MIB)
     memory.copied(2 * MIB)
     large = lease(memory, 10 * MIB)
@@ -263,7 +263,7 @@ def test_request_above_the_bound_is_let_in_when_the_copies_are_decoded() -> None
     assert fill(large) == 10 * MIB
 
 
-def test_copies_of_ordinary_requests_leave_less_to_read_ahead() -> None:
+def test_copies_of_ordinary_requests_reduce_the_read_ahead() -> None:
     memory = RequestMemory(8 * MIB)
     memory.copied(600 * KIB)
     memory.held_bytes = 400 * KIB
@@ -278,7 +278,7 @@ def test_copies_of_ordinary_requests_leave_less_to_read_ahead() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_requests_that_become_copies_stay_within_the_bound(seed: int) -> None:
+def test_requests_that_become_copies_stay_within_the_limit(seed: int) -> None:
     chance = random.Random(seed)
     memory = RequestMemory(16 * MIB)
     sizes = [chance.choice([200, 900, 1100, 3000, 12_000]) * KIB for _ in range(60)]

@@ -67,14 +67,14 @@ class Harness:
         return [joined(answer)[4:].decode() for answer in self.written]
 
 
-def test_a_request_that_is_ready_is_answered_at_once() -> None:
+def test_completed_request_is_answered_immediately() -> None:
     harness = Harness()
     assert harness.offer(METADATA, "a")
     assert harness.answers == ["a"]
     assert harness.queue.in_progress == 0
 
 
-def test_a_request_without_an_answer_leaves_no_trace() -> None:
+def test_request_without_a_response_leaves_nothing_pending() -> None:
     harness = Harness()
     harness.dispatch.answer = lambda api_key, text: None
     assert harness.offer(PRODUCE, "acks=0")
@@ -82,7 +82,7 @@ def test_a_request_without_an_answer_leaves_no_trace() -> None:
     assert harness.queue.in_progress == 0
 
 
-def test_produce_behind_produce_starts_and_answers_keep_their_order() -> None:
+def test_produce_after_produce_starts_and_responses_keep_their_order() -> None:
     harness = Harness()
     assert harness.offer(PRODUCE, "slow 1")
     assert harness.offer(PRODUCE, "slow 2")
@@ -94,7 +94,7 @@ def test_produce_behind_produce_starts_and_answers_keep_their_order() -> None:
     assert harness.slots.in_use == 0
 
 
-def test_fetch_behind_produce_waits_for_its_answer() -> None:
+def test_fetch_after_produce_waits_for_its_response() -> None:
     harness = Harness()
     assert harness.offer(PRODUCE, "slow")
     assert not harness.offer(FETCH, "fetch")
@@ -106,7 +106,7 @@ def test_fetch_behind_produce_waits_for_its_answer() -> None:
     assert harness.answers == ["slow", "fetch"]
 
 
-def test_everything_waits_behind_a_parked_fetch() -> None:
+def test_every_request_waits_for_a_parked_fetch() -> None:
     harness = Harness()
     assert harness.offer(FETCH, "slow fetch")
     assert not harness.offer(PRODUCE, "produce")
@@ -116,7 +116,7 @@ def test_everything_waits_behind_a_parked_fetch() -> None:
     assert harness.ready == 1
 
 
-def test_fetch_is_not_called_ready_before_the_last_produce_is_answered() -> None:
+def test_refused_fetch_becomes_ready_when_the_last_produce_is_answered() -> None:
     harness = Harness()
     harness.offer(PRODUCE, "slow 1")
     harness.offer(PRODUCE, "slow 2")
@@ -127,13 +127,13 @@ def test_fetch_is_not_called_ready_before_the_last_produce_is_answered() -> None
     assert harness.ready == 1
 
 
-def test_a_fetch_that_waits_takes_no_slot_of_produces() -> None:
+def test_pending_fetch_takes_no_produce_slot() -> None:
     harness = Harness()
     harness.offer(FETCH, "slow fetch")
     assert harness.slots.in_use == 0
 
 
-def test_beyond_the_bound_a_connection_has_one_produce_waiting_and_no_more() -> None:
+def test_connection_has_one_pending_produce_beyond_the_limit() -> None:
     slots = RequestSlots(2)
     first, second = Harness(slots), Harness(slots)
     assert first.offer(PRODUCE, "slow 1")
@@ -150,7 +150,7 @@ def test_beyond_the_bound_a_connection_has_one_produce_waiting_and_no_more() -> 
     assert slots.in_use == 0
 
 
-def test_a_lost_connection_cancels_its_waits_once() -> None:
+def test_lost_connection_cancels_its_waits_once() -> None:
     harness = Harness()
     harness.offer(PRODUCE, "slow 1")
     harness.offer(PRODUCE, "slow 2")
@@ -163,7 +163,7 @@ def test_a_lost_connection_cancels_its_waits_once() -> None:
     assert not harness.offer(PRODUCE, "late")
 
 
-def test_a_lost_connection_closes_the_regions_of_answers_that_had_to_wait_their_turn() -> None:
+def test_lost_connection_closes_the_regions_of_queued_responses() -> None:
     harness = Harness()
     region: Any = FakeRegion()
     harness.offer(PRODUCE, "slow 1")
@@ -174,7 +174,7 @@ def test_a_lost_connection_closes_the_regions_of_answers_that_had_to_wait_their_
     assert region.closes == 1
 
 
-def test_an_answer_completed_by_the_cancelling_of_another_is_closed() -> None:
+def test_response_completed_by_cancelling_another_request_is_closed() -> None:
     harness = Harness()
     region: Any = FakeRegion()
     harness.offer(PRODUCE, "slow 1")
@@ -199,7 +199,7 @@ class Trigger:
         function()
 
 
-def test_nonsense_closes_the_connection_after_the_answers_before_it() -> None:
+def test_invalid_request_closes_the_connection_after_the_earlier_responses() -> None:
     harness = Harness()
     harness.offer(PRODUCE, "slow")
     assert harness.offer(PRODUCE, "nonsense")
@@ -211,13 +211,13 @@ def test_nonsense_closes_the_connection_after_the_answers_before_it() -> None:
     assert harness.closed == [("it makes no sense", None)]
 
 
-def test_nonsense_alone_closes_at_once() -> None:
+def test_invalid_request_closes_the_connection_immediately_when_nothing_is_pending() -> None:
     harness = Harness()
     assert harness.offer(METADATA, "nonsense")
     assert harness.closed == [("it makes no sense", None)]
 
 
-def test_a_request_that_fails_later_ends_the_answers_where_its_own_would_be() -> None:
+def test_failed_request_closes_the_connection_in_place_of_its_response() -> None:
     harness = Harness()
     for number in range(3):
         harness.offer(PRODUCE, f"slow {number}")
@@ -230,7 +230,7 @@ def test_a_request_that_fails_later_ends_the_answers_where_its_own_would_be() ->
     assert harness.slots.in_use == 0
 
 
-def test_a_bug_in_a_waiting_request_is_told_to_whoever_closes() -> None:
+def test_unexpected_exception_of_a_pending_request_is_passed_to_close() -> None:
     harness = Harness()
     harness.offer(FETCH, "slow")
     bug = ZeroDivisionError()
@@ -238,14 +238,14 @@ def test_a_bug_in_a_waiting_request_is_told_to_whoever_closes() -> None:
     assert [error for _, error in harness.closed] == [bug]
 
 
-def test_a_request_given_up_by_the_broker_closes_its_connection() -> None:
+def test_request_cancelled_by_the_broker_closes_its_connection() -> None:
     harness = Harness()
     harness.offer(FETCH, "slow")
     harness.dispatch.waiting["slow"].fail(Cancelled())
-    assert harness.closed == [("its request was given up", None)]
+    assert harness.closed == [("its request was cancelled", None)]
 
 
-def test_finish_answers_produces_under_way_and_then_closes() -> None:
+def test_finish_closes_after_pending_produces_are_answered() -> None:
     harness = Harness()
     harness.offer(PRODUCE, "slow")
     harness.queue.finish("stopping")
@@ -256,7 +256,7 @@ def test_finish_answers_produces_under_way_and_then_closes() -> None:
     assert harness.closed == [("stopping", None)]
 
 
-def test_finish_answers_produces_and_one_that_runs_alone_behind_them() -> None:
+def test_finish_answers_produces_and_one_that_runs_alone_after_them() -> None:
     harness = Harness()
     assert harness.offer(PRODUCE, "slow")
     assert harness.offer(PRODUCE, "slow alone")
@@ -272,7 +272,7 @@ def test_finish_answers_produces_and_one_that_runs_alone_behind_them() -> None:
     assert harness.slots.in_use == 0
 
 
-def test_finish_gives_up_a_long_poll() -> None:
+def test_finish_cancels_a_long_poll() -> None:
     harness = Harness()
     harness.offer(FETCH, "slow")
     harness.queue.finish("stopping")
@@ -281,7 +281,7 @@ def test_finish_gives_up_a_long_poll() -> None:
     assert harness.closed == [("stopping", None)]
 
 
-def test_a_request_too_short_for_an_api_key_is_not_taken_for_produce() -> None:
+def test_request_too_short_for_an_api_key_is_not_a_produce() -> None:
     harness = Harness()
     harness.offer(PRODUCE, "slow")
     assert not harness.queue.offer(memoryview(b"\0"))
@@ -292,7 +292,7 @@ def test_a_request_too_short_for_an_api_key_is_not_taken_for_produce() -> None:
     st.lists(st.tuples(st.sampled_from([PRODUCE, FETCH]), st.booleans()), max_size=12),
     st.randoms(use_true_random=False),
 )
-def test_whatever_the_timing_effects_are_serial_and_answers_in_order(
+def test_effects_are_serial_and_responses_in_order_with_any_timing(
     requests: list[tuple[int, bool]], chance: Any
 ) -> None:
     harness = Harness()
@@ -331,9 +331,7 @@ def mute(harness: Harness, text: str, mute_ms: int) -> None:
     harness.dispatch.on_start = on_start
 
 
-def test_a_throttled_request_is_answered_at_once_and_nothing_starts_until_the_time_is_over() -> (
-    None
-):
+def test_throttled_request_is_answered_immediately_and_nothing_starts_during_the_mute() -> None:
     harness = Harness()
     mute(harness, "over", 100)
     assert harness.offer(PRODUCE, "over")
@@ -350,7 +348,7 @@ def test_a_throttled_request_is_answered_at_once_and_nothing_starts_until_the_ti
     assert harness.answers == ["over", "metadata"]
 
 
-def test_a_fetch_that_is_throttled_when_it_is_answered_mutes_from_then_on() -> None:
+def test_fetch_that_is_throttled_on_completion_mutes_from_then_on() -> None:
     harness = Harness()
     assert harness.offer(FETCH, "slow")
     assert not harness.offer(FETCH, "next")
@@ -362,7 +360,7 @@ def test_a_fetch_that_is_throttled_when_it_is_answered_mutes_from_then_on() -> N
     assert harness.ready == 1
 
 
-def test_produces_under_way_are_answered_while_their_connection_is_muted() -> None:
+def test_pending_produces_are_answered_during_a_mute() -> None:
     harness = Harness()
     mute(harness, "slow 2", 100)
     assert harness.offer(PRODUCE, "slow 1")
@@ -376,7 +374,7 @@ def test_produces_under_way_are_answered_while_their_connection_is_muted() -> No
     assert harness.ready == 1
 
 
-def test_acks_0_mutes_without_an_answer() -> None:
+def test_acks_0_mutes_without_a_response() -> None:
     harness = Harness()
     harness.dispatch.answer = lambda api_key, text: None
     mute(harness, "over", 100)
@@ -386,7 +384,7 @@ def test_acks_0_mutes_without_an_answer() -> None:
     assert harness.offer(PRODUCE, "next")
 
 
-def test_a_muted_connection_that_is_lost_is_not_woken() -> None:
+def test_lost_muted_connection_is_not_called() -> None:
     harness = Harness()
     mute(harness, "over", 100)
     harness.offer(PRODUCE, "over")
@@ -398,7 +396,7 @@ def test_a_muted_connection_that_is_lost_is_not_woken() -> None:
     assert harness.ready == 0
 
 
-def test_a_muted_connection_can_be_finished() -> None:
+def test_muted_connection_can_be_finished() -> None:
     harness = Harness()
     mute(harness, "slow", 100)
     harness.offer(PRODUCE, "slow")

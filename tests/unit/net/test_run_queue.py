@@ -36,7 +36,7 @@ def queue(ports: SimPorts) -> RunQueue:
     return RunQueue(ports.timers, ports.clock)
 
 
-def test_turns_go_round(ports: SimPorts, queue: RunQueue) -> None:
+def test_turns_are_given_in_rotation(ports: SimPorts, queue: RunQueue) -> None:
     log: list[str] = []
     for name, work in (("a", 3), ("b", 1), ("c", 2)):
         queue.add(Taker(name, log, queue, work))
@@ -46,7 +46,7 @@ def test_turns_go_round(ports: SimPorts, queue: RunQueue) -> None:
     assert len(queue) == 0
 
 
-def test_waiting_twice_is_waiting_once(ports: SimPorts, queue: RunQueue) -> None:
+def test_connection_is_queued_at_most_once(ports: SimPorts, queue: RunQueue) -> None:
     log: list[str] = []
     taker = Taker("a", log, queue)
     queue.add(taker)
@@ -55,7 +55,9 @@ def test_waiting_twice_is_waiting_once(ports: SimPorts, queue: RunQueue) -> None
     assert log == ["a"]
 
 
-def test_one_for_which_no_timer_could_be_set_has_its_turn_with_the_next(ports: SimPorts) -> None:
+def test_connection_gets_its_turn_with_the_next_one_when_setting_a_timer_failed(
+    ports: SimPorts,
+) -> None:
     faults, log = Faults(), list[str]()
     queue = RunQueue(faults.timers(ports.timers), ports.clock)
     faults.arm(1, When.BEFORE, MemoryError("injected"))
@@ -66,7 +68,7 @@ def test_one_for_which_no_timer_could_be_set_has_its_turn_with_the_next(ports: S
     assert log == ["a", "b"]
 
 
-def test_one_that_left_is_not_called(ports: SimPorts, queue: RunQueue) -> None:
+def test_discarded_connection_gets_no_turn(ports: SimPorts, queue: RunQueue) -> None:
     log: list[str] = []
     first, second = Taker("a", log, queue), Taker("b", log, queue)
     first.on_turn = lambda: queue.discard(second)
@@ -76,9 +78,7 @@ def test_one_that_left_is_not_called(ports: SimPorts, queue: RunQueue) -> None:
     assert log == ["a"]
 
 
-def test_a_pass_ends_after_a_while_so_that_sockets_are_looked_at(
-    ports: SimPorts, queue: RunQueue
-) -> None:
+def test_pass_ends_after_its_maximum_time(ports: SimPorts, queue: RunQueue) -> None:
     log: list[str] = []
     takers = [Taker(name, log, queue) for name in "abcd"]
     for taker in takers:
@@ -92,7 +92,7 @@ def test_a_pass_ends_after_a_while_so_that_sockets_are_looked_at(
     assert log == ["a", "b", "c", "d"]
 
 
-def test_an_exception_costs_one_turn_and_no_more(ports: SimPorts, queue: RunQueue) -> None:
+def test_exception_in_a_turn_does_not_stop_the_queue(ports: SimPorts, queue: RunQueue) -> None:
     log: list[str] = []
     first, second = Taker("a", log, queue), Taker("b", log, queue)
 

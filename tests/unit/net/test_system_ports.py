@@ -9,7 +9,7 @@ from plogd.ports import Clock as ClockPort
 from plogd.ports import Random, Timers
 
 
-def test_they_are_what_the_pure_rooms_ask_for() -> None:
+def test_ports_implement_their_protocols() -> None:
     clock: ClockPort = SystemClock()
     timers: Timers = ReactorTimers(Clock())
     chance: Random = SystemRandom()
@@ -20,7 +20,7 @@ def test_they_are_what_the_pure_rooms_ask_for() -> None:
     assert chance.randrange(1) == 0
 
 
-def test_a_timer_is_due_after_milliseconds() -> None:
+def test_timer_is_due_after_milliseconds() -> None:
     reactor = Clock()
     calls: list[str] = []
     ReactorTimers(reactor).call_later(1500, lambda: calls.append("due"))
@@ -30,7 +30,7 @@ def test_a_timer_is_due_after_milliseconds() -> None:
     assert calls == ["due"]
 
 
-def test_a_delay_below_zero_means_now() -> None:
+def test_negative_delay_means_now() -> None:
     reactor = Clock()
     calls: list[str] = []
     ReactorTimers(reactor).call_later(-5, lambda: calls.append("due"))
@@ -38,7 +38,7 @@ def test_a_delay_below_zero_means_now() -> None:
     assert calls == ["due"]
 
 
-def test_a_timer_may_be_cancelled_early_late_and_twice() -> None:
+def test_timer_can_be_cancelled_early_late_and_twice() -> None:
     reactor = Clock()
     calls: list[str] = []
     timers = ReactorTimers(reactor)

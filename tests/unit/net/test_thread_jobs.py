@@ -31,13 +31,13 @@ def jobs(pump: Pump) -> Iterator[ThreadJobs]:
     sys.setswitchinterval(before)
 
 
-def test_they_are_what_the_pure_rooms_ask_for(jobs: ThreadJobs) -> None:
+def test_ports_implement_their_protocols(jobs: ThreadJobs) -> None:
     port: Jobs = jobs
     assert port is jobs
     assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
 
 
-def test_the_outcome_arrives_on_the_reactors_thread(jobs: ThreadJobs, pump: Pump) -> None:
+def test_outcome_is_delivered_on_the_reactors_thread(jobs: ThreadJobs, pump: Pump) -> None:
     threads: list[threading.Thread] = []
     values: list[int] = []
 
@@ -56,14 +56,16 @@ def test_the_outcome_arrives_on_the_reactors_thread(jobs: ThreadJobs, pump: Pump
     assert threads[1] is threading.current_thread()
 
 
-def test_an_exception_is_an_outcome(jobs: ThreadJobs, pump: Pump) -> None:
+def test_exception_of_a_job_is_its_outcome(jobs: ThreadJobs, pump: Pump) -> None:
     later = jobs.submit("lane", lambda: 1 // 0)
     pump.until(lambda: later.done)
     with pytest.raises(ZeroDivisionError):
         outcome(later)
 
 
-def test_a_job_that_exits_fails_and_its_lane_goes_on(jobs: ThreadJobs, pump: Pump) -> None:
+def test_job_that_raises_system_exit_fails_and_its_lane_continues(
+    jobs: ThreadJobs, pump: Pump
+) -> None:
     first = jobs.submit("lane", sys.exit)
     second = jobs.submit("lane", lambda: "still here")
     pump.until(lambda: second.done)
@@ -76,7 +78,7 @@ def _no_thread(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_job_fails_when_there_is_no_thread_and_the_next_does_not(
+def test_job_fails_when_no_thread_can_be_started_and_the_next_succeeds(
     jobs: ThreadJobs, pump: Pump, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -89,7 +91,7 @@ def test_job_fails_when_there_is_no_thread_and_the_next_does_not(
     assert outcome(again) == 2
 
 
-def test_lane_without_a_thread_of_its_own_waits_for_one_there_is(
+def test_lane_waits_for_an_existing_thread_when_none_can_be_started(
     jobs: ThreadJobs, pump: Pump, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = threading.Event()
@@ -122,23 +124,21 @@ def test_jobs_of_a_lane_neither_overlap_nor_overtake(jobs: ThreadJobs, pump: Pum
     assert overlaps == []
 
 
-def test_lanes_run_beside_each_other(jobs: ThreadJobs, pump: Pump) -> None:
+def test_lanes_run_concurrently(jobs: ThreadJobs, pump: Pump) -> None:
     both_are_here = threading.Barrier(2)
     laters = [jobs.submit(lane, lambda: both_are_here.wait(10)) for lane in ("a", "b")]
     pump.until(lambda: all(later.done for later in laters))
     assert sorted(outcome(later) for later in laters) == [0, 1]
 
 
-def test_a_lane_that_ran_dry_finds_a_thread_again(jobs: ThreadJobs, pump: Pump) -> None:
+def test_empty_lane_gets_a_thread_for_its_next_job(jobs: ThreadJobs, pump: Pump) -> None:
     for number in range(50):
         later: Later[int] = jobs.submit("lane", lambda n=number: n)  # type: ignore[misc]
         pump.until(lambda later=later: later.done)  # type: ignore[misc]
         assert outcome(later) == number
 
 
-def test_of_the_free_threads_only_the_one_that_was_last_at_work_wakes(
-    jobs: ThreadJobs, pump: Pump
-) -> None:
+def test_only_the_thread_that_became_free_last_is_woken(jobs: ThreadJobs, pump: Pump) -> None:
     all_are_here = threading.Barrier(4)
     laters = [jobs.submit(f"{n}", lambda: all_are_here.wait(10)) for n in range(4)]
     pump.until(lambda: all(later.done for later in laters))
@@ -149,7 +149,7 @@ def test_of_the_free_threads_only_the_one_that_was_last_at_work_wakes(
     assert len(names) == 1
 
 
-def test_what_follows_a_job_waits_for_the_end_of_one_turn(pump: Pump) -> None:
+def test_deferred_calls_of_outcomes_run_at_the_end_of_one_turn(pump: Pump) -> None:
     turn = Turn(ReactorTimers(pump.reactor))
     jobs = ThreadJobs(pump.reactor, turn)
     told: list[str] = []
@@ -166,7 +166,7 @@ def test_what_follows_a_job_waits_for_the_end_of_one_turn(pump: Pump) -> None:
     assert told == ["this", "that", "after this", "after that"]
 
 
-def test_a_bug_in_what_follows_a_job_costs_no_other(jobs: ThreadJobs, pump: Pump) -> None:
+def test_exception_in_a_callback_does_not_affect_other_jobs(jobs: ThreadJobs, pump: Pump) -> None:
     def on_value(value: int) -> None:
         raise ValueError("a bug")
 
@@ -177,7 +177,7 @@ def test_a_bug_in_what_follows_a_job_costs_no_other(jobs: ThreadJobs, pump: Pump
         assert outcome(after) == "still here"
 
 
-def test_cancelling_drops_the_outcome_and_the_job_still_runs(jobs: ThreadJobs, pump: Pump) -> None:
+def test_cancelled_job_still_runs_and_its_outcome_is_dropped(jobs: ThreadJobs, pump: Pump) -> None:
     values: list[object] = []
     ran: list[bool] = []
     later = jobs.submit("lane", lambda: ran.append(True))
@@ -189,7 +189,7 @@ def test_cancelling_drops_the_outcome_and_the_job_still_runs(jobs: ThreadJobs, p
     assert [type(value).__name__ for value in values] == ["Cancelled"]
 
 
-def test_close_waits_for_what_was_submitted_and_takes_no_more(jobs: ThreadJobs, pump: Pump) -> None:
+def test_close_waits_for_submitted_jobs_and_accepts_no_more(jobs: ThreadJobs, pump: Pump) -> None:
     may_go_on = threading.Event()
     done: list[int] = []
 
@@ -207,7 +207,7 @@ def test_close_waits_for_what_was_submitted_and_takes_no_more(jobs: ThreadJobs, 
         outcome(jobs.submit("lane", lambda: None))
 
 
-def test_close_waits_for_lanes_that_have_no_thread_yet(jobs: ThreadJobs) -> None:
+def test_close_waits_for_queued_lanes(jobs: ThreadJobs) -> None:
     may_go_on = threading.Event()
     done: list[int] = []
 

@@ -24,7 +24,7 @@ from plogd.net.tls_failures import explain_handshake_failure
         ("bad extension", "'bad extension'"),
     ],
 )
-def test_the_remedy_is_named(reason: str, remedy: str) -> None:
+def test_explanation_names_the_remedy(reason: str, remedy: str) -> None:
     assert remedy in explain_handshake_failure(reason, verify_error=0, owner="").text
 
 
@@ -32,21 +32,21 @@ def test_the_remedy_is_named(reason: str, remedy: str) -> None:
     ("error", "remedy"),
     [
         (10, "has expired: renew it"),
-        (9, "set the clocks"),
+        (9, "check the clocks"),
         (18, "add the certificate of that CA to ssl.truststore.location"),
         (20, "add the certificate of that CA to ssl.truststore.location"),
         (26, "clientAuth"),
         (23, "error 23"),
     ],
 )
-def test_what_is_wrong_with_a_clients_certificate_is_named(error: int, remedy: str) -> None:
+def test_problem_of_a_client_certificate_is_explained(error: int, remedy: str) -> None:
     reason = "certificate verify failed"
     failure = explain_handshake_failure(reason, verify_error=error, owner="CN=x")
-    assert failure.text.startswith("the certificate of CN=x ")
+    assert failure.text.startswith("the client certificate of CN=x ")
     assert remedy in failure.text
 
 
-def test_lines_are_counted_by_what_the_client_cannot_choose() -> None:
+def test_kind_does_not_depend_on_text_from_the_client() -> None:
     """A kind is a key of the rate limit; a name out of a certificate would make it useless."""
     kinds = {
         explain_handshake_failure("x", verify_error=10, owner=name).kind for name in ("a", "b")

@@ -160,7 +160,7 @@ def make_harness(tmp_path: Path) -> Iterator[Any]:
         harness.close()
 
 
-def test_a_request_is_answered(make_harness: Any) -> None:
+def test_request_is_answered(make_harness: Any) -> None:
     harness = make_harness()
     client = harness.handshake()
     assert client.exchange(frame(METADATA, "hello"), 9) == response("hello")
@@ -169,7 +169,7 @@ def test_a_request_is_answered(make_harness: Any) -> None:
     assert context.principal == ANONYMOUS
 
 
-def test_files_never_go_past_tls(
+def test_file_regions_are_encrypted(
     make_harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transport of a TLS connection has a fileno() like any other; sendfile must not see it."""
@@ -193,7 +193,7 @@ def test_files_never_go_past_tls(
 
 
 @pytest.mark.parametrize("client_auth", ["requested", "required"])
-def test_a_client_is_who_its_certificate_says(
+def test_principal_is_the_subject_of_the_client_certificate(
     make_harness: Any, tmp_path: Path, client_auth: str
 ) -> None:
     harness = make_harness(ssl_client_auth=client_auth)
@@ -202,14 +202,14 @@ def test_a_client_is_who_its_certificate_says(
     assert harness.dispatch.contexts[0].principal == "User:CN=analyst,O=Plog\\, Inc"
 
 
-def test_a_certificate_that_is_only_requested_may_be_missing(make_harness: Any) -> None:
+def test_requested_client_certificate_is_optional(make_harness: Any) -> None:
     harness = make_harness(ssl_client_auth="requested")
     harness.handshake().exchange(frame(METADATA, "x"), 5)
     assert harness.dispatch.contexts[0].principal == ANONYMOUS
 
 
 @pytest.mark.parametrize("client_auth", ["requested", "required"])
-def test_a_wrong_certificate_is_refused_with_one_line(
+def test_untrusted_client_certificate_is_rejected_and_logged_once(
     make_harness: Any, tmp_path: Path, client_auth: str, log_lines: LogLines
 ) -> None:
     harness = make_harness(ssl_client_auth=client_auth)
@@ -217,13 +217,13 @@ def test_a_wrong_certificate_is_refused_with_one_line(
     for _ in range(3):
         harness.refused(stranger)
     [line] = log_lines
-    assert line.startswith("127.0.0.1: no TLS connection to the listener SSL: the certificate of")
+    assert line.startswith("127.0.0.1: TLS handshake with listener SSL failed: the client cert")
     assert "CN=mallory" in line
     assert "ssl.truststore.location" in line
     assert harness.dispatch.started == []
 
 
-def test_an_expired_certificate_is_refused_with_one_line(
+def test_expired_client_certificate_is_rejected_and_logged_once(
     make_harness: Any, tmp_path: Path, log_lines: LogLines
 ) -> None:
     harness = make_harness(ssl_client_auth="required")
@@ -233,14 +233,16 @@ def test_an_expired_certificate_is_refused_with_one_line(
     assert "CN=late,O=Plog\\, Inc has expired" in line
 
 
-def test_no_certificate_is_refused_with_one_line(make_harness: Any, log_lines: LogLines) -> None:
+def test_missing_client_certificate_is_rejected_and_logged_once(
+    make_harness: Any, log_lines: LogLines
+) -> None:
     harness = make_harness(ssl_client_auth="required")
     harness.refused()
     [line] = log_lines
-    assert "has shown no certificate" in line
+    assert "the client sent no certificate" in line
 
 
-def test_a_handshake_has_to_end(make_harness: Any, log_lines: LogLines) -> None:
+def test_handshake_times_out(make_harness: Any, log_lines: LogLines) -> None:
     harness = make_harness(plog_partial_request_timeout_ms="2000")
     client = harness.connect()
     harness.pump.until(lambda: len(harness.shared) == 1, harness.ports)
@@ -249,7 +251,7 @@ def test_a_handshake_has_to_end(make_harness: Any, log_lines: LogLines) -> None:
     harness.ports.advance(1)
     client.until_closed()
     [line] = log_lines
-    assert "has not ended its TLS handshake after 2 s" in line
+    assert "did not complete its TLS handshake within 2 s" in line
 
 
 def test_handshakes_wait_while_many_connections_are_ready(make_harness: Any) -> None:
@@ -268,7 +270,7 @@ def test_handshakes_wait_while_many_connections_are_ready(make_harness: Any) -> 
     assert waiting.exchange(frame(METADATA, "b"), len(response("b"))) == response("b")
 
 
-def test_a_connection_that_has_ended_its_handshake_may_be_silent(make_harness: Any) -> None:
+def test_connection_may_be_silent_after_its_handshake(make_harness: Any) -> None:
     harness = make_harness(plog_partial_request_timeout_ms="2000")
     client = harness.handshake()
     harness.ports.advance(60_000)
@@ -276,7 +278,7 @@ def test_a_connection_that_has_ended_its_handshake_may_be_silent(make_harness: A
 
 
 @pytest.mark.parametrize("data", [frame(18, "plain"), b"GET / HTTP/1.1\r\n\r\n", b"\0"])
-def test_what_is_no_tls_ends_with_one_line(
+def test_client_without_tls_is_closed_and_logged_once(
     make_harness: Any, data: bytes, log_lines: LogLines
 ) -> None:
     harness = make_harness()
@@ -287,7 +289,7 @@ def test_what_is_no_tls_ends_with_one_line(
     assert line.startswith("127.0.0.1: closed a connection to the TLS listener SSL that sent ")
 
 
-def test_whoever_leaves_before_the_handshake_is_not_worth_a_line(
+def test_disconnect_before_the_handshake_is_not_logged(
     make_harness: Any, log_lines: LogLines
 ) -> None:
     """Load balancers look at a port that way, every second."""
@@ -300,7 +302,7 @@ def test_whoever_leaves_before_the_handshake_is_not_worth_a_line(
     assert log_lines == []
 
 
-def test_connections_are_limited_handshake_or_not(make_harness: Any) -> None:
+def test_connection_limit_applies_before_the_handshake(make_harness: Any) -> None:
     harness = make_harness(max_connections_per_ip="1")
     harness.connect()
     harness.pump.until(lambda: len(harness.shared) == 1, harness.ports)
@@ -308,7 +310,7 @@ def test_connections_are_limited_handshake_or_not(make_harness: Any) -> None:
     assert harness.shared.refused == 1
 
 
-def test_new_certificates_are_for_new_connections(make_harness: Any, tmp_path: Path) -> None:
+def test_new_connections_use_new_certificates(make_harness: Any, tmp_path: Path) -> None:
     harness = make_harness()
     old = harness.handshake()
     renewed = CA.server()
@@ -321,12 +323,12 @@ def test_new_certificates_are_for_new_connections(make_harness: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_a_version_may_be_chosen(make_harness: Any, version: str) -> None:
+def test_tls_version_can_be_selected(make_harness: Any, version: str) -> None:
     harness = make_harness(ssl_enabled_protocols=version)
     assert harness.handshake().tls.version() == version
 
 
-def test_cipher_suites_may_be_chosen(make_harness: Any) -> None:
+def test_cipher_suites_can_be_selected(make_harness: Any) -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
     client = make_harness(ssl_cipher_suites=suite).handshake()
     name, version, _ = client.tls.cipher()

@@ -25,7 +25,7 @@ def two_listeners(*more: str) -> BrokerConfig:
     return load_config([], ["listeners=A://:1,B://:2,C://:3", names, *more]).config
 
 
-def test_each_tls_listener_gets_a_context_and_a_warning_comes_once(tmp_path: Path) -> None:
+def test_each_tls_listener_gets_a_context_and_warnings_are_not_repeated(tmp_path: Path) -> None:
     soon = CA.server(ends_in=DAY).keystore(tmp_path / "soon.pem")
     own = CA.server().keystore(tmp_path / "own.pem")
     prepared = prepare_tls(two_listeners(f"ssl.keystore.location={soon}"), now_ms())
@@ -38,7 +38,7 @@ def test_each_tls_listener_gets_a_context_and_a_warning_comes_once(tmp_path: Pat
     assert prepare_tls(both, now_ms()).warnings == ()
 
 
-def test_every_problem_is_told_with_the_name_of_its_setting(tmp_path: Path) -> None:
+def test_every_problem_is_reported_with_the_name_of_its_setting(tmp_path: Path) -> None:
     own = CA.server().keystore(tmp_path / "own.pem")
     config = two_listeners(
         "ssl.keystore.location=/nowhere/all.pem",
@@ -48,11 +48,11 @@ def test_every_problem_is_told_with_the_name_of_its_setting(tmp_path: Path) -> N
     with pytest.raises(ConfigError) as error:
         prepare_tls(config, now_ms())
     first, second = error.value.problems
-    assert first.startswith("ssl.keystore.location=/nowhere/all.pem cannot be read")
+    assert first.startswith("cannot read ssl.keystore.location=/nowhere/all.pem")
     assert second.startswith("listener.name.b.ssl.cipher.suites: TLS_NULL is not spoken")
 
 
-def test_versions_and_suites_that_exclude_one_another_are_refused(tmp_path: Path) -> None:
+def test_incompatible_versions_and_suites_are_rejected(tmp_path: Path) -> None:
     own = CA.server().keystore(tmp_path / "own.pem")
     config = two_listeners(
         f"ssl.keystore.location={own}",
@@ -63,7 +63,7 @@ def test_versions_and_suites_that_exclude_one_another_are_refused(tmp_path: Path
         prepare_tls(config, now_ms())
 
 
-def test_a_broker_without_tls_does_not_load_it() -> None:
+def test_openssl_is_not_imported_without_tls_listeners() -> None:
     program = "import sys, plogd.service; print([m for m in sys.modules if 'net.tls' in m])"
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -132,7 +132,7 @@ def test_pipelined_requests_are_answered_in_order(make_broker: Any) -> None:
     assert broker.shared.bytes_out == sum(len(response(text)) for text in texts)
 
 
-def test_a_request_may_come_byte_by_byte(make_broker: Any) -> None:
+def test_request_may_arrive_byte_by_byte(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     for byte in frame(METADATA, "hello"):
@@ -141,7 +141,7 @@ def test_a_request_may_come_byte_by_byte(make_broker: Any) -> None:
     broker.exchange(client, response("hello"))
 
 
-def test_large_requests_between_small_ones_arrive_whole(make_broker: Any) -> None:
+def test_large_requests_between_small_ones_arrive_completely(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     texts = ["a", "b" * 70_000, "c", "d" * 300_000, "e", "f" * 3 * MIB, "g"]
@@ -151,7 +151,7 @@ def test_large_requests_between_small_ones_arrive_whole(make_broker: Any) -> Non
     assert broker.shared.memory.used_bytes == 0
 
 
-def test_answers_completed_later_leave_in_order(make_broker: Any) -> None:
+def test_responses_completed_later_are_sent_in_order(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     client.sendall(frame(PRODUCE, "slow 1") + frame(PRODUCE, "slow 2") + frame(FETCH, "fetch"))
@@ -161,7 +161,7 @@ def test_answers_completed_later_leave_in_order(make_broker: Any) -> None:
     broker.exchange(client, response("slow 1") + response("slow 2") + response("fetch"))
 
 
-def test_answers_of_one_turn_leave_in_one_send(make_broker: Any) -> None:
+def test_responses_of_one_turn_are_sent_together(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     client.sendall(b"".join(frame(PRODUCE, f"slow {n}") for n in range(20)))
@@ -186,7 +186,7 @@ def test_answers_of_one_turn_leave_in_one_send(make_broker: Any) -> None:
     broker.exchange(client, b"".join(response(f"slow {n}") for n in range(20)))
 
 
-def test_a_fetch_goes_from_the_file_to_the_socket(make_broker: Any, file: WatchedFile) -> None:
+def test_fetch_is_sent_from_the_file_to_the_socket(make_broker: Any, file: WatchedFile) -> None:
     broker = make_broker()
     client = broker.connect()
     broker.dispatch.answer = lambda api_key, text: (
@@ -199,7 +199,7 @@ def test_a_fetch_goes_from_the_file_to_the_socket(make_broker: Any, file: Watche
     assert file.holders == 1
 
 
-def test_a_cold_fetch_waits_for_its_job_and_nobody_else_does(
+def test_cold_fetch_waits_for_its_job_without_delaying_others(
     make_broker: Any, file: WatchedFile
 ) -> None:
     broker = make_broker()
@@ -217,7 +217,7 @@ def test_a_cold_fetch_waits_for_its_job_and_nobody_else_does(
     assert file.holders == 1
 
 
-def test_a_client_that_does_not_read_is_not_read_from_either(make_broker: Any) -> None:
+def test_broker_stops_reading_from_a_client_that_does_not_read(make_broker: Any) -> None:
     broker = make_broker(plog_response_buffer_max_bytes=64 * 1024)
     client = broker.connect()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
@@ -260,7 +260,7 @@ def test_unread_responses_are_counted_until_they_are_read(make_broker: Any) -> N
     broker.until(lambda: not responses.used_bytes)
 
 
-def test_a_lost_connection_cancels_its_waits_and_lets_go_of_its_files(
+def test_lost_connection_cancels_its_waits_and_closes_its_files(
     make_broker: Any, file: WatchedFile
 ) -> None:
     broker = make_broker()
@@ -279,7 +279,7 @@ def test_a_lost_connection_cancels_its_waits_and_lets_go_of_its_files(
     assert open_descriptors() == before
 
 
-def test_a_parked_request_of_a_client_that_leaves_is_cancelled(make_broker: Any) -> None:
+def test_parked_request_is_cancelled_when_its_client_disconnects(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     client.sendall(frame(FETCH, "slow") + frame(METADATA, "behind"))
@@ -289,7 +289,7 @@ def test_a_parked_request_of_a_client_that_leaves_is_cancelled(make_broker: Any)
     assert broker.dispatch.cancelled == ["slow"]
 
 
-def test_the_sweep_finds_a_client_that_left_behind_unread_bytes(make_broker: Any) -> None:
+def test_sweep_detects_a_disconnect_behind_unread_bytes(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     client.sendall(frame(FETCH, "slow") + frame(METADATA, "x" * 1000) * 70)
@@ -306,7 +306,7 @@ def test_the_sweep_finds_a_client_that_left_behind_unread_bytes(make_broker: Any
     assert broker.dispatch.cancelled == ["slow"]
 
 
-def test_produces_sent_right_before_the_end_of_the_stream_are_appended(make_broker: Any) -> None:
+def test_produces_sent_before_the_end_of_stream_are_appended(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     broker.dispatch.answer = lambda api_key, text: None
@@ -316,7 +316,7 @@ def test_produces_sent_right_before_the_end_of_the_stream_are_appended(make_brok
     assert broker.dispatch.started == [str(n) for n in range(1000)]
 
 
-def test_answers_that_are_ready_reach_a_client_that_has_only_stopped_sending(
+def test_half_closed_client_receives_completed_responses(
     make_broker: Any,
 ) -> None:
     broker = make_broker()
@@ -327,7 +327,7 @@ def test_answers_that_are_ready_reach_a_client_that_has_only_stopped_sending(
     broker.end_of_stream(client)
 
 
-def test_the_rest_of_an_answer_reaches_a_client_before_the_connection_closes(
+def test_response_is_sent_completely_before_the_connection_closes(
     make_broker: Any, file: WatchedFile
 ) -> None:
     broker = make_broker()
@@ -339,7 +339,7 @@ def test_the_rest_of_an_answer_reaches_a_client_before_the_connection_closes(
     assert file.holders == 1
 
 
-def test_a_file_cut_while_it_is_sent_ends_the_connection(
+def test_file_truncated_while_it_is_sent_closes_the_connection(
     make_broker: Any, file: WatchedFile, log_lines: list[str]
 ) -> None:
     broker = make_broker()
@@ -357,9 +357,7 @@ def test_a_file_cut_while_it_is_sent_ends_the_connection(
     assert "0.log ends at" in line
 
 
-def test_an_http_client_gets_its_one_line_and_is_sent_away(
-    make_broker: Any, log_lines: list[str]
-) -> None:
+def test_http_client_is_closed_and_logged_once(make_broker: Any, log_lines: list[str]) -> None:
     broker = make_broker()
     client = broker.connect()
     client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -368,7 +366,7 @@ def test_an_http_client_gets_its_one_line_and_is_sent_away(
     assert "HTTP" in line
 
 
-def test_without_memory_a_connection_is_not_read_until_another_is_done(make_broker: Any) -> None:
+def test_connection_is_not_read_without_memory_until_another_completes(make_broker: Any) -> None:
     broker = make_broker(queued_max_request_bytes=3 * MIB)
     first, second = broker.connect(), broker.connect()
     data = frame(PRODUCE, "x" * 2 * MIB)
@@ -386,14 +384,14 @@ def test_without_memory_a_connection_is_not_read_until_another_is_done(make_brok
     assert broker.shared.memory.used_bytes == 0
 
 
-def test_bytes_left_in_user_space_get_their_turn_without_an_event(make_broker: Any) -> None:
+def test_bytes_left_in_user_space_are_handled_without_an_event(make_broker: Any) -> None:
     broker = make_broker(plog_request_turn_max_requests=2)
     client = broker.connect()
     client.sendall(frame(METADATA, "a") * 31)
     broker.exchange(client, response("a") * 31)
 
 
-def test_an_event_that_comes_after_reading_was_switched_off_is_no_end_of_stream(
+def test_event_after_reading_was_paused_is_ignored(
     make_broker: Any,
 ) -> None:
     broker = make_broker()
@@ -406,7 +404,7 @@ def test_an_event_that_comes_after_reading_was_switched_off_is_no_end_of_stream(
     broker.exchange(client, response("slow") + response("x" * 1000) * 70)
 
 
-def test_an_event_without_bytes_is_harmless(make_broker: Any) -> None:
+def test_event_without_bytes_is_ignored(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     [transport] = broker.transports
@@ -416,7 +414,7 @@ def test_an_event_without_bytes_is_harmless(make_broker: Any) -> None:
     broker.exchange(client, response("hello"))
 
 
-def test_a_client_that_resets_its_connection_is_gone(make_broker: Any) -> None:
+def test_connection_reset_closes_the_connection(make_broker: Any) -> None:
     broker = make_broker()
     client = broker.connect()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -424,7 +422,7 @@ def test_a_client_that_resets_its_connection_is_gone(make_broker: Any) -> None:
     broker.until(lambda: not len(broker.shared))
 
 
-def test_an_answer_to_a_client_that_is_being_cut_goes_nowhere(
+def test_response_to_an_aborted_connection_is_discarded(
     make_broker: Any, file: WatchedFile
 ) -> None:
     broker = make_broker()
@@ -438,7 +436,7 @@ def test_an_answer_to_a_client_that_is_being_cut_goes_nowhere(
     assert file.reads == []
 
 
-def test_bytes_written_past_the_queue_are_queued(make_broker: Any, file: WatchedFile) -> None:
+def test_bytes_written_directly_are_queued(make_broker: Any, file: WatchedFile) -> None:
     broker = make_broker()
     client = broker.connect()
     [transport] = broker.transports
@@ -448,7 +446,7 @@ def test_bytes_written_past_the_queue_are_queued(make_broker: Any, file: Watched
     broker.exchange(client, file.content[: 3 * MIB] + b"later!")
 
 
-def test_a_plain_transport_refuses_to_begin_tls(make_broker: Any) -> None:
+def test_plain_transport_refuses_to_start_tls(make_broker: Any) -> None:
     broker = make_broker()
     broker.connect()
     [transport] = broker.transports
@@ -456,7 +454,7 @@ def test_a_plain_transport_refuses_to_begin_tls(make_broker: Any) -> None:
         transport.startTLS(None)
 
 
-def test_files_go_straight_to_a_plain_transport_only(make_broker: Any) -> None:
+def test_only_plain_transports_send_files(make_broker: Any) -> None:
     broker = make_broker()
     broker.connect()
     [transport] = broker.transports
@@ -465,7 +463,7 @@ def test_files_go_straight_to_a_plain_transport_only(make_broker: Any) -> None:
     assert not can_send_files(transport), "it has a file descriptor, and that says nothing"
 
 
-def test_small_answers_do_not_wait_for_more(make_broker: Any) -> None:
+def test_small_responses_are_sent_without_delay(make_broker: Any) -> None:
     broker = make_broker()
     broker.connect()
     [transport] = broker.transports
@@ -473,7 +471,7 @@ def test_small_answers_do_not_wait_for_more(make_broker: Any) -> None:
     assert transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-def test_of_a_lost_connection_nothing_waits_for_the_collector(make_broker: Any) -> None:
+def test_lost_connection_is_freed_without_the_garbage_collector(make_broker: Any) -> None:
     broker = make_broker()
     with no_collector():
         client = broker.connect()

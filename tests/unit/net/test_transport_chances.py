@@ -195,7 +195,7 @@ def unhurried(requests: list[tuple[int, str]]) -> bytes:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(choice=REQUESTS, steps=STEPS)
-def test_answers_do_not_depend_on_how_bytes_travel(
+def test_responses_do_not_depend_on_the_pieces_of_transfer(
     tmp_path: Path, choice: list[Request], steps: list[tuple[str, int]]
 ) -> None:
     requests = [in_words(number, request) for number, request in enumerate(choice)]

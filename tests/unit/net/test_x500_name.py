@@ -30,16 +30,16 @@ JAVA_SAYS = {
 
 
 @pytest.mark.parametrize("der", JAVA_SAYS)
-def test_a_name_is_written_as_java_writes_it(der: str) -> None:
+def test_name_has_javas_format(der: str) -> None:
     assert rfc2253_name(bytes.fromhex(der)) == JAVA_SAYS[der]
 
 
-def test_a_long_value_keeps_its_length_in_hex() -> None:
+def test_long_value_keeps_its_length_in_hex() -> None:
     der = bytes.fromhex("3081d33181d03081cd06032a03040c81c5") + b"y" * 197
     assert rfc2253_name(der) == "1.2.3.4=#0c81c5" + "79" * 197
 
 
 @pytest.mark.parametrize("der", ["30", "3002", "310a", "300e310c300a06035504031303", ""])
-def test_what_is_no_name_is_refused(der: str) -> None:
+def test_invalid_name_is_rejected(der: str) -> None:
     with pytest.raises(ValueError):
         rfc2253_name(bytes.fromhex(der))

@@ -1,4 +1,4 @@
-"""Appends that wait: for room on their disk, for a validation job, for other requests' turns."""
+"""Queued appends: waiting for room on the disk, for validation jobs and for other requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Appended = Later[list[PartitionAppend]] | list[PartitionAppend]
 
 
 def batch(value: bytes = b"v", *, compressed: bool = True, **fields: Any) -> bytes:
-    """A batch that a compacted topic has to read in a job, unless it is not compressed."""
+    """Return a batch that a compacted topic must validate in a job if it is compressed."""
     codec = Compression.GZIP if compressed else Compression.NONE
     return build_batch(
         [Record(timestamp=START_MS, key=b"k", value=value)], compression=codec, **fields
@@ -52,7 +52,7 @@ def append(
 
 
 def errors(appended: Appended) -> list[int]:
-    """The error codes of an answer that is there."""
+    """Return the error codes of a completed response."""
     appends = outcome(appended) if isinstance(appended, Later) else appended
     return [0 if one.error is None else one.error.code for one in appends]
 
@@ -81,10 +81,10 @@ def assert_nothing_is_left(broker: SimBroker) -> None:
 
 
 class TestRoom:
-    """R10: an append waits for the unsynced bytes of its own disk only."""
+    """R10: an append waits only for the unsynced bytes of its own disk."""
 
     def make(self, **settings: Any) -> SimBroker:
-        """Two disks; partitions 0 and 1 are on the first one, 2 and 3 on the second."""
+        """Return a broker with two disks: partitions 0 and 1 on the first, 2, 3 on the second."""
         files = SimFiles(device_by_path={"/a": 1, "/b": 2})
         settings = {"plog_unsynced_max_bytes": 100, **settings}
         self.broker = SimBroker(files=files, log_dirs=("/a", "/b"), **settings).start()
@@ -95,7 +95,7 @@ class TestRoom:
         return self.broker
 
     def settle(self, ms: int = 0) -> None:
-        """Let `ms` pass and everything happen but the syncs of the first disk, which hangs."""
+        """Advance time by `ms` and run everything except syncs of the first disk, which hangs."""
         ports = self.broker.ports
         until_ms = ports.clock.monotonic_ms() + ms
         while True:
@@ -110,7 +110,7 @@ class TestRoom:
         ports.clock.advance_to(max(until_ms, ports.clock.monotonic_ms()))
 
     def fill(self) -> Appended:
-        """Use up the room of the first disk, whose sync hangs."""
+        """Fill the first disk's bound of unsynced bytes while its sync hangs."""
         first = append(self.broker, records_of((b"v" * 100,)), self.a, timeout_ms=60_000)
         self.settle()
         return first
@@ -124,7 +124,7 @@ class TestRoom:
         assert errors(healthy) == [0]
         assert not is_done(hung)
 
-    def test_request_for_both_disks_appends_to_the_healthy_one_at_once(self) -> None:
+    def test_request_for_both_disks_appends_to_the_healthy_one_immediately(self) -> None:
         broker = self.make()
         self.fill()
         both = append(broker, records_of((b"x",)), self.a, self.b)
@@ -137,7 +137,7 @@ class TestRoom:
         ("timeout_ms", "waits_ms"),
         [(0, PARKED_MIN_MS), (-5, PARKED_MIN_MS), (500, 500), (2**31 - 1, PARKED_MAX_MS)],
     )
-    def test_waiting_append_ends_at_its_timeout_and_is_not_made_later(
+    def test_queued_append_fails_at_its_timeout_and_is_not_made_later(
         self, acks: int, timeout_ms: int, waits_ms: int
     ) -> None:
         broker = self.make()
@@ -151,7 +151,7 @@ class TestRoom:
         assert broker.log("t", self.a).log_end_offset == 1
         assert_nothing_is_left(broker)
 
-    def test_waiting_append_is_made_when_the_disk_recovers(self) -> None:
+    def test_queued_append_is_made_when_the_disk_recovers(self) -> None:
         broker = self.make()
         first = self.fill()
         parked = [append(broker, records_of((b"%d" % n,)), self.a) for n in range(3)]
@@ -163,7 +163,7 @@ class TestRoom:
         assert_nothing_is_left(broker)
 
     def test_timed_out_idempotent_append_is_not_overtaken_by_the_next(self) -> None:
-        """R15: the producer sends the first batch again, and it comes first."""
+        """R15: the producer retries the first batch, which is appended first."""
         broker = self.make()
         self.fill()
 
@@ -194,8 +194,8 @@ class TestRoom:
         broker.settle()
         assert offsets(first) == [1]
 
-    def test_client_that_leaves_does_not_undo_its_place_in_the_order(self) -> None:
-        """A retry on another connection must come after what was sent before."""
+    def test_append_keeps_its_position_when_the_client_disconnects(self) -> None:
+        """A retry on another connection must be appended after earlier requests."""
         broker = self.make()
         self.fill()
         batch = records_of((b"x",), producer_id=7, producer_epoch=0, base_sequence=0)
@@ -208,7 +208,7 @@ class TestRoom:
         assert broker.log("t", self.a).log_end_offset == 2
         assert_nothing_is_left(broker)
 
-    def test_waiting_append_of_a_client_that_left_ends_at_its_timeout(self) -> None:
+    def test_queued_append_of_a_disconnected_client_fails_at_its_timeout(self) -> None:
         broker = self.make()
         self.fill()
         left = append(broker, records_of((b"x",)), self.a, timeout_ms=500)
@@ -218,7 +218,7 @@ class TestRoom:
         self.settle(520)
         assert queues(broker).parked_bytes == 0
 
-    def test_failed_disk_ends_waiting_appends_with_its_error(self) -> None:
+    def test_failed_disk_fails_queued_appends(self) -> None:
         broker = self.make()
         self.fill()
         parked = append(broker, records_of((b"x",)), self.a, timeout_ms=60_000)
@@ -227,7 +227,7 @@ class TestRoom:
         assert errors(parked) == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert_nothing_is_left(broker)
 
-    def test_timed_out_appends_leave_nothing_while_the_disk_hangs(self) -> None:
+    def test_timed_out_appends_release_their_memory_while_the_disk_hangs(self) -> None:
         broker = self.make()
         self.fill()
         append(broker, records_of((b"x",)), self.a, timeout_ms=60_000)
@@ -247,7 +247,7 @@ class TestMemory:
             create_topic(broker, topic, 1, cleanup_policy="compact", max_message_bytes=str(4 * MIB))
         return broker
 
-    def test_topic_takes_half_of_the_bound_and_is_refused_beyond(self) -> None:
+    def test_topic_may_use_half_of_the_memory_bound(self) -> None:
         broker = self.make()
         records = batch(b"v" * 400_000, compressed=False)
         sent = [append(broker, records) for _ in range(4)]
@@ -274,7 +274,7 @@ class TestMemory:
         broker.settle()
         assert errors(overtaking) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
-    def test_refusal_behind_a_waiting_batch_of_the_producer_leaves_that_one_alone(self) -> None:
+    def test_refused_append_does_not_block_an_earlier_queued_batch_of_the_producer(self) -> None:
         broker = self.make()
         ids = {"producer_id": 7, "producer_epoch": 0, "compressed": False}
         first = append(broker, batch(b"v" * 900_000, base_sequence=0, **ids))
@@ -283,12 +283,12 @@ class TestMemory:
         broker.settle()
         assert offsets(first) == [0]
 
-    def test_batch_larger_than_the_bound_is_too_large(self) -> None:
+    def test_batch_larger_than_the_memory_bound_is_refused_as_too_large(self) -> None:
         broker = self.make()
         sent = append(broker, batch(b"v" * 3 * MIB, compressed=False))
         assert errors(sent) == [ErrorCode.MESSAGE_TOO_LARGE]
 
-    def test_damaged_batch_is_refused_without_remembering_its_producer(self) -> None:
+    def test_damaged_batch_is_refused_without_blocking_its_producer(self) -> None:
         broker = self.make()
         append(broker, batch(b"v" * 900_000, compressed=False))
         ids = {"producer_id": 7, "producer_epoch": 0}
@@ -309,7 +309,7 @@ class TestValidation:
         create_topic(broker, "t", 2, **(config or {"cleanup_policy": "compact"}))
         return broker
 
-    def test_compressed_batch_is_read_by_a_job(self) -> None:
+    def test_compressed_batch_is_validated_by_a_job(self) -> None:
         broker = self.make()
         sent = append(broker, batch())
         assert broker.log("t").log_end_offset == 0
@@ -319,12 +319,12 @@ class TestValidation:
         assert offsets(sent) == [0]
         assert_nothing_is_left(broker)
 
-    def test_small_uncompressed_batch_is_appended_at_once(self) -> None:
+    def test_small_uncompressed_batch_is_appended_immediately(self) -> None:
         broker = self.make()
         append(broker, batch(compressed=False))
         assert broker.log("t").log_end_offset == 1
 
-    def test_many_small_batches_of_one_request_are_not_all_read_at_once(self) -> None:
+    def test_many_small_batches_of_one_request_are_not_all_read_in_one_turn(self) -> None:
         broker = self.make()
         sent = append(broker, batch(b"v" * 500, compressed=False), *[0] * 20)
         assert 0 < broker.log("t").log_end_offset < 5
@@ -339,7 +339,7 @@ class TestValidation:
         [(_, header)] = iter_batches(broker.fetch("t").records.tobytes())
         assert header.compression is Compression.ZSTD
 
-    def test_append_waits_behind_one_that_a_job_validates(self) -> None:
+    def test_append_waits_behind_a_batch_being_validated_by_a_job(self) -> None:
         """Order within the partition; another partition does not wait."""
         broker = self.make()
         slow = append(broker, batch(b"1"))
@@ -367,9 +367,7 @@ class TestValidation:
         assert [errors(one) for one in sent] == [[ErrorCode.INVALID_RECORD], [0]]
         assert_nothing_is_left(broker)
 
-    def test_bug_in_a_validation_is_an_error_of_that_append(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_validation_bug_fails_only_that_append(self, monkeypatch: pytest.MonkeyPatch) -> None:
         broker = self.make()
 
         def broken(*args: object, **kwargs: object) -> None:
@@ -387,7 +385,7 @@ class TestValidation:
         assert offsets(again) == [0]
         assert_nothing_is_left(broker)
 
-    def test_append_that_times_out_in_its_job_is_not_made(self) -> None:
+    def test_append_that_times_out_during_validation_is_not_made(self) -> None:
         broker = self.make()
         sent = append(broker, batch(), timeout_ms=200)
         behind = append(broker, batch(b"2"), timeout_ms=60_000)
@@ -410,7 +408,7 @@ class TestValidation:
         assert [errors(one) for one in sent] == [[ErrorCode.REQUEST_TIMED_OUT]] * 2
         assert queues(broker).parked_bytes == 0
 
-    def test_deleted_topic_ends_waiting_appends(self) -> None:
+    def test_deleting_the_topic_fails_queued_appends(self) -> None:
         broker = self.make()
         sent = append(broker, batch())
         topic = broker.broker.cache.topic("t")
@@ -420,10 +418,10 @@ class TestValidation:
         assert errors(sent) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert queues(broker).parked_bytes == 0
 
-    def test_settings_of_the_validation_apply_to_its_append(self) -> None:
+    def test_append_uses_the_settings_of_its_validation(self) -> None:
         broker = self.make(compression_type="zstd")
         sent = append(broker, batch(b"v" * 5000))
-        broker.ports.timers.run_due()  # Its validation begins.
+        broker.ports.timers.run_due()  # Its validation starts.
         broker.broker.replica_manager.topics.update_topic_config("t", {"compression.type": "lz4"})
         later = append(broker, batch(b"v" * 5000))
         broker.settle()
@@ -431,7 +429,7 @@ class TestValidation:
         codecs = [one.compression for _, one in iter_batches(broker.fetch("t").records.tobytes())]
         assert codecs == [Compression.ZSTD, Compression.LZ4]
 
-    def test_coordinator_appends_neither_wait_nor_are_converted(self) -> None:
+    def test_coordinator_appends_are_not_queued_or_converted(self) -> None:
         broker = self.make(compression_type="zstd")
         append(broker, batch())
         partition = broker.broker.replica_manager.partition("t", 0)
@@ -446,7 +444,7 @@ class TestValidation:
         codecs = [one.compression for _, one in iter_batches(broker.fetch("t").records.tobytes())]
         assert codecs == [Compression.NONE, Compression.ZSTD]
 
-    def test_single_and_general_requests_are_answered_alike(self) -> None:
+    def test_single_and_general_requests_get_equal_responses(self) -> None:
         broker = self.make()
         request = produce_request("t", records=batch())
         single = broker.begin(request, 9)
@@ -458,7 +456,7 @@ class TestValidation:
         assert broker.log("t").log_end_offset == 2
 
 
-def test_request_with_very_many_partitions_shares_the_thread() -> None:
+def test_request_with_very_many_partitions_yields_to_other_requests() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     sent = append(broker, records_of((b"x",)), *[0] * 1000)

@@ -1,4 +1,4 @@
-"""Appends that are refused while they wait: what that means for later ones of their producer."""
+"""Refused queued appends, and their effect on later batches of the same producer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MIB = 1 << 20
 
 
 def make() -> SimBroker:
-    """A broker with a compacted topic: compressed or large batches wait for a job."""
+    """Return a broker with a compacted topic: compressed or large batches wait for a job."""
     broker = SimBroker(plog_produce_parked_max_bytes=2 * MIB).start()
     create_topic(broker, "t", cleanup_policy="compact", max_message_bytes=str(4 * MIB))
     return broker
 
 
 def send(broker: SimBroker, value: bytes, sequence: int, codec: Compression) -> PartitionAppend:
-    """Append a batch of producer 7 and wait for what becomes of it."""
+    """Append a batch of producer 7 and return its result."""
     records = build_batch(
         [Record(timestamp=START_MS, key=b"k", value=value)],
         compression=codec,
@@ -65,7 +65,7 @@ def test_batch_whose_validation_failed_unexpectedly_is_not_overtaken(
     assert code(send(broker, b"second", 1, Compression.GZIP)) == 0
 
 
-def test_batch_that_is_too_large_to_wait_does_not_hold_up_the_next() -> None:
+def test_batch_that_is_too_large_to_queue_does_not_block_the_next() -> None:
     broker = make()
     too_large = send(broker, b"v" * 3 * MIB, 0, Compression.NONE)
     assert code(too_large) == ErrorCode.MESSAGE_TOO_LARGE

@@ -1,4 +1,4 @@
-"""Appends that wait while a timer cannot be set: each is made or fails, and none stops others."""
+"""Queued appends when timers cannot be set: each succeeds or fails, and none blocks others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.replica.test_append_queue import (
 
 @pytest.fixture
 def broker() -> SimBroker:
-    """Its topic is compacted, so that compressed batches are validated by jobs."""
+    """Return a broker with a compacted topic, so that jobs validate compressed batches."""
     broker = SimBroker().start()
     create_topic(broker, "t", cleanup_policy="compact")
     broker.settle()
@@ -35,7 +35,9 @@ def faults() -> Faults:
     return faults
 
 
-def test_append_whose_queue_gets_no_turn_leaves_nothing(broker: SimBroker, faults: Faults) -> None:
+def test_append_whose_queue_cannot_be_scheduled_leaves_no_state(
+    broker: SimBroker, faults: Faults
+) -> None:
     broker.ports.turn._timers = faults.timers(broker.ports.timers)
     with pytest.raises(MemoryError):
         append(broker, batch())
@@ -46,10 +48,12 @@ def test_append_whose_queue_gets_no_turn_leaves_nothing(broker: SimBroker, fault
     assert_nothing_is_left(broker)
 
 
-def test_next_append_is_made_when_an_answer_gets_no_turn(broker: SimBroker, faults: Faults) -> None:
+def test_next_append_is_made_when_a_response_cannot_be_scheduled(
+    broker: SimBroker, faults: Faults
+) -> None:
     keyless = build_batch([Record(timestamp=START_MS, value=b"v")], compression=Compression.GZIP)
     sent = [append(broker, keyless), append(broker, batch())]
-    broker.ports.timers.run_due()  # The validation of the first one begins.
+    broker.ports.timers.run_due()  # The validation of the first one starts.
     broker.ports.turn._timers = faults.timers(broker.ports.timers)
     with pytest.raises(MemoryError):
         broker.settle()
@@ -59,7 +63,7 @@ def test_next_append_is_made_when_an_answer_gets_no_turn(broker: SimBroker, faul
 
 
 @pytest.mark.parametrize("number", range(1, 4))
-def test_appends_are_made_and_answered_although_a_timer_cannot_be_set_at_once(number: int) -> None:
+def test_appends_complete_when_setting_a_timer_fails_once(number: int) -> None:
     broker, faults = SimBroker().start(), Faults()
     create_topic(broker, "t")
     faults.arm(number, When.BEFORE, MemoryError("injected"))

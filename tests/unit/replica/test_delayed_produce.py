@@ -1,4 +1,4 @@
-"""A produce request that waits for its records: what each look at it costs, and how it ends."""
+"""Delayed produces: the cost of checks, and expiration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.sim_ports import outcome
 
 
 class _Site:
-    """A request for `count` partitions, of which those in `unsafe` are not safe yet."""
+    """Return a request for `count` partitions; those in `unsafe` are not durable yet."""
 
     def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.unsafe = set(range(count))
@@ -31,10 +31,10 @@ class _Site:
         return [0 if one.error is None else one.error.code for one in appends]
 
 
-def test_delayed_produce_looks_at_each_partition_about_once(
+def test_delayed_produce_checks_each_partition_about_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each partition's progress is a look: 10,000 partitions would be checked 100,000,000 times."""
+    """Each partition causes a check: 10,000 partitions would cause 100,000,000 comparisons."""
     site = _Site(1000, monkeypatch)
     for number in range(1000):
         site.unsafe.remove(number)
@@ -43,7 +43,7 @@ def test_delayed_produce_looks_at_each_partition_about_once(
     assert site.looks < 2100
 
 
-def test_delayed_produce_that_expires_names_only_what_is_not_safe(
+def test_expired_delayed_produce_fails_only_unacknowledged_partitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = _Site(3, monkeypatch)

@@ -1,4 +1,4 @@
-"""Fetches whose data is not in the page cache: jobs read it, whenever it is read."""
+"""Fetches of data that is not in the page cache: jobs perform every read."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ALL_BYTES = 30 * BATCH_BYTES
 
 
 def make_cold(partitions: int = 1) -> tuple[SimBroker, ReplicaManager]:
-    """Partitions with 30 batches each, of which only the last one is in memory."""
+    """Return partitions with 30 batches each, of which only the last is in memory."""
     broker = SimBroker(log_index_interval_bytes=100).start()
     create_topic(broker, "t", partitions)
     for _ in range(29):
         append(broker.broker.replica_manager, *range(partitions))
     broker.settle()
     broker = broker.restart()
-    # The first append to a segment reads its first batch, to know when to roll.
+    # The first append to a segment reads its first batch, to decide when to roll.
     append(broker.broker.replica_manager, *range(partitions))
     broker.settle()
     broker.files.everything_cached = False
@@ -48,7 +48,7 @@ def make_cold(partitions: int = 1) -> tuple[SimBroker, ReplicaManager]:
 
 
 def cool(broker: SimBroker) -> None:
-    """Evict all of the logs from the page cache and close their indexes."""
+    """Evict all logs from the page cache and close their indexes."""
     for log in broker.broker.log_manager.logs.values():
         for segment in log.segments:
             segment.release_indexes()
@@ -78,7 +78,7 @@ def params(min_bytes: int, max_wait_ms: int = 500) -> FetchParams:
 
 @pytest.fixture
 def blocking_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of files that are read outside of jobs, not in the page cache or with an error."""
+    """Return a list that collects paths read outside of jobs, uncached or with an error."""
     paths: list[str] = []
     reading, pread, submit = SimFiles.reading, SimFile.pread, SimJobs.submit
     jobs_running = 0
@@ -86,7 +86,7 @@ def blocking_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def watched_reading(files: SimFiles, name: str, path: str) -> None:
         try:
             reading(files, name, path)
-        except OSError:  # The reactor would have waited for this error.
+        except OSError:  # The reactor would have blocked until this error.
             if not jobs_running:
                 paths.append(path)
             raise
@@ -116,7 +116,7 @@ def blocking_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def begin(
     broker: SimBroker, items: Sequence[FetchItem], wanted: FetchParams
 ) -> Later[list[PartitionRead]]:
-    """A fetch that waits, of whose data nothing is in the page cache any more."""
+    """Return a delayed fetch whose data was evicted from the page cache."""
     fetched = broker.broker.replica_manager.fetch_records(items, wanted)
     assert isinstance(fetched, Later)
     broker.settle()
@@ -126,13 +126,13 @@ def begin(
 
 
 def reads_in_progress(broker: SimBroker) -> list[str]:
-    """The lane of each job that waits to read."""
+    """Return the lane of each waiting read job."""
     lanes = broker.ports.jobs._lanes.items()
     return [lane for lane, jobs in lanes if lane.startswith("read:") for _ in jobs]
 
 
 def settle_but_reads(broker: SimBroker) -> None:
-    """Run what is due, except for the jobs that read."""
+    """Run everything that is due except read jobs."""
     jobs = broker.ports.jobs
     while broker.ports.timers.run_due() or set(jobs.waiting) - set(reads_in_progress(broker)):
         for lane in set(jobs.waiting) - set(reads_in_progress(broker)):
@@ -146,7 +146,7 @@ def sizes(reads: list[PartitionRead]) -> list[int]:
 
 
 def holders(manager: ReplicaManager) -> int:
-    """How often the file of the records is held open."""
+    """Return the number of references to the open log file."""
     return open_file(manager.partition("t", 0).log.segments.active.records_file)._holders
 
 
@@ -167,7 +167,9 @@ def test_fetch_that_times_out_reads_cold_data_in_a_job(
     assert holders(manager) == holders_before
 
 
-def test_append_ends_a_wait_through_jobs_when_the_data_is_cold(blocking_reads: list[str]) -> None:
+def test_append_completes_a_delayed_fetch_through_jobs_when_data_is_cold(
+    blocking_reads: list[str],
+) -> None:
     broker, manager = make_cold()
     holders_before = holders(manager)
     fetched = begin(broker, [item(0, 0)], params(min_bytes=ALL_BYTES + 1))
@@ -178,7 +180,7 @@ def test_append_ends_a_wait_through_jobs_when_the_data_is_cold(blocking_reads: l
     assert (holders(manager), len(manager.delayed_fetches)) == (holders_before, 0)
 
 
-def test_appends_during_a_cold_look_are_counted_and_start_no_second_one(
+def test_appends_during_a_cold_check_start_no_second_check(
     blocking_reads: list[str],
 ) -> None:
     broker, manager = make_cold()
@@ -194,7 +196,7 @@ def test_appends_during_a_cold_look_are_counted_and_start_no_second_one(
     assert blocking_reads == []
 
 
-def test_cold_look_that_finds_too_little_leaves_the_fetch_waiting() -> None:
+def test_fetch_keeps_waiting_when_a_cold_check_finds_too_little() -> None:
     broker, manager = make_cold()
     fetched = begin(broker, [item(0, 0)], params(min_bytes=ALL_BYTES + 2 * BATCH_BYTES))
     append(manager, 0)
@@ -206,7 +208,9 @@ def test_cold_look_that_finds_too_little_leaves_the_fetch_waiting() -> None:
 
 
 @pytest.mark.parametrize("min_bytes", [ALL_BYTES + 1, 1 << 20], ids=["look", "time-out"])
-def test_client_that_leaves_during_the_last_read_leaves_no_file_open(min_bytes: int) -> None:
+def test_no_file_stays_open_when_the_client_disconnects_during_the_last_read(
+    min_bytes: int,
+) -> None:
     broker, manager = make_cold()
     holders_before = holders(manager)
     fetched = begin(broker, [item(0, 0)], params(min_bytes=min_bytes))
@@ -221,7 +225,7 @@ def test_client_that_leaves_during_the_last_read_leaves_no_file_open(min_bytes: 
     assert broker.bugs == []
 
 
-def test_disk_that_fails_in_a_job_is_not_read_again_on_the_reactor(
+def test_failed_cold_read_is_not_repeated_on_the_reactor(
     blocking_reads: list[str],
 ) -> None:
     broker, _ = make_cold()
@@ -234,7 +238,7 @@ def test_disk_that_fails_in_a_job_is_not_read_again_on_the_reactor(
     assert broker.bugs == []
 
 
-def test_client_that_leaves_cancels_its_waits_for_all_jobs() -> None:
+def test_all_cold_reads_are_cancelled_when_the_client_disconnects() -> None:
     _, manager = make_cold(3)
     jobs: list[Later[None]] = []
     begin_read = manager._fetch_reader._begin_read

@@ -1,4 +1,4 @@
-"""KIP-227: what a session remembers, what its answers leave out, and how it ends."""
+"""Fetch sessions (KIP-227): their contents, incremental responses, bounds and eviction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC_ID = b"t" * 16
 
 
 class Cache(FetchSessionCache):
-    """A cache with its clock in reach."""
+    """A session cache with an accessible clock."""
 
     def __init__(
         self, max_sessions: int = 10, *, max_partitions: int = 1000, max_total: int = 5000
@@ -83,7 +83,7 @@ class Cache(FetchSessionCache):
 
 
 class Region:
-    """As much of a FileRegion as a session looks at."""
+    """The part of a FileRegion that sessions use."""
 
     nbytes = 100
 
@@ -99,7 +99,7 @@ def partitions_of(context: FetchContext) -> list[int]:
     return [item.request.partition for item in context.items]
 
 
-def test_a_full_fetch_opens_a_session_that_the_next_fetch_continues() -> None:
+def test_full_fetch_opens_a_session_that_the_next_fetch_continues() -> None:
     cache = Cache()
     session_id = cache.open_session([0, 1])
     assert session_id != NO_SESSION
@@ -108,7 +108,7 @@ def test_a_full_fetch_opens_a_session_that_the_next_fetch_continues() -> None:
     assert context.finish([read(), read()]) == (session_id, [])
 
 
-def test_without_a_session_everything_is_answered_and_nothing_remembered() -> None:
+def test_fetch_without_a_session_returns_everything_and_opens_none() -> None:
     cache = Cache()
     context = cache.fetch([0, 1], epoch=-1)
     assert context.finish([read(), read()]) == (NO_SESSION, [0, 1])
@@ -120,14 +120,14 @@ def test_without_a_session_everything_is_answered_and_nothing_remembered() -> No
     [read(data=True), read(5), read(start=3), read(-1, error=UnknownTopicOrPartition(), start=-1)],
     ids=["data", "high watermark", "log start", "error"],
 )
-def test_only_what_changed_is_answered(result: PartitionRead) -> None:
+def test_incremental_fetch_returns_only_changed_partitions(result: PartitionRead) -> None:
     cache = Cache()
     session_id = cache.open_session([0, 1])
     context = cache.fetch(session_id=session_id, epoch=1)
     assert context.finish([read(), result])[1] == [1]
 
 
-def test_an_error_that_goes_away_is_news() -> None:
+def test_end_of_an_error_is_returned_as_a_change() -> None:
     cache = Cache()
     session_id = cache.open_session([0])
     offline = PartitionRead(KafkaStorageError(""))
@@ -141,7 +141,7 @@ def test_an_error_that_goes_away_is_news() -> None:
         assert context.finish([result])[1] == answered, epoch
 
 
-def test_partitions_are_added_changed_and_forgotten() -> None:
+def test_session_partitions_are_added_changed_and_removed() -> None:
     cache = Cache()
     session_id = cache.open_session([0, 1])
     context = cache.fetch([1, 2], session_id=session_id, epoch=1, forget=[0], offset=7)
@@ -151,7 +151,7 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     ]
 
 
-def test_what_got_data_is_read_last_the_next_time() -> None:
+def test_partition_with_data_is_read_last_in_the_next_fetch() -> None:
     cache = Cache()
     session_id = cache.open_session([0, 1, 2])
     context = cache.fetch(session_id=session_id, epoch=1)
@@ -159,7 +159,7 @@ def test_what_got_data_is_read_last_the_next_time() -> None:
     assert partitions_of(cache.fetch(session_id=session_id, epoch=2)) == [1, 2, 0]
 
 
-def test_forgetting_everything_closes_the_session() -> None:
+def test_session_closes_when_all_partitions_are_removed() -> None:
     cache = Cache()
     session_id = cache.open_session([0])
     context = cache.fetch(session_id=session_id, epoch=1, forget=[0])
@@ -174,7 +174,7 @@ def test_forgetting_everything_closes_the_session() -> None:
         (True, 1, 13, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
-def test_a_request_that_does_not_fit_its_session_is_refused(
+def test_request_that_does_not_match_its_session_is_refused(
     known: bool, epoch: int, version: int, code: ErrorCode
 ) -> None:
     cache = Cache()
@@ -184,14 +184,14 @@ def test_a_request_that_does_not_fit_its_session_is_refused(
     assert (context.error.code, context.items) == (code, ())
 
 
-def test_a_full_fetch_with_a_session_id_closes_that_session() -> None:
+def test_full_fetch_with_a_session_id_closes_that_session() -> None:
     cache = Cache()
     session_id = cache.open_session([0])
     cache.fetch([0], session_id=session_id, epoch=-1)
     assert len(cache) == 0
 
 
-def test_an_answer_that_was_overtaken_by_the_next_request_is_an_error() -> None:
+def test_response_overtaken_by_the_next_request_is_an_error() -> None:
     cache = Cache()
     session_id = cache.open_session([0])
     first = cache.fetch(session_id=session_id, epoch=1)
@@ -201,7 +201,7 @@ def test_an_answer_that_was_overtaken_by_the_next_request_is_an_error() -> None:
     assert first.error.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_the_epoch_wraps_to_one() -> None:
+def test_session_epoch_wraps_to_one() -> None:
     cache = Cache()
     session_id = cache.open_session([0])
     cache._sessions[session_id].epoch = 0x7FFFFFFF
@@ -219,7 +219,7 @@ def test_session_is_not_opened_while_a_partition_is_unknown(error: KafkaError) -
     unknown = read(-1, error=error, start=-1)
     assert context.finish([read(), unknown, read()]) == (NO_SESSION, [0, 1, 2])
     assert (len(cache), cache.partition_count) == (0, 0)
-    # Its client asks for everything again, and gets a session once all of it exists.
+    # The client repeats its full fetch, and gets a session once all partitions exist.
     assert cache.open_session([0, 1, 2]) != NO_SESSION
 
 
@@ -231,14 +231,14 @@ def test_session_closes_when_a_partition_is_unknown(error: KafkaError) -> None:
     unknown = read(-1, error=error, start=-1)
     assert context.finish([read(), read(data=True), unknown]) == (NO_SESSION, [1, 2])
     assert (len(cache), cache.partition_count) == (0, 0)
-    # A client that overlooks the id starts over, too.
+    # A client that ignores the session id also has to start over.
     refused = cache.fetch(session_id=session_id, epoch=2).error
     assert refused is not None
     assert refused.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("count", [2, SLICE])
-def test_partition_named_repeatedly_is_read_once_as_its_last_element_says(count: int) -> None:
+def test_repeated_partition_is_read_once_using_the_last_element(count: int) -> None:
     cache = Cache()
     request = FetchRequest(
         topics=[
@@ -265,7 +265,7 @@ def test_session_with_too_many_partitions_is_not_opened() -> None:
 
 
 @pytest.mark.parametrize("bounds", [(3, 5000), (1000, 4)])
-def test_session_ends_when_it_would_have_too_many_partitions(bounds: tuple[int, int]) -> None:
+def test_session_closes_when_it_would_have_too_many_partitions(bounds: tuple[int, int]) -> None:
     max_partitions, max_total = bounds
     cache = Cache(max_partitions=max_partitions, max_total=max_total)
     session_id = cache.open_session([0, 1])
@@ -289,22 +289,22 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
 
 
 class TestEviction:
-    """Who goes when the cache is full."""
+    """Eviction from a full cache."""
 
-    def test_a_young_session_stays(self) -> None:
+    def test_young_session_is_not_evicted(self) -> None:
         cache = Cache(max_sessions=1)
         session_id = cache.open_session([0])
         assert cache.open_session([0, 1]) == NO_SESSION
         assert cache.fetch(session_id=session_id, epoch=1).error is None
 
-    def test_one_that_was_not_used_for_long_goes(self) -> None:
+    def test_idle_session_is_evicted(self) -> None:
         cache = Cache(max_sessions=1)
         cache.open_session([0, 1, 2])
         cache.ports.advance(MIN_EVICTION_MS + 1)
         assert cache.open_session([0]) != NO_SESSION
         assert (len(cache), cache.evictions) == (1, 1)
 
-    def test_an_old_one_in_use_goes_for_a_larger_one_only(self) -> None:
+    def test_old_active_session_is_evicted_for_a_larger_one_only(self) -> None:
         cache = Cache(max_sessions=1)
         session_id = cache.open_session([0, 1])
         cache.ports.advance(MIN_EVICTION_MS + 1)
@@ -313,14 +313,14 @@ class TestEviction:
         assert cache.open_session([2, 3]) == NO_SESSION
         assert cache.open_session([0, 1, 2]) != NO_SESSION
 
-    def test_with_no_slots_there_are_no_sessions(self) -> None:
+    def test_session_is_not_opened_when_max_sessions_is_zero(self) -> None:
         assert Cache(max_sessions=0).open_session([0]) == NO_SESSION
 
-    def test_a_session_without_partitions_is_not_opened(self) -> None:
+    def test_session_without_partitions_is_not_opened(self) -> None:
         assert Cache().open_session([]) == NO_SESSION
 
 
-def test_partitions_in_sessions_are_counted() -> None:
+def test_session_partitions_are_counted() -> None:
     cache = Cache()
     cache.open_session([0, 1])
     cache.open_session([0])
@@ -332,7 +332,7 @@ def test_partitions_in_sessions_are_counted() -> None:
     assert cache.partition_count == 3
 
 
-def test_the_topics_of_a_session_are_known_and_those_of_none_are_none() -> None:
+def test_topics_of_a_session_are_returned_and_empty_for_an_unknown_id() -> None:
     cache = Cache()
     assert cache.topics_in(cache.open_session([0, 1])) == {"t"}
     assert cache.topics_in(NO_SESSION) == set()

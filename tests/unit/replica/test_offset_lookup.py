@@ -1,4 +1,4 @@
-"""Times and words for times, to offsets."""
+"""Look-ups of offsets by timestamp and by special timestamp."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.helpers.sim_ports import settled
 
 
 def make(*timestamps: int) -> tuple[SimBroker, Partition]:
-    """A partition with one record a batch, at these times."""
+    """Return a partition with one record per batch, at these timestamps."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     partition = broker.broker.replica_manager.partition("t", 0)
@@ -58,32 +58,32 @@ def look_up(broker: SimBroker, partition: Partition, timestamp: int) -> FoundOff
         (301, NOT_FOUND),
     ],
 )
-def test_each_word_and_time(timestamp: int, found: FoundOffset) -> None:
+def test_offset_is_found_for_each_timestamp(timestamp: int, found: FoundOffset) -> None:
     broker, partition = make(100, 300, 200)
     assert look_up(broker, partition, timestamp) == found
 
 
 @pytest.mark.parametrize("timestamp", [MAX_TIMESTAMP, 0, 100])
-def test_an_empty_partition_has_no_times(timestamp: int) -> None:
+def test_look_up_by_time_finds_nothing_in_an_empty_partition(timestamp: int) -> None:
     broker, partition = make()
     found = look_up_offset(partition, timestamp, leader_epoch=-1, queue=broker.broker.time_lookups)
     assert found == NOT_FOUND
 
 
-def test_an_empty_partition_begins_and_ends_at_0() -> None:
+def test_empty_partition_starts_and_ends_at_offset_0() -> None:
     broker, partition = make()
     assert look_up(broker, partition, EARLIEST) == FoundOffset(-1, 0, 0)
     assert look_up(broker, partition, LATEST) == FoundOffset(-1, 0, 0)
 
 
-def test_looking_at_the_disk_is_a_job() -> None:
+def test_look_up_reads_the_disk_in_a_job() -> None:
     broker, partition = make(100)
     found = look_up_offset(partition, 50, leader_epoch=-1, queue=broker.broker.time_lookups)
     assert isinstance(found, Later)
     assert broker.ports.jobs.waiting == ["time:/data"]
 
 
-def test_what_is_not_committed_is_not_found() -> None:
+def test_uncommitted_records_are_not_found() -> None:
     broker, partition = make(100)
     view = memoryview(bytearray(records_of((b"v",), now_ms=500)))
     partition.append_records_to_leader(view, required_acks=1, now_ms=500)
@@ -93,13 +93,13 @@ def test_what_is_not_committed_is_not_found() -> None:
     assert settled(broker.ports, found) == NOT_FOUND
 
 
-def test_the_leader_epoch_is_checked() -> None:
+def test_look_up_checks_the_leader_epoch() -> None:
     broker, partition = make(100)
     with pytest.raises(UnknownLeaderEpoch):
         look_up_offset(partition, LATEST, leader_epoch=5, queue=broker.broker.time_lookups)
 
 
-def test_a_partition_may_go_during_the_look_up() -> None:
+def test_look_up_fails_when_the_partition_is_deleted_meanwhile() -> None:
     broker, partition = make(100)
     found = look_up_offset(partition, 50, leader_epoch=-1, queue=broker.broker.time_lookups)
     partition.leader = 9
@@ -107,7 +107,7 @@ def test_a_partition_may_go_during_the_look_up() -> None:
         settled(broker.ports, found)
 
 
-def test_a_disk_that_cannot_be_read_is_a_storage_error() -> None:
+def test_look_up_fails_with_storage_error_when_the_disk_fails() -> None:
     broker, partition = make(100)
     broker.files.fail_when(lambda operation: operation.path.endswith((".log", "index")), errno.EIO)
     found = look_up_offset(partition, 50, leader_epoch=-1, queue=broker.broker.time_lookups)

@@ -1,4 +1,4 @@
-"""One partition: epochs, the high watermark, who may append, what may be seen."""
+"""Partition: leader epochs, high watermark, and checks of appends and reads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def state_with(**changes: Any) -> PartitionState:
     return PartitionState(**(values | changes))
 
 
-def test_the_high_watermark_follows_what_is_durable() -> None:
+def test_high_watermark_follows_the_durable_end() -> None:
     broker, partition = make()
     append(partition, b"a", b"b")
     assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
@@ -57,7 +57,7 @@ def test_the_high_watermark_follows_what_is_durable() -> None:
     assert partition.high_watermark == 2
 
 
-def test_a_flush_that_is_relaxed_later_shows_what_was_appended_before() -> None:
+def test_raising_flush_messages_makes_earlier_records_visible() -> None:
     broker, partition = make()
     append(partition, b"a", b"b")
     partition.update_config(replace(partition.log.config, flush_messages=100))
@@ -66,7 +66,7 @@ def test_a_flush_that_is_relaxed_later_shows_what_was_appended_before() -> None:
     assert partition.log.durable_end_offset == 2
 
 
-def test_a_flush_that_is_tightened_later_syncs_what_was_appended_before() -> None:
+def test_lowering_flush_messages_syncs_earlier_records() -> None:
     broker, partition = make(flush_messages="100")
     append(partition, b"a", b"b")
     broker.settle()
@@ -77,13 +77,13 @@ def test_a_flush_that_is_tightened_later_syncs_what_was_appended_before() -> Non
     assert partition.log.durable_end_offset == 2
 
 
-def test_with_a_relaxed_flush_it_follows_the_append() -> None:
+def test_high_watermark_follows_appends_when_flush_is_relaxed() -> None:
     _, partition = make(flush_messages="100")
     append(partition, b"a")
     assert partition.high_watermark == 1
 
 
-def test_flush_before_visible_holds_it_back_whatever_the_interval() -> None:
+def test_flush_before_visible_delays_the_high_watermark_at_any_interval() -> None:
     broker = SimBroker(plog_flush_before_visible=True).start()
     create_topic(broker, "t", flush_messages="100")
     partition = broker.broker.replica_manager.partition("t", 0)
@@ -93,7 +93,7 @@ def test_flush_before_visible_holds_it_back_whatever_the_interval() -> None:
     assert partition.high_watermark == 1
 
 
-def test_nothing_unsynced_is_shown_to_a_reader() -> None:
+def test_unsynced_records_are_not_visible() -> None:
     broker, partition = make()
     append(partition, b"a")
     assert partition.read(0, 1000, at_least_one=True).region is None
@@ -104,7 +104,7 @@ def test_nothing_unsynced_is_shown_to_a_reader() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(1, FencedLeaderEpoch), (3, UnknownLeaderEpoch)])
-def test_a_client_with_another_leader_epoch_is_fenced(epoch: int, error: type[Exception]) -> None:
+def test_client_with_another_leader_epoch_is_fenced(epoch: int, error: type[Exception]) -> None:
     _, partition = make()
     partition.make_leader(state_with(leader_epoch=2))
     with pytest.raises(error):
@@ -114,22 +114,22 @@ def test_a_client_with_another_leader_epoch_is_fenced(epoch: int, error: type[Ex
     partition.check_leader(-1)
 
 
-def test_who_does_not_lead_says_so() -> None:
+def test_broker_that_is_not_the_leader_refuses_requests() -> None:
     _, partition = make()
     partition.make_leader(state_with(leader=9, leader_epoch=1))
     with pytest.raises(NotLeaderOrFollower):
         append(partition, b"a")
 
 
-def test_a_deleted_partition_is_unknown_and_an_offline_one_a_storage_error() -> None:
+def test_deleted_partition_is_unknown_and_offline_partition_is_a_storage_error() -> None:
     _, partition = make()
     partition.log.go_offline()
     assert isinstance(partition.problem(), KafkaStorageError)
-    partition.gone = True
+    partition.is_deleted = True
     assert isinstance(partition.problem(), UnknownTopicOrPartition)
 
 
-def test_acks_all_needs_enough_replicas_in_sync() -> None:
+def test_acks_all_requires_min_insync_replicas() -> None:
     _, partition = make(min_insync_replicas="2")
     partition.make_leader(state_with(replicas=(1, 2), isr=(1,), leader_epoch=1))
     with pytest.raises(NotEnoughReplicas):
@@ -137,12 +137,12 @@ def test_acks_all_needs_enough_replicas_in_sync() -> None:
     assert append(partition, b"a", acks=1) == 0
 
 
-def test_min_insync_replicas_is_never_more_than_there_are_replicas() -> None:
+def test_min_insync_replicas_is_limited_to_the_replica_count() -> None:
     _, partition = make(min_insync_replicas="2")
     assert append(partition, b"a") == 0
 
 
-def test_a_transactional_batch_is_refused_before_it_is_written() -> None:
+def test_transactional_batch_is_refused_before_it_is_written() -> None:
     _, partition = make()
     with pytest.raises(InvalidTxnState):
         append(
@@ -161,7 +161,7 @@ def test_offsets_outside_the_log_are_out_of_range() -> None:
     assert (at_the_end.error, at_the_end.high_watermark, at_the_end.region) == (None, 1, None)
 
 
-def test_an_offset_above_the_high_watermark_reads_nothing() -> None:
+def test_read_above_the_high_watermark_returns_nothing() -> None:
     _, partition = make()
     append(partition, b"a", b"b")
     read = partition.read(1, 1000, at_least_one=True)
@@ -169,9 +169,9 @@ def test_an_offset_above_the_high_watermark_reads_nothing() -> None:
 
 
 class TestEndOfAnEpoch:
-    """A leader's epoch begins with its leading, not with its first record."""
+    """A leader epoch starts when the leader takes over, not with its first record."""
 
-    def test_an_epoch_without_records_begins_and_ends_where_the_leader_began(self) -> None:
+    def test_epoch_without_records_starts_and_ends_at_the_leader_start_offset(self) -> None:
         broker, partition = make()
         append(partition, b"a", b"b")
         broker.settle()
@@ -181,7 +181,7 @@ class TestEndOfAnEpoch:
         assert partition.end_offset_for_epoch(0) == (0, 2)
         assert partition.end_offset_for_epoch(5) == (-1, -1)
 
-    def test_its_records_change_only_its_own_end(self) -> None:
+    def test_records_change_only_the_end_of_their_own_epoch(self) -> None:
         broker, partition = make()
         append(partition, b"a", b"b")
         partition.make_leader(state_with(leader_epoch=4))
@@ -190,7 +190,7 @@ class TestEndOfAnEpoch:
         assert partition.end_offset_for_epoch(4) == (4, 3)
         assert partition.end_offset_for_epoch(3) == (0, 2)
 
-    def test_before_the_first_record_every_older_epoch_ends_at_the_beginning(self) -> None:
+    def test_older_epochs_end_at_the_start_before_the_first_record(self) -> None:
         _, partition = make()
         partition.make_leader(state_with(leader_epoch=4))
         assert partition.end_offset_for_epoch(2) == (2, 0)
@@ -198,7 +198,7 @@ class TestEndOfAnEpoch:
 
 
 class TestDivergence:
-    """A reader that says which epoch it read last is told where its log parts from ours."""
+    """A reader that sends its last fetched epoch learns where its log diverges."""
 
     def two_epochs(self) -> Partition:
         broker, partition = make()
@@ -209,27 +209,27 @@ class TestDivergence:
         broker.settle()
         return partition
 
-    def test_one_that_agrees_gets_data(self) -> None:
+    def test_reader_without_divergence_gets_data(self) -> None:
         read = self.two_epochs().read(2, 1000, last_fetched_epoch=0, at_least_one=True)
         assert (read.diverging_epoch, read.nbytes > 0) == (None, True)
         read.close()
 
-    def test_one_that_went_on_in_the_old_epoch_is_sent_back(self) -> None:
+    def test_reader_that_continued_in_an_old_epoch_gets_the_diverging_epoch(self) -> None:
         read = self.two_epochs().read(3, 1000, last_fetched_epoch=1, at_least_one=True)
         assert (read.diverging_epoch, read.region) == ((0, 2), None)
 
-    def test_an_epoch_we_never_had_is_out_of_range(self) -> None:
+    def test_unknown_last_fetched_epoch_is_out_of_range(self) -> None:
         read = self.two_epochs().read(3, 1000, last_fetched_epoch=7, at_least_one=True)
         assert isinstance(read.error, OffsetOutOfRange)
 
-    def test_an_offset_below_the_log_is_out_of_range_all_the_same(self) -> None:
+    def test_offset_below_the_log_start_is_out_of_range_with_an_epoch(self) -> None:
         partition = self.two_epochs()
         partition.log.log_start_offset = 1
         read = partition.read(0, 1000, last_fetched_epoch=0, at_least_one=True)
         assert isinstance(read.error, OffsetOutOfRange)
 
 
-def test_a_new_leader_does_not_tell_the_end_before_it_knows_what_is_committed() -> None:
+def test_new_leader_withholds_the_end_offset_until_the_high_watermark_is_known() -> None:
     broker, partition = make()
     append(partition, b"a")
     partition.make_leader(state_with(leader_epoch=1))
@@ -239,7 +239,7 @@ def test_a_new_leader_does_not_tell_the_end_before_it_knows_what_is_committed() 
     partition.check_offset_is_known()
 
 
-def test_the_high_watermark_does_not_fall_with_a_new_leader_epoch() -> None:
+def test_high_watermark_does_not_decrease_with_a_new_leader_epoch() -> None:
     broker, partition = make()
     append(partition, b"a")
     broker.settle()
@@ -247,7 +247,7 @@ def test_the_high_watermark_does_not_fall_with_a_new_leader_epoch() -> None:
     assert partition.high_watermark == 1
 
 
-def test_a_read_that_fails_with_an_error_has_no_offsets() -> None:
+def test_failed_read_has_no_offsets() -> None:
     _, partition = make()
     read = partition.read(9, 10, at_least_one=True)
     assert (read.error_code, read.high_watermark, read.log_start_offset) == (1, -1, -1)

@@ -1,4 +1,4 @@
-"""Waiting: completed by a check, expired by the wheel, or removed; never twice."""
+"""Purgatory: an operation completes, expires or is removed, exactly once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class Waiting:
-    """An operation that completes when told to."""
+    """An operation that completes on command."""
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -33,7 +33,7 @@ def _raise(where: str, error: Exception) -> None:
     raise error
 
 
-def test_a_check_completes_what_watches_its_key() -> None:
+def test_check_completes_operations_that_watch_its_key() -> None:
     _, purgatory = make()
     one, other = Waiting(), Waiting()
     purgatory.watch(one, ["a"], 1000)
@@ -43,7 +43,7 @@ def test_a_check_completes_what_watches_its_key() -> None:
     assert (one.looks, other.looks, len(purgatory)) == (1, 0, 1)
 
 
-def test_an_operation_may_watch_a_key_twice() -> None:
+def test_operation_may_watch_a_key_twice() -> None:
     ports, purgatory = make()
     one = Waiting()
     purgatory.watch(one, ["a", "b", "a"], 1000)
@@ -51,7 +51,7 @@ def test_an_operation_may_watch_a_key_twice() -> None:
     assert (one.expired, len(purgatory)) == (True, 0)
 
 
-def test_an_operation_that_is_not_done_goes_on_waiting() -> None:
+def test_incomplete_operation_keeps_waiting() -> None:
     _, purgatory = make()
     one = Waiting()
     purgatory.watch(one, ["a"], 1000)
@@ -60,7 +60,7 @@ def test_an_operation_that_is_not_done_goes_on_waiting() -> None:
     assert (one.looks, len(purgatory)) == (2, 1)
 
 
-def test_what_is_complete_is_not_looked_at_again_for_its_other_keys() -> None:
+def test_completed_operation_is_not_checked_for_its_other_keys() -> None:
     ports, purgatory = make()
     one = Waiting()
     purgatory.watch(one, ["a", "b"], 1000)
@@ -71,7 +71,7 @@ def test_what_is_complete_is_not_looked_at_again_for_its_other_keys() -> None:
     assert (one.looks, one.expired) == (1, False)
 
 
-def test_it_expires_at_most_a_tick_late_and_only_once() -> None:
+def test_operation_expires_once_and_at_most_a_tick_late() -> None:
     ports, purgatory = make()
     one = Waiting()
     purgatory.watch(one, ["a"], 105)
@@ -83,7 +83,7 @@ def test_it_expires_at_most_a_tick_late_and_only_once() -> None:
     assert (one.looks, len(purgatory), purgatory.expired) == (0, 0, 1)
 
 
-def test_an_earlier_deadline_behind_a_later_one_is_kept() -> None:
+def test_earlier_deadline_added_after_a_later_one_is_kept() -> None:
     ports, purgatory = make()
     late, early = Waiting(), Waiting()
     purgatory.watch(late, ["a"], 10_000)
@@ -94,7 +94,7 @@ def test_an_earlier_deadline_behind_a_later_one_is_kept() -> None:
     assert late.expired
 
 
-def test_what_was_removed_neither_completes_nor_expires() -> None:
+def test_removed_operation_neither_completes_nor_expires() -> None:
     ports, purgatory = make()
     one = Waiting()
     purgatory.watch(one, ["a"], 100)
@@ -105,7 +105,7 @@ def test_what_was_removed_neither_completes_nor_expires() -> None:
     assert (one.looks, one.expired, len(purgatory)) == (0, False, 0)
 
 
-def test_completing_one_may_remove_another_that_watches_the_same_key() -> None:
+def test_completing_an_operation_may_remove_another_with_the_same_key() -> None:
     _, purgatory = make()
     second = Waiting()
 
@@ -120,7 +120,7 @@ def test_completing_one_may_remove_another_that_watches_the_same_key() -> None:
     assert (second.looks, len(purgatory)) == (0, 0)
 
 
-def test_one_that_expires_may_wait_again() -> None:
+def test_expiring_operation_may_wait_again() -> None:
     ports, purgatory = make()
 
     class Stubborn(Waiting):
@@ -137,7 +137,7 @@ def test_one_that_expires_may_wait_again() -> None:
     assert len(purgatory) == 0
 
 
-def test_an_idle_purgatory_sets_no_timer() -> None:
+def test_idle_purgatory_sets_no_timer() -> None:
     ports, purgatory = make()
     purgatory.watch(Waiting(), ["a"], 100)
     ports.advance(200)
@@ -154,7 +154,7 @@ class Broken(Waiting):
         raise ValueError("expire")
 
 
-def test_a_bug_in_one_costs_the_others_nothing() -> None:
+def test_bug_in_one_operation_does_not_affect_others() -> None:
     ports = SimPorts()
     bugs: list[str] = []
     purgatory = Purgatory(

@@ -1,4 +1,4 @@
-"""Deleting records from the front of a partition: who may, how far, and when it is told."""
+"""Deletion of records from the start of a partition: checks, offsets and durability."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.sim_ports import outcome
 
 
 class Setup:
-    """A partition with three records."""
+    """A partition with three records, and its deletions."""
 
     def __init__(self, topic: str = "t", **config: str) -> None:
         self.broker = SimBroker().start()
@@ -42,7 +42,7 @@ class Setup:
         return outcome(deletion)
 
 
-def test_it_is_told_once_it_is_durable() -> None:
+def test_deletion_completes_once_the_start_offset_is_durable() -> None:
     setup = Setup()
     deletion = setup.begin(2)
     assert setup.partition.log.log_start_offset == 2
@@ -51,42 +51,42 @@ def test_it_is_told_once_it_is_durable() -> None:
     assert outcome(deletion) == 2
 
 
-def test_everything_consumers_can_see() -> None:
+def test_high_watermark_offset_deletes_everything_consumers_can_read() -> None:
     setup = Setup()
     assert setup.delete(HIGH_WATERMARK) == 3
     assert setup.delete(HIGH_WATERMARK) == 3
 
 
-def test_it_never_goes_back() -> None:
+def test_log_start_offset_never_decreases() -> None:
     setup = Setup()
     assert setup.delete(2) == 2
     assert setup.delete(1) == 2
 
 
 @pytest.mark.parametrize("offset", [4, -2])
-def test_offsets_that_are_not_there(offset: int) -> None:
+def test_invalid_offset_is_out_of_range(offset: int) -> None:
     with pytest.raises(OffsetOutOfRange):
         Setup().delete(offset)
 
 
 @pytest.mark.parametrize("policy", ["compact"])
-def test_a_policy_that_keeps_each_keys_last_record(policy: str) -> None:
+def test_deletion_is_refused_by_a_compact_policy(policy: str) -> None:
     with pytest.raises(PolicyViolation, match="add delete"):
         Setup(cleanup_policy=policy).delete(HIGH_WATERMARK)
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
-def test_policies_that_do_not(policy: str) -> None:
+def test_deletion_is_allowed_by_a_delete_policy(policy: str) -> None:
     assert Setup(cleanup_policy=policy).delete(HIGH_WATERMARK) == 0
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_internal_topics(topic: str) -> None:
+def test_deletion_from_internal_topics_is_refused(topic: str) -> None:
     with pytest.raises(InvalidTopicException):
         Setup(topic).delete(0)
 
 
-def test_who_does_not_lead_deletes_nothing() -> None:
+def test_deletion_is_refused_on_a_broker_that_is_not_the_leader() -> None:
     setup = Setup()
     setup.partition.leader = 2
     with pytest.raises(NotLeaderOrFollower):
@@ -95,20 +95,24 @@ def test_who_does_not_lead_deletes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.ENOSPC, "could not be written"), (errno.EIO, "is offline")]
+    ("number", "error"), [(errno.ENOSPC, "the write failed"), (errno.EIO, "is offline")]
 )
-def test_what_the_disk_did_not_take_is_told_as_that(number: int, error: str) -> None:
+def test_failed_write_is_reported_as_storage_error(number: int, error: str) -> None:
     setup = Setup()
     setup.broker.files.fail_when(lambda operation: "log-start" in operation.path, number)
     with pytest.raises(KafkaStorageError, match=error):
         setup.delete(2)
 
 
-@pytest.mark.parametrize(("gone", "error"), [(True, UnknownTopicOrPartition), (False, KafkaError)])
-def test_what_happens_meanwhile_counts(gone: bool, error: type[KafkaError]) -> None:
+@pytest.mark.parametrize(
+    ("is_deleted", "error"), [(True, UnknownTopicOrPartition), (False, KafkaError)]
+)
+def test_deletion_fails_when_the_partition_is_lost_meanwhile(
+    is_deleted: bool, error: type[KafkaError]
+) -> None:
     setup = Setup()
     deletion = setup.begin(2)
-    setup.partition.gone = gone
+    setup.partition.is_deleted = is_deleted
     setup.partition.leader = 9
     setup.broker.settle()
     with pytest.raises(error):

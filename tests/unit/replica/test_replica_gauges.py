@@ -1,4 +1,4 @@
-"""Numbers that are asked for at each scrape."""
+"""Gauges that are evaluated at each scrape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def lines(broker: SimBroker) -> list[str]:
     return broker.metrics.expose().decode().splitlines()
 
 
-def test_logs_partitions_and_syncs_are_shown() -> None:
+def test_gauges_show_logs_partitions_and_syncs() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t", 2)
     broker.produce("t", b"a", b"b", partition=1)
@@ -35,7 +35,7 @@ def test_logs_partitions_and_syncs_are_shown() -> None:
     assert float(rounds[0].split()[1]) >= 2
 
 
-def test_waiting_requests_and_sessions_are_shown() -> None:
+def test_gauges_show_delayed_requests_and_sessions() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     item = FetchItem("t", bytes(16), FetchPartition(partition_max_bytes=100))
@@ -50,7 +50,7 @@ def test_waiting_requests_and_sessions_are_shown() -> None:
     assert "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached 1" in found
 
 
-def test_a_failed_log_directory_is_shown() -> None:
+def test_gauges_show_a_failed_log_directory() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     broker.files.fail_when(lambda operation: operation.name == "sync", errno.EIO)

@@ -1,4 +1,4 @@
-"""Several partitions at once: limits, errors side by side, who wakes whom, what comes and goes."""
+"""ReplicaManager: limits and errors across partitions, delayed requests and failed directories."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def sizes(reads: list[PartitionRead]) -> list[int]:
 
 
 class TestColdFetch:
-    """F10: what is not in the page cache is read by jobs, look-ups too."""
+    """F10: jobs read data that is not in the page cache, including indexes."""
 
     def _cold(self, partitions: int = 1) -> tuple[SimBroker, ReplicaManager]:
-        """Partitions with many batches that no memory knows of."""
+        """Return partitions with many batches, none of them in the page cache."""
         broker, manager = make(partitions, log_index_interval_bytes=100)
         for number in range(partitions):
             for _ in range(30):
@@ -78,7 +78,7 @@ class TestColdFetch:
                 segment.release_indexes()
         return broker, broker.broker.replica_manager
 
-    def test_the_look_up_is_a_job_and_the_answer_the_same(
+    def test_cold_fetch_reads_in_a_job_and_returns_the_same_data(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broker, manager = self._cold()
@@ -102,7 +102,7 @@ class TestColdFetch:
         assert isinstance(again, list), "by now it is cached"
         sizes(again)
 
-    def test_a_disk_that_cannot_read_it_is_told(self) -> None:
+    def test_cold_fetch_reports_a_read_error(self) -> None:
         broker, manager = self._cold()
         fetched = manager.fetch_records([item(0, 12)], params())
         broker.files.fail_when(lambda operation: operation.is_read, errno.EIO)
@@ -112,7 +112,7 @@ class TestColdFetch:
         assert isinstance(read.error, KafkaStorageError)
         assert broker.bugs == []
 
-    def test_a_page_cache_that_forgets_does_not_keep_a_fetch_for_ever(
+    def test_cold_fetch_ends_when_pages_are_evicted_repeatedly(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broker, manager = self._cold()
@@ -122,7 +122,7 @@ class TestColdFetch:
         assert isinstance(fetched, Later)
         assert sizes(outcome(fetched)) == [1000]
 
-    def test_no_more_is_read_than_the_answer_may_hold(self) -> None:
+    def test_cold_fetch_reads_no_more_than_the_response_may_hold(self) -> None:
         broker, manager = self._cold(3)
         fetched = manager.fetch_records(
             [item(number, 12, max_bytes=400) for number in range(3)], params(max_bytes=600)
@@ -136,7 +136,7 @@ class TestColdFetch:
             log = manager.partition("t", number).log
             assert open_file(log.segments.active.records_file)._holders == 1
 
-    def test_a_client_that_leaves_meanwhile_leaves_no_file_open(self) -> None:
+    def test_cold_fetch_leaves_no_file_open_when_the_client_disconnects(self) -> None:
         broker, manager = self._cold()
         fetched = manager.fetch_records([item(0, 12)], params())
         assert isinstance(fetched, Later)
@@ -146,7 +146,7 @@ class TestColdFetch:
         log = manager.partition("t", 0).log
         assert open_file(log.segments.active.records_file)._holders == 1
 
-    def test_a_segment_deleted_meanwhile_is_no_error(self) -> None:
+    def test_cold_fetch_succeeds_when_a_segment_is_deleted_meanwhile(self) -> None:
         broker, manager = self._cold()
         fetched = manager.fetch_records([item(0, 12)], params())
         topic = broker.broker.cache.topic("t")
@@ -161,10 +161,10 @@ class TestColdFetch:
 
 
 class TestAppend:
-    """Rules R3 and R7: when a produce request is done."""
+    """Rules R3 and R7: when a produce request completes."""
 
     @pytest.mark.parametrize("acks", [1, -1])
-    def test_it_is_done_when_all_its_partitions_are_durable(self, acks: int) -> None:
+    def test_produce_completes_when_all_its_partitions_are_durable(self, acks: int) -> None:
         broker, manager = make()
         appended = append(manager, 0, 1, acks=acks)
         assert isinstance(appended, Later)
@@ -172,17 +172,17 @@ class TestAppend:
         broker.settle()
         assert [one.error for one in outcome(appended)] == [None, None]
 
-    def test_without_acks_it_is_done_at_once(self) -> None:
+    def test_produce_without_acks_completes_immediately(self) -> None:
         _, manager = make()
         appended = append(manager, 0, acks=0)
         assert isinstance(appended, list)
         assert appended[0].info is not None
 
-    def test_with_a_relaxed_flush_it_is_done_at_once(self) -> None:
+    def test_produce_completes_immediately_when_flush_is_relaxed(self) -> None:
         _, manager = make(log_flush_interval_messages=1000)
         assert isinstance(append(manager, 0), list)
 
-    def test_partitions_fail_side_by_side(self) -> None:
+    def test_partitions_of_a_produce_fail_independently(self) -> None:
         broker, manager = make()
         appended = append(manager, 0, 7)
         broker.settle()
@@ -191,11 +191,11 @@ class TestAppend:
         assert good.error is None
         assert isinstance(bad.error, UnknownTopicOrPartition)
 
-    def test_a_request_that_only_failed_does_not_wait(self) -> None:
+    def test_produce_does_not_wait_when_all_partitions_fail(self) -> None:
         _, manager = make()
         assert isinstance(append(manager, 7), list)
 
-    def test_it_times_out_when_the_disk_takes_too_long(self) -> None:
+    def test_produce_times_out_when_the_disk_is_too_slow(self) -> None:
         broker, manager = make()
         appended = append(manager, 0, timeout_ms=500)
         broker.ports.timers.advance(600)
@@ -206,7 +206,7 @@ class TestAppend:
         broker.settle()
         assert manager.partition("t", 0).high_watermark == 1
 
-    def test_a_client_that_left_is_not_waited_for(self) -> None:
+    def test_delayed_produce_is_removed_when_the_client_disconnects(self) -> None:
         broker, manager = make()
         appended = append(manager, 0)
         assert isinstance(appended, Later)
@@ -215,7 +215,7 @@ class TestAppend:
         broker.settle()
         assert manager.partition("t", 0).high_watermark == 1
 
-    def test_a_duplicate_waits_for_the_original_to_become_durable(self) -> None:
+    def test_duplicate_waits_until_the_original_is_durable(self) -> None:
         broker, manager = make()
         batch = records_of((b"v",), producer_id=5, producer_epoch=0, base_sequence=0)
         answers = [
@@ -235,7 +235,7 @@ class TestAppend:
         assert (one.info.first_offset, one.info.duplicate) == (0, True)
         assert manager.partition("t", 0).log.log_end_offset == 1
 
-    def test_acks_all_asks_again_for_enough_replicas(self) -> None:
+    def test_acks_all_checks_min_insync_replicas_again_after_the_append(self) -> None:
         broker, manager = make()
         appended = append(manager, 0)
         partition = manager.partition("t", 0)
@@ -246,7 +246,7 @@ class TestAppend:
         assert one.error is not None
         assert one.error.code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
-    def test_a_bug_in_one_partition_does_not_cost_the_others_their_answer(
+    def test_bug_in_one_partition_does_not_fail_the_others(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broker, manager = make()
@@ -278,7 +278,7 @@ class TestAppend:
         assert outcome(second)[0].error is None
         assert b"second" in broker.fetch("t", 1).records.tobytes()
 
-    def test_two_full_disks_do_not_mix_up_the_order(self) -> None:
+    def test_appends_keep_their_order_when_two_disks_are_full(self) -> None:
         files = SimFiles(device_by_path={"/a": 2, "/b": 3})
         broker, manager = make(4, files=files, log_dirs=("/a", "/b"), plog_unsynced_max_bytes=100)
         in_a, in_b = (
@@ -298,7 +298,7 @@ class TestAppend:
 
 
 class TestFetch:
-    """How much is read, from where, and when a fetch waits."""
+    """Byte limits of a fetch, and when it waits."""
 
     def filled(self, partitions: int = 2) -> tuple[SimBroker, ReplicaManager, int]:
         broker, manager = make(partitions)
@@ -308,32 +308,32 @@ class TestFetch:
         broker.settle()
         return broker, manager, len(records_of((b"v" * 100,)))
 
-    def test_partitions_are_read_in_order_until_enough_is_together(self) -> None:
+    def test_partitions_are_read_in_order_until_max_bytes(self) -> None:
         _, manager, size = self.filled()
         reads = manager.fetch_records([item(0), item(1)], params(max_bytes=4 * size))
         assert isinstance(reads, list)
         assert sizes(reads) == [3 * size, size]
 
-    def test_a_partition_gives_no_more_than_its_own_limit(self) -> None:
+    def test_partition_returns_no_more_than_its_own_limit(self) -> None:
         _, manager, size = self.filled()
         reads = manager.fetch_records([item(0, max_bytes=2 * size), item(1)], params())
         assert isinstance(reads, list)
         assert sizes(reads) == [2 * size, 3 * size]
 
-    def test_the_first_batch_comes_whole_however_small_the_limits(self) -> None:
+    def test_first_batch_is_returned_whole_despite_small_limits(self) -> None:
         _, manager, size = self.filled()
         reads = manager.fetch_records([item(0, 3), item(1, max_bytes=1)], params(max_bytes=1))
         assert isinstance(reads, list)
         assert sizes(reads) == [0, size]
 
-    def test_only_the_first_batch_of_all_partitions_is_treated_so(self) -> None:
+    def test_only_the_first_batch_of_a_fetch_may_exceed_the_limits(self) -> None:
         _, manager, size = self.filled()
         reads = manager.fetch_records([item(0, max_bytes=1), item(1, max_bytes=1)], params())
         assert isinstance(reads, list)
         assert sizes(reads)[0] == size
         assert sizes(reads)[1] == 0
 
-    def test_it_waits_for_data_and_gets_it_when_it_is_durable(self) -> None:
+    def test_fetch_waits_until_data_is_durable(self) -> None:
         broker, manager = make()
         reads = manager.fetch_records([item(0)], params(max_wait_ms=500))
         append(manager, 0)
@@ -342,7 +342,7 @@ class TestFetch:
         broker.settle()
         assert sizes(outcome(reads))[0] > 0
 
-    def test_it_waits_until_min_bytes_are_there(self) -> None:
+    def test_fetch_waits_for_min_bytes(self) -> None:
         broker, manager = make()
         reads = manager.fetch_records([item(0)], params(max_wait_ms=500, min_bytes=300))
         append(manager, 0)
@@ -353,7 +353,7 @@ class TestFetch:
         broker.settle()
         assert sizes(outcome(reads))[0] >= 300
 
-    def test_bytes_of_several_partitions_count_together(self) -> None:
+    def test_min_bytes_counts_all_partitions_together(self) -> None:
         broker, manager = make()
         reads = manager.fetch_records([item(0), item(1)], params(max_wait_ms=500, min_bytes=300))
         append(manager, 0)
@@ -362,7 +362,7 @@ class TestFetch:
         assert isinstance(reads, Later)
         assert all(size > 0 for size in sizes(outcome(reads)))
 
-    def test_at_its_deadline_it_gets_what_there_is(self) -> None:
+    def test_fetch_returns_available_data_at_its_deadline(self) -> None:
         broker, manager = make()
         reads = manager.fetch_records([item(0)], params(max_wait_ms=500, min_bytes=10_000))
         append(manager, 0)
@@ -370,13 +370,13 @@ class TestFetch:
         assert isinstance(reads, Later)
         assert sizes(outcome(reads))[0] > 0
 
-    def test_an_error_is_told_at_once(self) -> None:
+    def test_fetch_returns_errors_immediately(self) -> None:
         _, manager = make()
         reads = manager.fetch_records([item(0), item(1, 99)], params(max_wait_ms=500))
         assert isinstance(reads, list)
         assert [read.error_code for read in reads] == [0, ErrorCode.OFFSET_OUT_OF_RANGE]
 
-    def test_a_partition_nobody_knows_does_not_end_the_wait(self) -> None:
+    def test_unknown_partition_does_not_end_the_wait(self) -> None:
         broker, manager = make()
         reads = manager.fetch_records([item(0), item(9)], params(max_wait_ms=500))
         assert isinstance(reads, Later)
@@ -384,7 +384,7 @@ class TestFetch:
         codes = [read.error_code for read in outcome(reads)]
         assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
-    def test_if_nothing_is_known_there_is_nothing_to_wait_for(self) -> None:
+    def test_fetch_does_not_wait_when_all_partitions_are_unknown(self) -> None:
         _, manager = make()
         reads = manager.fetch_records([item(9), item(0, topic=None)], params(max_wait_ms=500))
         assert isinstance(reads, list)
@@ -393,13 +393,13 @@ class TestFetch:
             ErrorCode.UNKNOWN_TOPIC_ID,
         ]
 
-    def test_another_topics_id_is_told(self) -> None:
+    def test_fetch_with_another_topic_id_is_an_error(self) -> None:
         _, manager = make()
         stranger = FetchItem("t", b"x" * 16, FetchPartition(partition_max_bytes=100))
         [read] = manager.fetch_records([stranger], params())  # type: ignore[misc]
         assert read.error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
-    def test_deleting_the_topic_ends_the_wait(self) -> None:
+    def test_deleting_the_topic_completes_the_fetch(self) -> None:
         broker, manager = make()
         reads = manager.fetch_records([item(0)], params(max_wait_ms=500))
         topic = broker.broker.cache.topic("t")
@@ -409,7 +409,7 @@ class TestFetch:
         assert isinstance(reads, Later)
         assert outcome(reads)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_a_client_that_left_leaves_no_open_files(self) -> None:
+    def test_no_file_stays_open_when_the_client_disconnects(self) -> None:
         broker, manager = make()
         reads = manager.fetch_records([item(0)], params(max_wait_ms=500, min_bytes=300))
         append(manager, 0)
@@ -420,7 +420,7 @@ class TestFetch:
         broker.settle()
         assert len(manager.delayed_fetches) == 0
 
-    def test_a_bug_while_reading_is_one_partitions_error(
+    def test_bug_in_a_read_is_an_error_of_one_partition(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broker, manager, _ = self.filled()
@@ -437,7 +437,7 @@ class TestFetch:
 
 
 class TestFailedLogDir:
-    """R15: whoever waits hears of it, and nothing is acknowledged any more."""
+    """R15: delayed requests fail, and nothing is acknowledged any more."""
 
     def fail_sync(self) -> tuple[SimBroker, ReplicaManager, Any, Any]:
         broker, manager = make()
@@ -447,18 +447,18 @@ class TestFailedLogDir:
         broker.settle()
         return broker, manager, appended, reads
 
-    def test_waiting_requests_get_a_storage_error(self) -> None:
+    def test_delayed_requests_fail_with_storage_error(self) -> None:
         _, _, appended, reads = self.fail_sync()
         assert outcome(appended)[0].error.code == ErrorCode.KAFKA_STORAGE_ERROR
         assert outcome(reads)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
-    def test_later_ones_too(self) -> None:
+    def test_later_requests_fail_with_storage_error(self) -> None:
         _, manager, _, _ = self.fail_sync()
         [one] = append(manager, 0)  # type: ignore[misc]
         assert isinstance(one.error, KafkaStorageError)
         assert manager.is_offline("t", 0)
         assert manager.offline_count == 2
 
-    def test_what_was_not_durable_is_never_shown(self) -> None:
+    def test_records_that_were_not_durable_are_never_visible(self) -> None:
         _, manager, _, _ = self.fail_sync()
         assert manager.partition("t", 0).high_watermark == 0

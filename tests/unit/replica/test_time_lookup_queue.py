@@ -1,4 +1,4 @@
-"""Look-ups by time: on a lane of their own, in turns, and ended when their client has left."""
+"""Queues of look-ups by time: lanes, slices and cancellation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plogd.log.log import Log
 from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import _BATCH_MAX_BYTES, Steps
 from plogd.ports import Cancelled, Later
-from plogd.replica.time_lookup_queue import STARTED_AT_ONCE, Found, TimeLookupQueue
+from plogd.replica.time_lookup_queue import MAX_STARTED, Found, TimeLookupQueue
 from tests.helpers.log_site import four_segments
 from tests.helpers.sim_ports import SimJobs, outcome
 
@@ -21,7 +21,7 @@ FOUND = TimestampAndOffset(1, 2, 3)
 
 
 class Queue:
-    """A queue over one log, and what its look-ups did."""
+    """A queue with one log, and the steps that its look-ups made."""
 
     def __init__(self) -> None:
         self.jobs = SimJobs()
@@ -33,7 +33,7 @@ class Queue:
         self.closed: list[str] = []
 
     def submit(self, name: str, steps: int, error: Exception | None = None) -> Later[Found]:
-        """A look-up of so many steps."""
+        """Submit a look-up with `steps` steps."""
 
         def look_up() -> Steps[Found]:
             self.begun.append(name)
@@ -50,7 +50,7 @@ class Queue:
         return self.queue.submit(self.log, look_up)
 
 
-def test_a_look_up_runs_on_a_lane_of_its_own() -> None:
+def test_look_up_runs_on_the_lane_of_its_directory() -> None:
     queue = Queue()
     found = queue.submit("a", 3)
     assert queue.jobs.waiting == [LANE]
@@ -59,7 +59,7 @@ def test_a_look_up_runs_on_a_lane_of_its_own() -> None:
     assert queue.ended == [queue.log]
 
 
-def test_a_short_look_up_need_not_wait_for_the_end_of_a_long_one() -> None:
+def test_short_look_up_does_not_wait_for_a_long_one_to_end() -> None:
     queue = Queue()
     long, short = queue.submit("long", 10_000), queue.submit("short", 2)
     for _ in range(3):
@@ -70,21 +70,21 @@ def test_a_short_look_up_need_not_wait_for_the_end_of_a_long_one() -> None:
     assert outcome(long) == FOUND
 
 
-def test_only_so_many_keep_what_they_have_read() -> None:
+def test_only_max_started_look_ups_keep_their_progress() -> None:
     """Each may hold a decompressed batch."""
     queue = Queue()
-    count = STARTED_AT_ONCE + 3
+    count = MAX_STARTED + 3
     found = [queue.submit(str(number), 100) for number in range(count)]
     held: list[int] = []
     while queue.jobs.waiting:
         queue.jobs.run_one(LANE)
         held.append(len(queue.begun) - len(queue.closed))
-    assert max(held) == STARTED_AT_ONCE
+    assert max(held) == MAX_STARTED
     assert [outcome(one) for one in found] == [FOUND] * count
     assert len(queue.begun) == len(queue.closed) == count + 3, "three have begun twice"
 
 
-def test_a_short_look_up_is_done_soon_however_many_long_ones_wait() -> None:
+def test_short_look_up_ends_soon_despite_many_long_ones() -> None:
     queue = Queue()
     long = [queue.submit("long", 10_000) for _ in range(30)]
     short = queue.submit("short", 2)
@@ -94,9 +94,9 @@ def test_a_short_look_up_is_done_soon_however_many_long_ones_wait() -> None:
     assert not any(one.done for one in long)
 
 
-def test_a_cancelled_look_up_that_has_not_started_is_skipped() -> None:
+def test_cancelled_look_up_is_skipped_before_it_starts() -> None:
     queue = Queue()
-    found = [queue.submit(str(number), 1) for number in range(STARTED_AT_ONCE + 2)]
+    found = [queue.submit(str(number), 1) for number in range(MAX_STARTED + 2)]
     for one in found[1:]:
         one.cancel()
     queue.jobs.run_all()
@@ -106,7 +106,7 @@ def test_a_cancelled_look_up_that_has_not_started_is_skipped() -> None:
         outcome(found[-1])
 
 
-def test_a_cancelled_look_up_ends_between_two_slices() -> None:
+def test_cancelled_look_up_ends_between_two_slices() -> None:
     queue = Queue()
     long, other = queue.submit("long", 10_000), queue.submit("other", 10_000)
     for _ in range(2):
@@ -115,14 +115,14 @@ def test_a_cancelled_look_up_ends_between_two_slices() -> None:
     assert queue.closed == ["long"]
     steps = queue.steps.count("long")
     queue.jobs.run_one(LANE)
-    other.cancel()  # Its next slice is a job already.
+    other.cancel()  # Its next slice is already a job.
     queue.jobs.run_all()
     assert queue.steps.count("long") == steps
     assert queue.closed == ["long", "other"]
     assert queue.jobs.waiting == []
 
 
-def test_a_cancelled_look_up_ends_within_its_slice() -> None:
+def test_cancelled_look_up_ends_within_its_slice() -> None:
     queue = Queue()
     laters: list[Later[Found]] = []
 
@@ -145,7 +145,7 @@ def test_a_cancelled_look_up_ends_within_its_slice() -> None:
         (ValueError("a bug"), ValueError),
     ],
 )
-def test_an_error_ends_one_look_up(error: Exception, expected: type[Exception]) -> None:
+def test_error_ends_only_its_own_look_up(error: Exception, expected: type[Exception]) -> None:
     queue = Queue()
     failing, other = queue.submit("failing", 1, error), queue.submit("other", 30)
     queue.jobs.run_all()
@@ -154,7 +154,7 @@ def test_an_error_ends_one_look_up(error: Exception, expected: type[Exception]) 
     assert outcome(other) == FOUND
 
 
-def test_a_directory_does_not_wait_for_another() -> None:
+def test_directories_do_not_wait_for_each_other() -> None:
     queue = Queue()
     queue.submit("here", 1)
     queue.log.log_dir = "/b"
@@ -163,8 +163,8 @@ def test_a_directory_does_not_wait_for_another() -> None:
     assert outcome(there) == FOUND
 
 
-def test_a_job_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker stops."""
+def test_look_up_fails_when_its_job_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is stopping."""
     queue = Queue()
 
     def refuse(lane: str, function: Callable[[], bool]) -> Later[bool]:
@@ -179,4 +179,4 @@ def test_a_job_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_uncompressed_batches_of_a_directory_stay_within_their_bound() -> None:
-    assert STARTED_AT_ONCE * _BATCH_MAX_BYTES <= 128 << 20
+    assert MAX_STARTED * _BATCH_MAX_BYTES <= 128 << 20

@@ -1,4 +1,4 @@
-"""Counts by topic, as dashboards made for Kafka read them."""
+"""Counters per topic, as dashboards for Kafka read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def value(broker: SimBroker, name: str, topic: str) -> float | None:
     return None
 
 
-def test_what_goes_in_and_out_is_counted() -> None:
+def test_appends_and_fetches_are_counted() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     broker.produce("t", b"a", b"b")
@@ -24,7 +24,7 @@ def test_what_goes_in_and_out_is_counted() -> None:
     assert [value(broker, name, "t") for name in names] == [2, size, size, 1, 1]
 
 
-def test_a_duplicate_adds_no_messages_and_a_refused_batch_is_a_failure() -> None:
+def test_duplicate_adds_no_messages_and_refused_batch_counts_as_failed() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     for _ in range(2):
@@ -34,13 +34,13 @@ def test_a_duplicate_adds_no_messages_and_a_refused_batch_is_a_failure() -> None
     assert [value(broker, name, "t") for name in names] == [1, 3, 1]
 
 
-def test_names_of_topics_that_do_not_exist_leave_no_trace() -> None:
+def test_missing_topics_get_no_counters() -> None:
     broker = SimBroker().start()
-    broker.produce("nobody", b"a")
-    assert "nobody" not in broker.metrics.expose().decode()
+    broker.produce("missing", b"a")
+    assert "missing" not in broker.metrics.expose().decode()
 
 
-def test_a_deleted_topic_is_forgotten() -> None:
+def test_counters_of_a_deleted_topic_are_removed() -> None:
     broker = SimBroker().start()
     create_topic(broker, "t")
     broker.produce("t", b"a")

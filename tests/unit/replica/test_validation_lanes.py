@@ -1,4 +1,4 @@
-"""Lanes for validation: small and large batches apart, topics in turn, one job each at a time."""
+"""Validation lanes: separate for small and large batches, fair between topics, one job each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def batch(value: bytes = b"v", codec: Compression = Compression.ZSTD) -> memoryv
 
 
 class Site:
-    """Lanes over jobs that run on command; `ended` has the topics in the order they were done."""
+    """Lanes with jobs that run on command; `ended` lists topics in order of completion."""
 
     def __init__(self) -> None:
         self.jobs = SimJobs()
@@ -47,7 +47,7 @@ class Site:
         )
 
 
-def test_topics_take_turns_and_each_keeps_its_order() -> None:
+def test_topics_alternate_and_each_keeps_its_order() -> None:
     site = Site()
     for topic in ("a", "a", "a", "b", "c", "b"):
         site.submit(topic)
@@ -55,7 +55,7 @@ def test_topics_take_turns_and_each_keeps_its_order() -> None:
     assert site.ended == ["a", "a", "b", "c", "a", "b"]
 
 
-def test_only_one_job_of_a_lane_is_with_the_threads() -> None:
+def test_lane_submits_one_job_at_a_time() -> None:
     site = Site()
     for topic in ("a", "b"):
         site.submit(topic)
@@ -74,13 +74,13 @@ def test_only_one_job_of_a_lane_is_with_the_threads() -> None:
         (lambda: batch(bytes(SMALL_BYTES), Compression.ZSTD), SMALL),
     ],
 )
-def test_batch_begins_in_the_lane_of_its_size(data: Callable[[], memoryview], lane: str) -> None:
+def test_batch_starts_in_the_lane_for_its_size(data: Callable[[], memoryview], lane: str) -> None:
     site = Site()
     site.submit("a", data())
     assert site.jobs.waiting == [lane]
 
 
-def test_bomb_leaves_the_lane_of_small_batches() -> None:
+def test_decompression_bomb_moves_to_the_large_lane() -> None:
     site = Site()
     bomb = site.submit("a", batch(bytes(3 * MIB)))
     small = site.submit("b")
@@ -93,7 +93,7 @@ def test_bomb_leaves_the_lane_of_small_batches() -> None:
     assert outcome(bomb).header.records_count == 1
 
 
-def test_limit_on_decompressed_bytes_holds_in_the_lane_of_large_batches() -> None:
+def test_decompression_limit_applies_in_the_large_lane() -> None:
     site = Site()
     bomb = site.submit("a", batch(bytes(3 * MIB)), max_decompressed_bytes=2 * MIB)
     site.jobs.run_all()
@@ -114,7 +114,7 @@ def test_invalid_batch_does_not_stop_its_lane() -> None:
     assert outcome(good).header.records_count == 1
 
 
-def test_job_that_is_not_taken_does_not_stop_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_job_does_not_stop_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
 
     def full(lane: str, job: object) -> None:

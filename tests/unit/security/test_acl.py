@@ -66,17 +66,17 @@ def exact_filter(one: Acl) -> AclFilter:
 
 
 @given(ACLS, ACLS)
-def test_a_filter_without_any_matches_exactly_one_acl(one: Acl, other: Acl) -> None:
+def test_filter_without_any_matches_exactly_one_acl(one: Acl, other: Acl) -> None:
     assert exact_filter(one).matches(other) is (one == other)
 
 
 @given(ACLS)
-def test_a_filter_of_any_matches_everything(one: Acl) -> None:
+def test_filter_of_any_matches_everything(one: Acl) -> None:
     assert ANYTHING.matches(one)
 
 
 @given(ACLS, ACLS, st.sets(st.sampled_from(dataclasses.fields(AclFilter))))
-def test_each_field_set_to_any_no_longer_counts(
+def test_field_set_to_any_is_ignored(
     one: Acl, other: Acl, ignored: set[dataclasses.Field[Any]]
 ) -> None:
     names = {field.name for field in ignored}
@@ -88,7 +88,7 @@ def test_each_field_set_to_any_no_longer_counts(
 
 
 @given(ACLS, NAMES)
-def test_match_finds_what_covers_a_resource(one: Acl, name: str) -> None:
+def test_match_returns_patterns_that_cover_a_resource(one: Acl, name: str) -> None:
     asked = dataclasses.replace(ANYTHING, pattern_type=AclPatternType.MATCH, name=name)
     pattern = one.pattern
     if pattern.pattern_type == AclPatternType.PREFIXED:
@@ -103,7 +103,7 @@ def test_match_without_a_name_matches_every_pattern(one: Acl) -> None:
     assert dataclasses.replace(ANYTHING, pattern_type=AclPatternType.MATCH).matches(one)
 
 
-def test_a_wildcard_is_a_name_like_others_unless_match_is_asked_for() -> None:
+def test_wildcard_is_an_ordinary_name_except_with_match() -> None:
     everybody = acl(name="*", principal="User:*", host="*")
     named = dataclasses.replace(ANYTHING, pattern_type=AclPatternType.LITERAL, name="t")
     assert not named.matches(everybody)
@@ -115,28 +115,28 @@ def test_a_wildcard_is_a_name_like_others_unless_match_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"resource_type": 0}, "no resource type 0"),
+        ({"resource_type": 0}, "unknown resource type 0"),
         ({"resource_type": AclResourceType.ANY}, "resource type ANY is for filters only"),
-        ({"resource_type": 99}, "no resource type 99"),
+        ({"resource_type": 99}, "unknown resource type 99"),
         ({"pattern_type": AclPatternType.ANY}, "pattern type ANY is for filters only"),
         ({"pattern_type": AclPatternType.MATCH}, "pattern type MATCH is for filters only"),
-        ({"pattern_type": 0}, "no pattern type 0"),
+        ({"pattern_type": 0}, "unknown pattern type 0"),
         ({"operation": AclOperation.ANY}, "operation ANY is for filters only"),
-        ({"operation": 16}, "no operation 16"),
+        ({"operation": 16}, "unknown operation 16"),
         ({"permission": AclPermission.ANY}, "permission ANY is for filters only"),
-        ({"permission": 0}, "no permission 0"),
+        ({"permission": 0}, "unknown permission 0"),
         ({"host": ""}, "the host is empty"),
-        ({"name": ""}, "name of the resource is empty"),
+        ({"name": ""}, "the resource name is empty"),
         ({"resource_type": AclResourceType.CLUSTER}, "kafka-cluster"),
-        ({"principal": "a"}, "write it like User:a"),
+        ({"principal": "a"}, "has no type; use User:a"),
     ],
 )
-def test_what_no_acl_can_be(fields: dict[str, Any], problem: str) -> None:
+def test_invalid_acl_is_rejected(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidRequest, match=problem):
         acl(**fields).validate()
 
 
-def test_what_an_acl_can_be() -> None:
+def test_valid_acls_are_accepted() -> None:
     acl().validate()
     acl(resource_type=AclResourceType.CLUSTER, name="kafka-cluster").validate()
     acl(resource_type=AclResourceType.USER, pattern_type=AclPatternType.PREFIXED).validate()
@@ -145,7 +145,7 @@ def test_what_an_acl_can_be() -> None:
 
 @pytest.mark.parametrize("field", ["resource_type", "pattern_type", "operation", "permission"])
 @pytest.mark.parametrize("number", [0, 77, -1])
-def test_a_filter_with_an_unknown_number_is_refused(field: str, number: int) -> None:
+def test_filter_with_an_unknown_number_is_rejected(field: str, number: int) -> None:
     with pytest.raises(InvalidRequest, match=str(number)):
         dataclasses.replace(ANYTHING, **{field: number}).validate()
     ANYTHING.validate()

@@ -16,7 +16,7 @@ from plogd.security.scram import check_user, credential_of, mechanism_of
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 
 
-def test_a_log_in_of_rfc_7677_can_be_checked_with_what_is_kept() -> None:
+def test_stored_credential_verifies_the_exchange_of_rfc_7677() -> None:
     """The proof the client sends fits the stored key, and the server key makes the answer."""
     salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4096)
@@ -34,7 +34,7 @@ def test_a_log_in_of_rfc_7677_can_be_checked_with_what_is_kept() -> None:
     assert hmac.digest(kept.server_key, exchange, "sha256") == answer
 
 
-def test_the_mechanisms_differ_in_their_hash() -> None:
+def test_mechanisms_differ_in_their_hash() -> None:
     sizes = [
         len(
             credential_of(
@@ -58,21 +58,21 @@ def test_other_mechanisms_are_unknown(number: int) -> None:
         ({"iterations": 4095}, "too few"),
         ({"iterations": 16385}, "too many"),
         ({"salted_password": b""}, "empty"),
-        ({"salt": bytes(1_001)}, "longer than 1000"),
+        ({"salt": bytes(1_001)}, "at most 1000"),
     ],
 )
-def test_a_weak_credential_is_not_taken(fields: dict[str, Any], problem: str) -> None:
+def test_weak_credential_is_rejected(fields: dict[str, Any], problem: str) -> None:
     values: dict[str, Any] = {"salt": b"s", "salted_password": b"p", "iterations": 4096}
     with pytest.raises(UnacceptableCredential, match=problem):
         credential_of(SHA_256, **(values | fields))
 
 
-def test_the_bounds_themselves_are_taken() -> None:
+def test_minimum_and_maximum_iterations_are_accepted() -> None:
     for iterations in (4096, 16384):
         credential_of(SHA_256, salt=b"s", salted_password=b"p", iterations=iterations)
 
 
-def test_a_user_has_a_name() -> None:
+def test_user_name_must_not_be_empty_or_too_long() -> None:
     check_user("a")
     check_user("a" * 1_000)
     for name in ("", "a" * 1_001):
@@ -80,6 +80,6 @@ def test_a_user_has_a_name() -> None:
             check_user(name)
 
 
-def test_the_text_form_holds_no_secret() -> None:
+def test_repr_of_a_credential_omits_its_secrets() -> None:
     kept = credential_of(SHA_256, salt=b"salt", salted_password=b"secret", iterations=4096)
     assert repr(kept) == "ScramCredential(iterations=4096)"

@@ -23,7 +23,7 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
-def test_a_file_is_closed_by_its_last_holder(files: HeldFiles, tmp_path: Path) -> None:
+def test_file_is_closed_by_its_last_holder(files: HeldFiles, tmp_path: Path) -> None:
     file = files.open_append(str(tmp_path / "a"))
     descriptor = int(file.fileno())
     file.retain()
@@ -34,7 +34,7 @@ def test_a_file_is_closed_by_its_last_holder(files: HeldFiles, tmp_path: Path) -
     files.close()
 
 
-def test_what_is_still_held_is_closed_once_and_for_all(files: HeldFiles, tmp_path: Path) -> None:
+def test_close_closes_files_that_are_still_held(files: HeldFiles, tmp_path: Path) -> None:
     file = files.open_append(str(tmp_path / "a"))
     file.retain()
     descriptor = int(file.fileno())
@@ -48,7 +48,7 @@ def test_what_is_still_held_is_closed_once_and_for_all(files: HeldFiles, tmp_pat
     os.close(another)
 
 
-def test_a_lock_is_let_go_of_once(files: HeldFiles, tmp_path: Path) -> None:
+def test_lock_is_released_once(files: HeldFiles, tmp_path: Path) -> None:
     path, other = str(tmp_path / ".lock"), HeldFiles()
     let_go = files.lock(path)
     with pytest.raises(BlockingIOError):

@@ -1,25 +1,25 @@
-"""The commands of a test to its broker: what they take, what they tell when that is wrong."""
+"""The errors that a test can have its broker return."""
 
 from __future__ import annotations
 
 import pytest
 
 from plog.errors import ErrorCode, NotLeaderOrFollower
-from plogd.testing.controls import error_to_tell
+from plogd.testing.controls import error_for_code
 
 
-def test_an_error_of_ours_is_told_with_its_class_and_text() -> None:
-    error = error_to_tell(ErrorCode.NOT_LEADER_OR_FOLLOWER, "elsewhere")
+def test_error_for_code_returns_the_class_of_plog_errors() -> None:
+    error = error_for_code(ErrorCode.NOT_LEADER_OR_FOLLOWER, "elsewhere")
     assert isinstance(error, NotLeaderOrFollower)
     assert error.message == "elsewhere"
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code != ErrorCode.NONE])
-def test_every_error_of_kafkas_can_be_told(code: ErrorCode) -> None:
-    assert error_to_tell(code, "").code == code
+def test_error_for_code_supports_every_kafka_error(code: ErrorCode) -> None:
+    assert error_for_code(code, "").code == code
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, 4711])
-def test_what_is_no_error_of_kafkas_is_refused(code: int) -> None:
-    with pytest.raises(ValueError, match="no error"):
-        error_to_tell(code, "")
+def test_error_for_code_rejects_none_and_unknown_codes(code: int) -> None:
+    with pytest.raises(ValueError, match=r"not an error|unknown error code"):
+        error_for_code(code, "")

@@ -59,7 +59,7 @@ def refuse() -> NotLeaderOrFollower:
     return NotLeaderOrFollower("somebody else leads")
 
 
-def test_a_request_is_refused_and_has_no_effect(broker: HookedBroker) -> None:
+def test_failed_request_has_no_effect(broker: HookedBroker) -> None:
     rule = broker.rule("Produce", "fail", error=refuse())
     refused = broker.produce("orders", b"x")
     assert refused.error_code == NotLeaderOrFollower.code
@@ -68,27 +68,27 @@ def test_a_request_is_refused_and_has_no_effect(broker: HookedBroker) -> None:
     assert rule.hits == 1
 
 
-def test_a_request_is_refused_after_its_effect(broker: HookedBroker) -> None:
+def test_request_failed_after_its_effect_is_handled(broker: HookedBroker) -> None:
     broker.rule("Produce", "fail", error=refuse(), after=True)
     assert broker.produce("orders", b"x").error_code == NotLeaderOrFollower.code
     assert broker.end_offset("orders") == 1
 
 
-def test_a_dropped_request_has_no_effect(broker: HookedBroker) -> None:
+def test_dropped_request_has_no_effect(broker: HookedBroker) -> None:
     broker.rule("Produce", "drop")
     with pytest.raises(CloseConnection, match="a test's hook drops its Produce"):
         broker.produce("orders", b"x")
     assert broker.end_offset("orders") == 0
 
 
-def test_a_request_whose_answer_is_dropped_has_its_effect(broker: HookedBroker) -> None:
+def test_request_with_a_dropped_response_has_its_effect(broker: HookedBroker) -> None:
     broker.rule("Produce", "drop", after=True)
     with pytest.raises(CloseConnection):
         broker.produce("orders", b"x")
     assert broker.end_offset("orders") == 1
 
 
-def test_a_delayed_request_begins_later(broker: HookedBroker) -> None:
+def test_delayed_request_starts_later(broker: HookedBroker) -> None:
     broker.rule("Produce", "delay", delay_ms=500)
     asked = broker.begin(produce_request("orders", b"x"), 9)
     broker.ports.advance(499)
@@ -108,7 +108,7 @@ def test_nothing_overtakes_a_delayed_produce(broker: HookedBroker) -> None:
     assert frames[0].runs_alone
 
 
-def test_a_delayed_answer_is_late_and_its_request_is_not(broker: HookedBroker) -> None:
+def test_delayed_response_does_not_delay_its_request(broker: HookedBroker) -> None:
     broker.rule("Produce", "delay", delay_ms=500, after=True)
     asked = broker.begin(produce_request("orders", b"x"), 9)
     broker.settle()
@@ -118,7 +118,7 @@ def test_a_delayed_answer_is_late_and_its_request_is_not(broker: HookedBroker) -
     assert asked.is_done
 
 
-def test_a_delayed_request_that_makes_no_sense_closes_its_connection(broker: HookedBroker) -> None:
+def test_invalid_delayed_request_closes_its_connection(broker: HookedBroker) -> None:
     broker.rule("Produce", "delay", delay_ms=500)
     asked = broker.begin(produce_request("orders", b"x", acks=0, partition=7), 9)
     broker.ports.advance(500)
@@ -126,7 +126,7 @@ def test_a_delayed_request_that_makes_no_sense_closes_its_connection(broker: Hoo
         asked.parts()
 
 
-def test_a_client_that_leaves_ends_the_delay(broker: HookedBroker) -> None:
+def test_disconnect_ends_the_delay(broker: HookedBroker) -> None:
     broker.rule("Produce", "delay", delay_ms=500)
     asked = broker.begin(produce_request("orders", b"x"), 9)
     asked.cancel()
@@ -135,9 +135,7 @@ def test_a_client_that_leaves_ends_the_delay(broker: HookedBroker) -> None:
 
 
 @pytest.mark.parametrize("action", ["drop", "delay", "fail"])
-def test_no_file_stays_open_for_an_answer_that_is_not_sent(
-    broker: HookedBroker, action: str
-) -> None:
+def test_file_regions_of_an_unsent_response_are_closed(broker: HookedBroker, action: str) -> None:
     broker.produce("orders", b"x" * 100)
     file = open_file(broker.log("orders").segments.active.records_file)
     before = file._holders
@@ -153,7 +151,7 @@ def test_no_file_stays_open_for_an_answer_that_is_not_sent(
     assert file._holders == before
 
 
-def test_the_oldest_hook_that_fits_gets_the_request(broker: HookedBroker) -> None:
+def test_oldest_matching_hook_applies_to_a_request(broker: HookedBroker) -> None:
     first = broker.rule("Produce", "fail", error=refuse(), topic="others")
     second = broker.rule("Produce", "fail", error=refuse(), times=2)
     third = broker.rule("Produce", "fail", error=refuse())
@@ -163,21 +161,21 @@ def test_the_oldest_hook_that_fits_gets_the_request(broker: HookedBroker) -> Non
     assert broker.hooked.rules == [first]
 
 
-def test_a_hook_may_be_for_all_requests(broker: HookedBroker) -> None:
+def test_hook_without_a_limit_applies_to_all_requests(broker: HookedBroker) -> None:
     rule = broker.rule("Produce", "fail", error=refuse(), times=None)
     for _ in range(5):
         assert broker.produce("orders", b"x").error_code
     assert rule.hits == 5
 
 
-def test_a_hook_may_be_for_one_client(broker: HookedBroker) -> None:
+def test_hook_may_select_a_client(broker: HookedBroker) -> None:
     broker.rule("Produce", "fail", error=refuse(), client_id="billing")
     assert broker.produce("orders", b"x").error_code == 0
     refused = broker.ask(produce_request("orders", b"x"), 9, client_id="billing")
     assert refused.responses[0].partition_responses[0].error_code
 
 
-def test_a_hook_may_be_for_one_topic_also_by_its_id(broker: HookedBroker) -> None:
+def test_hook_may_select_a_topic_by_name_or_id(broker: HookedBroker) -> None:
     topic_id = broker.broker.cache.topic("orders").topic_id  # type: ignore[union-attr]
     rule = broker.rule("Produce", "fail", error=refuse(), topic="orders", times=None)
     assert broker.produce("others", b"x").error_code == 0
@@ -187,7 +185,7 @@ def test_a_hook_may_be_for_one_topic_also_by_its_id(broker: HookedBroker) -> Non
     assert rule.hits == 1
 
 
-def test_a_fetch_of_a_session_is_for_the_topics_of_the_session(broker: HookedBroker) -> None:
+def test_hook_for_a_topic_applies_to_fetch_sessions_with_it(broker: HookedBroker) -> None:
     opened = broker.ask(fetch_request("orders", session_epoch=0), 11)
     rule = broker.rule("Fetch", "fail", error=refuse(), topic="orders")
     again = fetch_request("orders", session_id=opened.session_id, session_epoch=1)
@@ -196,7 +194,7 @@ def test_a_fetch_of_a_session_is_for_the_topics_of_the_session(broker: HookedBro
     assert rule.hits == 1
 
 
-def test_another_request_is_left_alone(broker: HookedBroker) -> None:
+def test_other_requests_are_not_affected(broker: HookedBroker) -> None:
     rule = broker.rule("Heartbeat", "drop")
     broker.ask(MetadataRequest(topics=None), 12)
     assert rule.hits == 0
@@ -204,13 +202,13 @@ def test_another_request_is_left_alone(broker: HookedBroker) -> None:
         broker.ask(HeartbeatRequest(group_id="g"), 4)
 
 
-def test_what_cannot_be_read_is_the_brokers_business(broker: HookedBroker) -> None:
+def test_unreadable_request_is_passed_to_the_broker(broker: HookedBroker) -> None:
     broker.rule("Produce", "fail", error=refuse())
-    with pytest.raises(CloseConnection, match="no Kafka request"):
+    with pytest.raises(CloseConnection, match="not a Kafka request"):
         broker.dispatch_frame(b"\0")
 
 
-def test_somebody_may_wait_until_a_hook_is_hit(broker: HookedBroker) -> None:
+def test_when_hit_completes_after_the_given_number_of_requests(broker: HookedBroker) -> None:
     rule = broker.rule("Produce", "fail", error=refuse(), times=None)
     once, twice = rule.when_hit(1), rule.when_hit(2)
     broker.produce("orders", b"x")
@@ -224,16 +222,16 @@ def test_somebody_may_wait_until_a_hook_is_hit(broker: HookedBroker) -> None:
     ("wrong", "near"),
     [("Produces", "Produce"), ("fetch", "Fetch"), ("OFFSET_COMMIT", "OffsetCommit")],
 )
-def test_a_wrong_name_is_told_with_the_nearest(wrong: str, near: str) -> None:
+def test_unknown_request_name_suggests_the_nearest(wrong: str, near: str) -> None:
     with pytest.raises(ValueError, match=f"did you mean '{near}'"):
         row_named(wrong)
 
 
-def test_a_topic_for_a_request_that_names_none_is_wrong() -> None:
+def test_topic_is_rejected_for_a_request_without_topics() -> None:
     with pytest.raises(ValueError, match="Heartbeat names no topics"):
         Rule(row=row_named("Heartbeat"), action="drop", topic="orders")
 
 
-def test_a_hook_for_no_request_is_wrong() -> None:
+def test_hook_with_a_limit_below_one_is_rejected() -> None:
     with pytest.raises(ValueError, match="times=0"):
         Rule(row=row_named("Produce"), action="drop", times=0)

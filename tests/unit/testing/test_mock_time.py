@@ -65,7 +65,7 @@ def site() -> Site:
     return Site()
 
 
-def test_each_timer_is_called_at_its_own_moment_and_in_order(site: Site) -> None:
+def test_timers_are_called_in_order_at_their_own_times(site: Site) -> None:
     for due_s in (30.0, 10.0, 20.0, 70.0):
         site.reactor.callLater(due_s, site.note)
     assert site.advance(60).done
@@ -73,7 +73,7 @@ def test_each_timer_is_called_at_its_own_moment_and_in_order(site: Site) -> None
     assert site.reactor.seconds() == pytest.approx(60)
 
 
-def test_a_timer_that_another_one_sets_comes_in_its_time_too(site: Site) -> None:
+def test_timer_set_by_a_timer_is_called_at_its_own_time(site: Site) -> None:
     def again() -> None:
         site.note()
         site.reactor.callLater(7, again)
@@ -83,7 +83,7 @@ def test_a_timer_that_another_one_sets_comes_in_its_time_too(site: Site) -> None
     assert site.moments == pytest.approx([0, 7, 14], abs=1e-3)
 
 
-def test_the_next_timer_waits_for_the_jobs_of_the_one_before(site: Site) -> None:
+def test_next_timer_waits_for_the_jobs_of_the_previous_one(site: Site) -> None:
     jobs: list[int] = []
 
     def submit() -> None:
@@ -101,7 +101,7 @@ def test_the_next_timer_waits_for_the_jobs_of_the_one_before(site: Site) -> None
     assert moved.done
 
 
-def test_the_jobs_that_follow_from_jobs_are_waited_for_too(site: Site) -> None:
+def test_advance_waits_for_jobs_caused_by_jobs(site: Site) -> None:
     jobs: list[int] = []
     site.reactor.callLater(10, lambda: jobs.append(site.time.job_begun()))
     moved = site.advance(10)
@@ -116,7 +116,7 @@ def test_the_jobs_that_follow_from_jobs_are_waited_for_too(site: Site) -> None:
     assert moved.done
 
 
-def test_jobs_that_clients_cause_all_the_time_do_not_hold_up_time_for_ever(site: Site) -> None:
+def test_constant_jobs_of_clients_do_not_block_an_advance(site: Site) -> None:
     job = site.time.job_begun()
     site.reactor.callLater(5, site.note)
     moved = site.advance(10)
@@ -130,7 +130,7 @@ def test_jobs_that_clients_cause_all_the_time_do_not_hold_up_time_for_ever(site:
     assert site.moments == pytest.approx([5], abs=1e-3)
 
 
-def test_a_frequent_task_runs_a_hundred_times_in_a_long_move(site: Site) -> None:
+def test_frequent_task_runs_a_hundred_times_in_a_long_advance(site: Site) -> None:
     task = LoopingCall(site.note)
     task.clock = site.reactor
     task.start(1.0, now=False)
@@ -139,7 +139,7 @@ def test_a_frequent_task_runs_a_hundred_times_in_a_long_move(site: Site) -> None
     assert site.moments == sorted(site.moments)
 
 
-def test_a_task_runs_each_time_it_is_due_in_a_short_move(site: Site) -> None:
+def test_task_runs_whenever_it_is_due_in_a_short_advance(site: Site) -> None:
     task = LoopingCall(site.note)
     task.clock = site.reactor
     task.start(5.0, now=False)
@@ -147,7 +147,7 @@ def test_a_task_runs_each_time_it_is_due_in_a_short_move(site: Site) -> None:
     assert site.moments == pytest.approx([5.0 * n for n in range(1, 13)], abs=1e-2)
 
 
-def test_a_frequent_task_does_not_blur_the_moments_of_others(site: Site) -> None:
+def test_frequent_task_does_not_shift_other_timers(site: Site) -> None:
     task = LoopingCall(lambda: None)
     task.clock = site.reactor
     task.start(1.0, now=False)
@@ -156,7 +156,7 @@ def test_a_frequent_task_does_not_blur_the_moments_of_others(site: Site) -> None
     assert site.moments == pytest.approx([1234.5], abs=1e-3)
 
 
-def test_moves_come_one_after_the_other(site: Site) -> None:
+def test_advances_run_sequentially(site: Site) -> None:
     first, second = site.time.advance(10), site.time.advance(5)
     site.turn()
     assert first.done
@@ -164,13 +164,13 @@ def test_moves_come_one_after_the_other(site: Site) -> None:
     assert site.reactor.seconds() == pytest.approx(15)
 
 
-def test_no_time_at_all_lets_happen_what_is_due(site: Site) -> None:
+def test_advance_by_zero_calls_due_timers(site: Site) -> None:
     site.reactor.callLater(0, site.note)
     assert site.advance(0).done
     assert site.moments == [0]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])
-def test_time_goes_forward_and_not_for_ever(site: Site, seconds: float) -> None:
-    with pytest.raises(ValueError, match="time goes forward"):
+def test_advance_rejects_negative_and_infinite_times(site: Site, seconds: float) -> None:
+    with pytest.raises(ValueError, match="cannot advance time"):
         site.time.advance(seconds)

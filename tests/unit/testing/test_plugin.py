@@ -22,11 +22,11 @@ assert len(new) < 8, new
 """
 
 
-def test_loading_it_imports_neither_twisted_nor_anything_of_ours() -> None:
+def test_plugin_imports_neither_twisted_nor_plog() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)
 
 
-def test_a_broker_process_needs_no_twisted_in_the_tests_process() -> None:
+def test_broker_process_does_not_import_twisted_in_the_test_process() -> None:
     program = (
         "import sys, plogd.testing.broker_process\n"
         "assert not any(name.partition('.')[0] == 'twisted' for name in sys.modules)\n"
@@ -34,7 +34,7 @@ def test_a_broker_process_needs_no_twisted_in_the_tests_process() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_setting_that_nobody_knows_is_an_error_of_the_test() -> None:
+def test_unknown_setting_is_an_error_of_the_test() -> None:
     with pytest.raises(ValueError, match=r"num\.partition is not a setting; did you mean num\.p"):
         check_names({"num.partitions": "4", "num.partition": "4"})
 
@@ -43,5 +43,5 @@ def test_a_setting_that_nobody_knows_is_an_error_of_the_test() -> None:
     "name",
     ["num.partitions", "log.cleaner.threads", "listener.name.tls.ssl.keystore.location"],
 )
-def test_a_setting_that_kafka_knows_is_taken(name: str) -> None:
+def test_unused_kafka_setting_is_accepted(name: str) -> None:
     check_names({name: "1"})

@@ -29,7 +29,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
         _ = plog.testing.NoSuchName
 
 
-def test_importing_it_imports_no_broker() -> None:
+def test_import_does_not_import_the_broker() -> None:
     program = "import plog.testing, sys; print([x for x in sys.modules if x.startswith('plogd')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.strip() == b"[]"

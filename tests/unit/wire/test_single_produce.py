@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plog.types import ZERO_UUID
 from plog.wire.api_keys import ApiKey
-from plog.wire.frames import frame_response
+from plog.wire.frames import frame_parts, frame_response
 from plog.wire.header import RequestHeader, decode_request_header, encode_request
 from plog.wire.messages.produce import (
     PartitionProduceData,
@@ -18,12 +18,11 @@ from plog.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from plog.wire.primitives import WireError
 from plog.wire.single_produce import (
     FIRST_VERSION,
     LAST_VERSION,
-    read_single_produce,
-    write_single_answer,
+    decode_single_produce,
+    encode_single_response,
 )
 
 TOPIC_ID = bytes(range(16))
@@ -53,12 +52,11 @@ def frame(message: ProduceRequest, version: int, client_id: str | None = "me") -
 def test_what_it_reads_is_what_was_sent(
     version: int, topic: str, client_id: str | None, records: bytes
 ) -> None:
-    read = read_single_produce(frame(request(topic, records), version, client_id))
-    assert read is not None
-    single, view = read
-    assert (single.version, single.correlation_id) == (version, 77)
+    single = decode_single_produce(frame(request(topic, records), version, client_id))
+    assert single is not None
+    assert single.header == RequestHeader(ApiKey.PRODUCE, version, 77, client_id)
     assert (single.acks, single.timeout_ms, single.partition) == (-1, 1500, 7)
-    assert view == records
+    assert single.records == records
     assert single.topic == ("" if version >= 13 else topic)
     assert single.topic_id == (TOPIC_ID if version >= 13 else ZERO_UUID)
 
@@ -95,7 +93,7 @@ def without_records() -> ProduceRequest:
     ],
 )
 def test_other_forms_are_left_to_the_general_way(message: ProduceRequest, version: int) -> None:
-    assert read_single_produce(frame(message, version)) is None
+    assert decode_single_produce(frame(message, version)) is None
 
 
 def test_other_versions_are_left_to_the_general_way() -> None:
@@ -103,15 +101,15 @@ def test_other_versions_are_left_to_the_general_way() -> None:
         data = bytearray(frame(request(), version))
         if version == LAST_VERSION:
             data[2:4] = (LAST_VERSION + 1).to_bytes(2, "big")
-        assert read_single_produce(memoryview(data)) is None
+        assert decode_single_produce(memoryview(data)) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_half_a_request_is_left_to_the_general_way(version: int) -> None:
     whole = frame(request(), version)
     for end in range(len(whole)):
-        assert read_single_produce(whole[:end]) is None
-    assert read_single_produce(memoryview(bytes(whole) + b"x")) is None
+        assert decode_single_produce(whole[:end]) is None
+    assert decode_single_produce(memoryview(bytes(whole) + b"x")) is None
 
 
 @settings(deadline=None, max_examples=1000)
@@ -122,24 +120,14 @@ def test_of_a_damaged_request_it_says_what_the_general_way_says(
     damaged = bytearray(frame(request(), version))
     place = data.draw(st.integers(2, len(damaged) - 1))
     damaged[place] = data.draw(st.integers(0, 255))
-    read = read_single_produce(memoryview(damaged))
-    if read is None:
+    single = decode_single_produce(memoryview(damaged))
+    if single is None:
         return
-    single, records = read
-    try:
-        header, position = decode_request_header(memoryview(damaged))
-    except WireError:
-        return  # A client id that is no text: nothing depends on it.
+    header, position = decode_request_header(memoryview(damaged))
     message, size = ProduceRequest.decode_prefix(memoryview(damaged)[position:], header.api_version)
     assert size == len(damaged) - position
-    [topic] = message.topic_data
-    [partition] = topic.partition_data
-    assert message.transactional_id is None
-    assert (single.version, single.correlation_id) == (header.api_version, header.correlation_id)
-    assert (single.acks, single.timeout_ms) == (message.acks, message.timeout_ms)
-    assert single.topic_id == topic.topic_id
-    assert (single.topic, single.partition) == (topic.name, partition.index)
-    assert records == partition.records
+    assert single.header == header
+    assert single.as_message() == message
 
 
 @settings(deadline=None)
@@ -147,9 +135,9 @@ def test_of_a_damaged_request_it_says_what_the_general_way_says(
 def test_its_answer_has_the_bytes_of_the_general_one(
     version: int, correlation_id: int, base_offset: int, append_time: int, log_start: int
 ) -> None:
-    read = read_single_produce(frame(request(), version))
-    assert read is not None
-    produce = read[0]._replace(correlation_id=correlation_id)
+    produce = decode_single_produce(frame(request(), version))
+    assert produce is not None
+    header = produce.header._replace(correlation_id=correlation_id)
     partition = PartitionProduceResponse(
         index=7,
         base_offset=base_offset,
@@ -159,4 +147,5 @@ def test_its_answer_has_the_bytes_of_the_general_one(
     topic = TopicProduceResponse(name="logs", topic_id=TOPIC_ID, partition_responses=[partition])
     response = ProduceResponse(responses=[topic])
     expected = frame_response(ApiKey.PRODUCE, version, correlation_id, response)
-    assert [write_single_answer(produce, base_offset, append_time, log_start)] == expected
+    encoded = encode_single_response(produce, base_offset, append_time, log_start)
+    assert frame_parts(header, [encoded]) == expected

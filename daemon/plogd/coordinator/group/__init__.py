@@ -1,7 +1,7 @@
 """The group coordinator: members, rebalances and committed offsets of consumer groups.
 
-The state of a group, the rules of its changes and the expiration of offsets belong here. Keeping
-that state in `__consumer_offsets` is the work of `plogd.coordinator.runtime`, and the requests are
-read in `plogd.apis`. Start with group.py for the states and group_metadata_manager.py for the
+The state of a group, the rules for changing it and the expiration of offsets belong here.
+`plogd.coordinator.runtime` stores that state in `__consumer_offsets`, and `plogd.apis` reads the
+requests. Start with group.py for the states and group_metadata_manager.py for the
 operations.
 """

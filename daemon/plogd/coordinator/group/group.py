@@ -1,31 +1,31 @@
-"""`Group`: the members of a group and the state they are in together.
+"""`Group`: the state machine of a classic consumer group and its members.
 
-What may be done in which state stands in the tables below, what happens in group.py's neighbours:
-rebalance.py takes a group from one generation to the next, join_group.py lets members in,
-group_metadata_manager.py has all the groups of a shard. Everything that changes a group's members,
-counts or state goes through the methods here; they wait for nothing, write nothing and answer
-nobody.
+The tables below list the valid state transitions. rebalance.py moves a group from one generation to
+the next, join_group.py admits members, and group_metadata_manager.py manages all groups of a shard.
+Every change of a group's members, counters or state goes through the methods here. These methods
+never wait, write records or send responses.
 
-Theory of operation. A group exists to divide something, usually partitions, among its members,
-anew whenever who is in it changes. The broker does not know how: it finds a protocol all members
-support, makes one of them the leader, and carries the leader's assignment to the others.
+Theory of operation. A group divides resources, usually partitions, among its members, and does so
+again whenever its membership changes. The broker does not compute the assignment. It selects a
+protocol that all members support, elects one of them as leader, and distributes the leader's
+assignment to the others.
 
-  1. A member joins. The group is PREPARING_REBALANCE, the others learn so by their heartbeats, and
-     come back with JoinGroup. Those requests wait.
-  2. All members have joined, or the rebalance timeout has passed and who has not is out. The next
-     generation begins: everybody's JoinGroup is answered, the leader's with all members and what
-     they told. The group is COMPLETING_REBALANCE.
-  3. Everybody sends SyncGroup, the leader with the assignment. Once that is in the log, each is
-     answered with its part, and the group is STABLE.
-  4. A member that leaves, or is not heard of for its session timeout, brings the group back to 1;
-     the last one makes it EMPTY, which it stays as long as it has committed offsets.
+  1. A member joins. The group becomes PREPARING_REBALANCE. The other members learn this from their
+     heartbeats and send JoinGroup again. The responses are delayed.
+  2. All members have joined, or the rebalance timeout has expired and the missing members are
+     removed. The next generation starts: every JoinGroup gets its response, the leader's with the
+     metadata of all members. The group becomes COMPLETING_REBALANCE.
+  3. All members send SyncGroup, the leader with the assignment. Once the assignment is in the log,
+     each member receives its part, and the group becomes STABLE.
+  4. When a member leaves, or sends nothing for its session timeout, the group returns to step 1.
+     Without any member left it becomes EMPTY, and remains so while it has committed offsets.
 
-Only what is in step 3 is durable. After a restart a group is STABLE or EMPTY in the generation that
-was written last, and its members, if they are still there, go on as if nothing had been.
+Only the result of step 3 is durable. After a restart a group is STABLE or EMPTY in the last
+generation written, and its members, if they are still alive, continue without a rebalance.
 
-A member id the broker has given to nobody's JoinGroup yet is *pending* (KIP-394): a client that is
-told its id first does not leave a dead member behind when it does not hear the answer. The group
-waits for it in step 1 like for a member.
+A member id is *pending* between the response that assigns it and the JoinGroup that uses it
+(KIP-394). A client that learns its id first does not leave a dead member in the group when it
+misses the response to JoinGroup. In step 1 the group waits for pending ids as it does for members.
 
 Source: Kafka 4.0 ClassicGroup; KIP-62, 134, 345, 394, 559.
 """
@@ -52,7 +52,7 @@ from plogd.coordinator.group.member import JoinAnswer, Member, MemberProtocol
 
 
 class GroupState(Enum):
-    """Where a group is; the values are what clients are told."""
+    """The state of a group; the values are the names in responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -68,28 +68,28 @@ STABLE = GroupState.STABLE
 DEAD = GroupState.DEAD
 
 VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
-    # The last member of a group that was preparing is gone.
+    # The last member left while the group prepared a rebalance.
     EMPTY: frozenset({PREPARING_REBALANCE}),
-    # A member has come, gone, or changed what it supports.
+    # A member joined, left, or changed its protocols.
     PREPARING_REBALANCE: frozenset({EMPTY, COMPLETING_REBALANCE, STABLE}),
-    # Everybody who is still there has joined.
+    # All remaining members have joined.
     COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE}),
     # The leader's assignment is in the log.
     STABLE: frozenset({COMPLETING_REBALANCE}),
-    # The group was deleted, or its shard unloaded. Nothing happens to it any more.
+    # The group was deleted or its shard unloaded. This state is final.
     DEAD: frozenset(GroupState),
 }
 
 _GROUP_BYTES: Final = 1024
 _PENDING_BYTES: Final = 1024
-"""Of a member id that was given out: the id, and the timer that takes it back."""
+"""Estimated memory of a pending member id in addition to its text: set entry and timer."""
 
 ACTIVE_STATES = frozenset({PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE})
 """The states of a group with members."""
 
 
 class Group:
-    """A group and its members; see the module's text. `now_ms` is wall time everywhere."""
+    """A consumer group: its state, generation and members. `now_ms` is always wall-clock time."""
 
     def __init__(
         self,
@@ -109,21 +109,21 @@ class Group:
         self.leader_id = leader_id
         self.members: dict[str, Member] = {}
         self.subscribed_topics: frozenset[str] | None = None
-        """What the members of this generation consume; None if that is not known."""
+        """Topics to which the members of this generation subscribe; None if unknown."""
         self.has_new_member = False
-        """Whether somebody has joined since an empty group began to wait for more."""
+        """Whether a member has joined since the last extension of the initial rebalance delay."""
         self.pending_joins: set[str] = set()
-        """Member ids given out, not yet used."""
+        """Member ids assigned but not used yet."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
         self.generation_being_written: int | None = None
-        """The generation whose assignment is on its way to the disk."""
+        """The generation whose assignment is being written, or None."""
 
         self._state = state
         self._previous_state = DEAD
         self._state_since_ms = state_since_ms
         self.size_bytes = 0
-        """About what its members, and the ids it has given out, take in memory."""
+        """Estimated memory of its members and pending member ids."""
         self._unused_bytes = 0
         self._memory: GroupMemory | None = None
         self._static_member_ids: dict[str, str] = {}
@@ -140,41 +140,41 @@ class Group:
 
     @property
     def state(self) -> GroupState:
-        """Where the group is."""
+        """The current state."""
         return self._state
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether it was EMPTY before it began to prepare, and may wait for more members."""
+        """Whether it was EMPTY before this rebalance, and may delay it for more members."""
         return self._state is PREPARING_REBALANCE and self._previous_state is EMPTY
 
     @property
     def state_since_ms(self) -> int | None:
-        """When it came into its state; None where that was not written down (before Kafka 2.1)."""
+        """Time of the last transition; None if not recorded (records from before Kafka 2.1)."""
         return self._state_since_ms
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members; ids may be pending all the same."""
+        """Whether it is EMPTY; there may be pending member ids nevertheless."""
         return self._state is EMPTY
 
     @property
     def empty_since(self) -> int | None:
-        """When the last member left; None if there are members, or if it is not known."""
+        """Time when the last member left; None if there are members or the time is unknown."""
         return self._state_since_ms if self.is_empty else None
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members consume topics."""
+        """Whether its members use the consumer protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance can begin; not while one is being prepared."""
+        """Whether a rebalance can start; False while one is being prepared."""
         return self._state in VALID_PREVIOUS_STATES[PREPARING_REBALANCE]
 
-    def become(self, state: GroupState, now_ms: int) -> None:
-        """Go over into `state`, which has to be allowed."""
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
+        """Change the state; the transition must be valid."""
         assert self._state in VALID_PREVIOUS_STATES[state], f"{self} cannot become {state.value}"
         self._previous_state, self._state = self._state, state
         self._state_since_ms = now_ms
@@ -183,36 +183,36 @@ class Group:
 
     @property
     def waiting_joins(self) -> int:
-        """How many members wait for an answer to JoinGroup."""
+        """Number of members awaiting a JoinGroup response."""
         return self._waiting_joins
 
     @property
     def static_count(self) -> int:
-        """How many members have a group instance id."""
+        """Number of members with a group instance id."""
         return len(self._static_member_ids)
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is missing for the next generation."""
+        """Whether all members have joined and no member id is pending."""
         return self._waiting_joins == len(self.members) and not self.pending_joins
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long members may take to join: the longest any of them asked for."""
+        """Time allowed for all members to join: the longest rebalance timeout of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def static_member_id(self, group_instance_id: str | None) -> str | None:
-        """Who has the instance id now."""
+        """Return the member id that currently has the instance id, or None."""
         if group_instance_id is None:
             return None
         return self._static_member_ids.get(group_instance_id)
 
     def not_yet_joined(self) -> list[Member]:
-        """The members that do not wait for an answer to JoinGroup."""
+        """Return the members without a pending JoinGroup."""
         return [member for member in self.members.values() if member.join is None]
 
     def supports(self, protocol_type: str, protocol_names: Collection[str]) -> bool:
-        """Whether somebody with these protocols can be a member beside those there are."""
+        """Return whether a member with these protocols is compatible with all members."""
         if self.is_empty:
             return bool(protocol_type and protocol_names)
         return protocol_type == self.protocol_type and any(
@@ -220,7 +220,7 @@ class Group:
         )
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take `member` in: its id is not pending any more, and it leads if nobody does."""
+        """Add `member`. Its id is no longer pending; it becomes the leader if there is none."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -244,7 +244,7 @@ class Group:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take over what a member says of itself when it joins again."""
+        """Update a member that joins again."""
         before_bytes = member.size_bytes
         self._supporters.subtract(member.protocol_names)
         member.protocols = protocols
@@ -254,18 +254,18 @@ class Group:
         self._resize(member.size_bytes - before_bytes)
 
     def assign(self, member: Member, assignment: bytes) -> None:
-        """Keep what the leader has assigned to `member`."""
+        """Store the leader's assignment for `member`."""
         self._resize(len(assignment) - len(member.assignment))
         member.assignment = assignment
 
     def set_join(self, member: Member, join: JoinAnswer | None) -> JoinAnswer | None:
-        """Let the member wait for `join`, or for nothing; what it waited for before."""
+        """Set or clear the member's pending JoinGroup; return the previous one."""
         before, member.join = member.join, join
         self._waiting_joins += (join is not None) - (before is not None)
         return before
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member, or a pending id, out; the next member leads if it led."""
+        """Remove a member or a pending id; if it was the leader, the next member becomes leader."""
         self._discard_pending(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -281,7 +281,7 @@ class Group:
         return member
 
     def rename_static_member(self, old_id: str, new_id: str) -> Member:
-        """Give a static member's place to whoever has come back as `new_id` (KIP-345)."""
+        """Change the id of a static member that has rejoined as `new_id` (KIP-345)."""
         member = self.members.pop(old_id)
         assert member.group_instance_id is not None
         self._resize(-self._bytes_of(member))
@@ -289,7 +289,7 @@ class Group:
         self._resize(self._bytes_of(member))
         self.members[new_id] = member
         self._static_member_ids[member.group_instance_id] = new_id
-        member.is_new = False  # Its place is not.
+        member.is_new = False  # Its instance has been a member before.
         if self.leader_id == old_id:
             self.leader_id = new_id
         if old_id in self.pending_syncs:
@@ -299,38 +299,38 @@ class Group:
 
     # -- memory -------------------------------------------------------------------------------
 
-    def count_in(self, memory: GroupMemory) -> None:
-        """Count the group's bytes in `memory` from now on."""
+    def track_memory(self, memory: GroupMemory) -> None:
+        """Start to count the group's bytes in `memory`."""
         assert self._memory is None
         self._memory = memory
         memory.used_bytes += self.size_bytes
 
     def count_as_unused(self) -> None:
-        """Count the group itself until its first generation: it may never have any.
+        """Count the group object itself until its first generation, which may never start.
 
-        Later it is as durable as its committed offsets, which are not counted here.
+        A group with a generation lasts as long as its committed offsets, which are not counted.
         """
         self._unused_bytes = self.unused_bytes
         self._resize(self._unused_bytes)
 
     @property
     def unused_bytes(self) -> int:
-        """What a group takes that has no members."""
+        """Estimated memory of a group without members."""
         return _GROUP_BYTES + len(self.group_id)
 
-    def count_out(self) -> None:
-        """The group is forgotten: its bytes do not count any more."""
+    def untrack_memory(self) -> None:
+        """Stop counting the group's bytes, because it is removed."""
         if self._memory is not None:
             self._memory.used_bytes -= self.size_bytes
             self._memory = None
 
     def add_pending(self, member_id: str) -> None:
-        """Note a member id that was given out and is not used yet."""
+        """Add a member id that was assigned but not used yet."""
         self.pending_joins.add(member_id)
         self._resize(self.pending_bytes(member_id))
 
     def pending_bytes(self, member_id: str) -> int:
-        """What a member id takes that was given out."""
+        """Return the estimated memory of a pending member id."""
         return _PENDING_BYTES + self._key_bytes(member_id)
 
     def _discard_pending(self, member_id: str) -> None:
@@ -342,7 +342,7 @@ class Group:
         return member.size_bytes + self._key_bytes(member.member_id)
 
     def _key_bytes(self, member_id: str) -> int:
-        """Of the timers' keys, which hold both ids."""
+        """Return the memory of the timer keys, which contain both ids."""
         return 2 * (len(self.group_id) + len(member_id))
 
     def _resize(self, growth_bytes: int) -> None:
@@ -353,7 +353,7 @@ class Group:
     # -- the next generation ------------------------------------------------------------------
 
     def elect_joined_leader(self) -> bool:
-        """See to it that a member that has joined leads; False if there is none."""
+        """Ensure that the leader is a member that has joined; return False if there is none."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.join is not None:
             return True
@@ -364,9 +364,9 @@ class Group:
         return False
 
     def select_protocol(self) -> str:
-        """Of the protocols all members support, the one most of them prefer.
+        """Return the protocol that most members prefer among those that all of them support.
 
-        Where votes are even, the one that was voted for first.
+        With equal votes, the protocol that received its first vote earlier wins.
         """
         candidates = {
             name for name, count in self._supporters.items() if count == len(self.members)
@@ -375,21 +375,21 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def begin_generation(self, now_ms: int) -> None:
-        """All have joined: the next generation, COMPLETING_REBALANCE or, of nobody, EMPTY."""
+        """Start the next generation: COMPLETING_REBALANCE, or EMPTY without members."""
         self.generation_id += 1
         self._resize(-self._unused_bytes)
         self._unused_bytes = 0
         self.pending_syncs.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.become(COMPLETING_REBALANCE, now_ms)
+            self.transition_to(COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
-            self.become(EMPTY, now_ms)
+            self.transition_to(EMPTY, now_ms)
         self.find_subscribed_topics()
 
     def find_subscribed_topics(self) -> None:
-        """Learn from the members' metadata what they consume."""
+        """Derive the subscribed topics from the members' metadata."""
         self.subscribed_topics = self._subscribed_topics()
 
     def _subscribed_topics(self) -> frozenset[str] | None:
@@ -404,18 +404,18 @@ class Group:
                 *(subscribed_topics(m.metadata(self.protocol_name)) for m in self.members.values())
             )
         except WireError:
-            return None  # Their own affair: only offsets are kept for longer.
+            return None  # Harmless: their offsets are merely kept for longer.
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member consumes the topic, or might."""
+        """Return whether a member subscribes, or may subscribe, to the topic."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
-    # -- what a request has to be -------------------------------------------------------------
+    # -- validation of requests ---------------------------------------------------------------
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """The member. Raises UnknownMemberId, FencedInstanceId."""
+        """Return the member. Raises UnknownMemberId, FencedInstanceId."""
         if group_instance_id is not None:
             current = self._static_member_ids.get(group_instance_id)
             if current is None:
@@ -425,18 +425,18 @@ class Group:
                 )
             if current != member_id:
                 raise FencedInstanceId(
-                    f"group instance id {group_instance_id} of group {self.group_id} belongs to"
-                    " another member now: two consumers have been started with it"
+                    f"group instance id {group_instance_id} of group {self.group_id} now belongs"
+                    " to another member: do not start two consumers with the same id"
                 )
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberId(
-                f"group {self.group_id} has no member {member_id or 'without an id'}: join again"
+                f"group {self.group_id} has no member with id {member_id!r}: join again"
             )
         return member
 
     def validate_generation(self, generation_id: int) -> None:
-        """Raises IllegalGeneration if the group is in another one."""
+        """Raise IllegalGeneration unless this is the current generation."""
         if generation_id != self.generation_id:
             raise IllegalGeneration(
                 f"group {self.group_id} is in generation {self.generation_id}, not {generation_id}:"
@@ -446,7 +446,7 @@ class Group:
     def validate_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> None:
-        """Whether offsets may be committed by this member, or with no member by anybody.
+        """Check that the member, or a client outside any group, may commit offsets.
 
         Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress,
         CoordinatorNotAvailable.
@@ -454,23 +454,25 @@ class Group:
         if self._state is DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} has just been deleted")
         if generation_id < 0 and self.is_empty:
-            return  # A consumer that assigns its partitions itself, or an administrator.
+            return  # A consumer with manual assignment, or an admin client.
         if generation_id < 0 and not member_id and group_instance_id is None:
             raise UnknownMemberId(
-                f"group {self.group_id} has members: only they may commit offsets"
+                f"group {self.group_id} has active members: only they may commit offsets"
             )
         self.validate_member(member_id, group_instance_id)
         self.validate_generation(generation_id)
         if self._state is COMPLETING_REBALANCE:
-            # The member has heard of the generation, but not yet what it was assigned.
-            raise RebalanceInProgress(f"group {self.group_id} waits for its leader's assignment")
+            # The member knows the generation but has not received its assignment yet.
+            raise RebalanceInProgress(
+                f"group {self.group_id} is waiting for its leader's assignment"
+            )
 
     def validate_delete(self) -> None:
-        """Raises NonEmptyGroup if it has members."""
+        """Raise NonEmptyGroup if the group has members."""
         if self._state in ACTIVE_STATES:
-            raise NonEmptyGroup(f"group {self.group_id} has members: stop them first")
+            raise NonEmptyGroup(f"group {self.group_id} has members; stop them first")
 
     def validate_offset_delete(self) -> None:
-        """Raises NonEmptyGroup if it has members, unless it can be known what they consume."""
+        """Raise NonEmptyGroup if the group has members whose subscriptions are unknown."""
         if self._state in ACTIVE_STATES and not self.uses_consumer_protocol:
-            raise NonEmptyGroup(f"group {self.group_id} has members: stop them first")
+            raise NonEmptyGroup(f"group {self.group_id} has members; stop them first")

@@ -1,12 +1,11 @@
-"""The group coordinator as request handlers see it: which partition a group lives in, and the way
-to its shard.
+"""The group coordinator for request handlers: it routes each operation to the group's shard.
 
-A group lives in the partition of `__consumer_offsets` that the hash of its id gives. The topic is
-made when it is first needed. Its number of partitions is fixed while the broker runs: with another
-number groups would be looked for where they are not, and a client would hear that nothing was ever
-committed.
+A group belongs to the partition of `__consumer_offsets` given by the hash of its id. The topic is
+created on first use. The coordinator ignores later changes of its partition count while the broker
+runs: with another count it would look for groups in the wrong partition, and clients would be told
+that they have no committed offsets.
 
-Called on the reactor's thread. Source: Kafka 4.3 GroupCoordinatorService, AutoTopicCreationManager.
+Called on the reactor thread. Source: Kafka 4.3 GroupCoordinatorService, AutoTopicCreationManager.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_shard import G, GroupShard
 from plogd.coordinator.group.offset_expiration import OffsetExpiration
 from plogd.coordinator.group.offset_metadata_manager import (
-    Asked,
     Fetched,
     OffsetCommit,
     OffsetMetadataManager,
+    RequestedPartitions,
 )
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from plogd.coordinator.runtime.shard import ShardKind
-from plogd.coordinator.runtime.shard_runtime import RecordsTooLarge, Surroundings
+from plogd.coordinator.runtime.shard_runtime import RecordsTooLarge, RuntimeContext
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metrics import Registry
@@ -51,67 +50,67 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 T = TypeVar("T")
 
 
-class TopicMaker(Protocol):
-    """Creates the coordinator's topic; done when it can be used, or failed after a while."""
+class TopicCreator(Protocol):
+    """Creates the coordinator's topic; completes when it is usable, or fails on timeout."""
 
     def __call__(
         self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> Later[Any]:
-        """Fails with the KafkaError creation gives."""
+        """Create the topic. Fails with the KafkaError of the creation."""
         ...
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition a group lives in.
+    """Return the partition of a group.
 
     >>> partition_for("g", 50), partition_for("polygenelubricants", 50)
     (3, 0)
     """
     value = java_hash(group_id)
-    # The smallest int has no absolute value in Java: Kafka takes 0 for it.
+    # Integer.MIN_VALUE has no absolute value in Java: Kafka uses 0 instead.
     return 0 if value == -(1 << 31) else abs(value) % partition_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """How the topic was when it was first seen."""
+    """Id and partition count of the topic when it was first seen."""
 
     topic_id: Uuid
     partition_count: int
 
 
 class GroupCoordinator(Generic[G]):
-    """See the module's text. `write` and `read` are the way to a shard's operations."""
+    """Routes group operations to shards; `write` and `read` run operations on a shard."""
 
     def __init__(
         self,
         make_groups: Callable[[ShardTimers], G],
-        around: Surroundings,
+        context: RuntimeContext,
         *,
         cache: MetadataCache,
-        make_topic: TopicMaker,
+        create_topic: TopicCreator,
         brokers: Callable[[], int],
         metrics: Registry,
         memory: GroupMemory,
     ) -> None:
         self._make_groups = make_groups
-        self._around = around
+        self._context = context
         self._cache = cache
-        self._make_topic = make_topic
+        self._create_topic = create_topic
         self._brokers = brokers
         self._memory = memory
         self._layout: _Layout | None = None
         self._stopped = False
         self.runtime: CoordinatorRuntime[GroupShard[G]] = CoordinatorRuntime(
             ShardKind(topic=OFFSETS_TOPIC, codec=group_records, make_shard=self._make_shard),
-            around,
+            context,
         )
         prefix = "kafka_server_group_coordinator_metrics_"
         self._commits = metrics.counter(f"{prefix}offset_commit_count", "Offsets committed.")
         self._deletions = metrics.counter(f"{prefix}offset_deletion_count", "Offsets deleted.")
-        self._forgetting = OffsetExpiration(
+        self._expiration = OffsetExpiration(
             self.runtime,
-            around,
+            context,
             deletions=self._deletions,
             expirations=metrics.counter(f"{prefix}offset_expiration_count", "Offsets expired."),
         )
@@ -119,34 +118,34 @@ class GroupCoordinator(Generic[G]):
     def _make_shard(self, timers: ShardTimers) -> GroupShard[G]:
         groups = self._make_groups(timers)
         offsets = OffsetMetadataManager(
-            groups, config=self._around.config, clock=self._around.clock
+            groups, config=self._context.config, clock=self._context.clock
         )
         return GroupShard(groups, offsets)
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings as they are now."""
-        return self._around.config()
+        """The current settings."""
+        return self._context.config()
 
-    # -- topics come and go -------------------------------------------------------------------
+    # -- life cycle of topics -----------------------------------------------------------------
 
     def topic_started(self, topic: TopicState) -> None:
-        """This broker leads partitions of `topic` from now on."""
+        """Load the groups of `topic` if it is the offsets topic; this broker leads it now."""
         if topic.name == OFFSETS_TOPIC:
             self._note_layout(topic)
             self.runtime.topic_started(topic)
 
     def topic_stopped(self, topic: TopicState) -> None:
-        """A topic was deleted: what was committed in it is of no use any more."""
+        """Delete the offsets committed in a deleted topic."""
         if topic.name == OFFSETS_TOPIC:
             self.runtime.topic_stopped()
             return
-        self._forgetting.topic_deleted(topic.name)
+        self._expiration.topic_deleted(topic.name)
 
     def shutdown(self) -> Later[None]:
-        """The broker stops: whoever waits for a group is told to look for another coordinator.
+        """Unload all groups, because the broker is stopping; clients look for a new coordinator.
 
-        Done when no group is being loaded any more.
+        Completes when all loads have ended.
         """
         self._stopped = True
         return self.runtime.shutdown()
@@ -155,17 +154,17 @@ class GroupCoordinator(Generic[G]):
         if self._layout is None or self._layout.topic_id != topic.topic_id:
             self._layout = _Layout(topic_id=topic.topic_id, partition_count=len(topic.partitions))
 
-    # -- where a group lives ------------------------------------------------------------------
+    # -- routing ------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` a group lives in, or will live in."""
+        """Return the partition of `__consumer_offsets` of a group, which may not exist yet."""
         topic = self._cache.topic(OFFSETS_TOPIC)
         if topic is None or self._layout is None:
             return partition_for(group_id, self.config.offsets_topic_num_partitions)
         return partition_for(group_id, self._layout.partition_count)
 
     def ensure_topic(self) -> Later[None]:
-        """Make the topic if it is not there. Fails with CoordinatorNotAvailable."""
+        """Create the topic if it does not exist. Fails with CoordinatorNotAvailable."""
         return spawn(self._ensure_topic())
 
     async def _ensure_topic(self) -> None:
@@ -175,7 +174,7 @@ class GroupCoordinator(Generic[G]):
             return
         config = self.config
         try:
-            await self._make_topic(
+            await self._create_topic(
                 OFFSETS_TOPIC,
                 partitions=config.offsets_topic_num_partitions,
                 replication_factor=min(config.offsets_topic_replication_factor, self._brokers()),
@@ -186,14 +185,14 @@ class GroupCoordinator(Generic[G]):
                 },
             )
         except TopicAlreadyExists:
-            pass  # Somebody else was faster.
+            pass  # A concurrent request created it.
         except KafkaError as error:
             raise CoordinatorNotAvailable(
-                f"{OFFSETS_TOPIC} cannot be created: {error.message}"
+                f"cannot create topic {OFFSETS_TOPIC}: {error.message}"
             ) from error
 
     def find(self, group_id: str) -> Later[int]:
-        """The partition of a group, once there is one that can be used.
+        """Return the partition of a group; create the topic if necessary.
 
         Fails with CoordinatorNotAvailable.
         """
@@ -202,9 +201,9 @@ class GroupCoordinator(Generic[G]):
     async def _find(self, group_id: str) -> int:
         await self._ensure_topic()
         number = self.partition_for(group_id)
-        if self._around.replica_manager.is_offline(OFFSETS_TOPIC, number):
+        if self._context.replica_manager.is_offline(OFFSETS_TOPIC, number):
             raise CoordinatorNotAvailable(
-                f"the log directory of {OFFSETS_TOPIC}-{number} is offline"
+                f"cannot use {OFFSETS_TOPIC}-{number}: its log directory is offline"
             )
         return number
 
@@ -217,7 +216,7 @@ class GroupCoordinator(Generic[G]):
         *,
         atomic: bool = True,
     ) -> Later[T]:
-        """Run `operation` on the group's shard; its answer, once its records are safe."""
+        """Run `operation` on the group's shard and respond once its records are durable."""
         if self._cache.topic(OFFSETS_TOPIC) is not None:
             return self.runtime.write(self.partition_for(group_id), operation, atomic=atomic)
         return spawn(self._write_later(group_id, operation, atomic))
@@ -232,7 +231,7 @@ class GroupCoordinator(Generic[G]):
     def write_join(
         self, request: JoinGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
     ) -> Later[T]:
-        """As `write`, for a JoinGroup: its bytes count until it runs, then those of the member.
+        """Run a JoinGroup: counts its bytes until it runs; from then on the member's bytes count.
 
         Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
         """
@@ -248,7 +247,7 @@ class GroupCoordinator(Generic[G]):
     def write_sync(
         self, request: SyncGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
     ) -> Later[T]:
-        """As `write`, for a SyncGroup: its bytes count until it is answered.
+        """Run a SyncGroup and count its bytes until its response.
 
         Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
         """
@@ -257,16 +256,16 @@ class GroupCoordinator(Generic[G]):
         return _finally(self.write(request.group_id, operation), release)
 
     def read(self, group_id: str, operation: Callable[[GroupShard[G]], T]) -> Later[T]:
-        """What `operation` returns of the group's shard, once all it could see is safe."""
+        """Run a read on the group's shard and respond once the state it read is durable."""
         return self.write(group_id, lambda shard: Result(response=operation(shard)))
 
     def read_all(self, operation: Callable[[GroupShard[G]], T]) -> list[Later[T]]:
-        """The same of every shard here, in the order of their partitions."""
+        """Run a read on every shard of this broker, in the order of partitions."""
         shards = sorted(self.runtime.shards.items())
         return [shard.read(operation) for _, shard in shards]
 
     def commit_offsets(self, commit: OffsetCommit) -> Later[list[KafkaError | None]]:
-        """Keep offsets; an error or None for each. Fails with what refuses all of them."""
+        """Commit offsets; return an error or None for each. Fails if all of them are refused."""
 
         def count(errors: list[KafkaError | None]) -> list[KafkaError | None]:
             self._commits.inc(errors.count(None))
@@ -276,23 +275,25 @@ class GroupCoordinator(Generic[G]):
         return _mapped_error(written, RecordsTooLarge, InvalidCommitOffsetSize).map(count)
 
     def committed_partitions(self, group_id: str) -> Later[list[tuple[str, list[int]]]]:
-        """The partitions that a group has offsets of, by topic."""
+        """Return the partitions for which a group has committed offsets, by topic."""
         found = self.read(group_id, lambda shard: shard.offsets.committed_partitions(group_id))
         return _mapped_error(found, CoordinatorNotAvailable, NotCoordinator)
 
-    def fetch_offsets(self, group_id: str, asked: Asked, *, require_stable: bool) -> Later[Fetched]:
-        """What is committed in the partitions asked for."""
+    def fetch_offsets(
+        self, group_id: str, requested: RequestedPartitions, *, require_stable: bool
+    ) -> Later[Fetched]:
+        """Return the committed offsets of the requested partitions."""
         fetched = self.read(
             group_id,
-            lambda shard: shard.offsets.fetch(group_id, asked, require_stable=require_stable),
+            lambda shard: shard.offsets.fetch(group_id, requested, require_stable=require_stable),
         )
-        # Clients before 3.9 do not try again after COORDINATOR_NOT_AVAILABLE.
+        # Clients before 3.9 do not retry after COORDINATOR_NOT_AVAILABLE.
         return _mapped_error(fetched, CoordinatorNotAvailable, NotCoordinator)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> Later[list[KafkaError | None]]:
-        """Forget offsets; an error or None for each. Fails with what refuses all of them."""
+        """Delete offsets; return an error or None for each. Fails if all of them are refused."""
         if not group_id:
             return failed(InvalidGroupId("the group id is empty"))
 
@@ -309,7 +310,7 @@ class GroupCoordinator(Generic[G]):
         return self.write(group_id, delete).map(count)
 
     def delete_group(self, group_id: str) -> Later[None]:
-        """Delete a group without members, and its offsets. Fails with what keeps it."""
+        """Delete a group and its offsets. Fails if it has members or does not exist."""
         return spawn(self._delete_group(group_id))
 
     async def _delete_group(self, group_id: str) -> None:
@@ -320,15 +321,15 @@ class GroupCoordinator(Generic[G]):
             )
             self._deletions.inc(count)
 
-    # -- what happens by itself ---------------------------------------------------------------
+    # -- periodic tasks -----------------------------------------------------------------------
 
     def clean_up(self) -> Later[None]:
-        """Forget expired offsets, and groups that have nothing left, in every shard."""
-        return spawn(self._forgetting.forget_expired())
+        """Remove expired offsets, and groups without members and offsets, in every shard."""
+        return spawn(self._expiration.expire_offsets())
 
 
 def _finally(later: Later[T], function: Callable[[], None]) -> Later[T]:
-    """The same outcome; `function` is called before it is delivered, or when it is canceled."""
+    """Return `later`, with `function` called before its outcome is delivered or on cancel."""
     result: Later[T] = Later(later.cancel)
 
     def on_value(value: T) -> None:
@@ -344,13 +345,13 @@ def _finally(later: Later[T], function: Callable[[], None]) -> Later[T]:
 
 
 def _mapped_error(
-    later: Later[T], raised: type[KafkaError], told: Callable[[str], KafkaError]
+    later: Later[T], raised: type[KafkaError], reported: Callable[[str], KafkaError]
 ) -> Later[T]:
-    """The same, but where it fails with `raised` the client is told another code."""
+    """Return `later`, with the error `raised` replaced by `reported`."""
     mapped: Later[T] = Later(later.cancel)
 
     def on_error(error: Exception) -> None:
-        mapped.fail(told(error.message) if isinstance(error, raised) else error)
+        mapped.fail(reported(error.message) if isinstance(error, raised) else error)
 
     later.then(mapped.succeed, on_error)
     return mapped

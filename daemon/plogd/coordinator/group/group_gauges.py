@@ -1,6 +1,6 @@
-"""Numbers about groups that are asked for at each scrape.
+"""Gauges of consumer groups, evaluated at each scrape.
 
-Names as the usual JMX exporter rules make them of Kafka's MBeans. Source: Kafka 4.3
+Names are those that the usual JMX exporter rules derive from Kafka's MBeans. Source: Kafka 4.3
 GroupCoordinatorMetrics, GroupCoordinatorRuntimeMetrics.
 """
 
@@ -20,7 +20,7 @@ _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty",
 def register_group_gauges(
     metrics: Registry, coordinator: GroupCoordinator[Any], memory: GroupMemory
 ) -> None:
-    """Register all of them; once for a broker."""
+    """Register the gauges; called once per broker."""
     runtime = coordinator.runtime
     states = _GroupStates(coordinator)
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
@@ -42,7 +42,7 @@ def register_group_gauges(
         )
     metrics.gauge(
         "plog_groups_bytes",
-        "Memory of all groups, as counted for plog.groups.max.bytes.",
+        "Estimated memory of all groups, bounded by plog.groups.max.bytes.",
         lambda: memory.used_bytes,
     )
     metrics.ask(
@@ -57,14 +57,14 @@ def register_group_gauges(
 
 
 class _GroupStates:
-    """Groups by state, counted once a scrape: there may be many thousands."""
+    """Groups by state, counted once per scrape, because there may be many thousands."""
 
     def __init__(self, coordinator: GroupCoordinator[Any]) -> None:
         self._coordinator = coordinator
         self.by_state: Counter[str] = Counter()
 
     def count(self) -> int:
-        """Count them all; the gauge that comes first in a scrape asks for it."""
+        """Count all groups; called by the first gauge of a scrape."""
         self.by_state = Counter(
             shard.groups.group(group_id).state.value
             for shard in self._coordinator.runtime.active

@@ -1,13 +1,13 @@
-"""The memory that consumer groups use, and its bounds: per member, per group and in total.
+"""Memory accounting of consumer groups, with bounds per member, per group and in total.
 
-Clients decide how much metadata a member has and how many members and groups there are, so each
-group counts its bytes (`Group.size_bytes`) and this counts those of all groups of the broker. What
-would exceed a bound is refused before anything changes; members that already belong to a group
-may always join again with no more than they have.
+Clients determine how much metadata a member has and how many members and groups there are.
+Therefore each group counts its bytes (`Group.size_bytes`), and `GroupMemory` counts those of all
+groups. A request that would exceed a bound is refused before it changes anything. An existing
+member may always rejoin with no more metadata than it has.
 
-A request that waits, for its shard to be loaded or its topic to be created, is counted from the
-moment it arrives (`hold`). A group counts only until its first generation: after that it is kept
-for its committed offsets.
+A request that waits for its shard to load or its topic to be created counts from its arrival
+(`hold`). The group object itself counts only until its first generation; after that the group is
+kept for its committed offsets.
 
 Reactor thread only. Kafka bounds only the number of members (``group.max.size``).
 """
@@ -15,6 +15,7 @@ Reactor thread only. Kafka bounds only the number of members (``group.max.size``
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 from plog.errors import CoordinatorNotAvailable, GroupMaxSizeReached, InvalidRequest, KafkaError
@@ -24,17 +25,19 @@ from plogd.config import BrokerConfig
 from plogd.ports import Clock, Report, silence
 
 MAX_PROTOCOLS: Final = 100
-"""Of one member. Clients have as many as they have assignors: one to four."""
+"""Maximum protocols of a member. Clients have one per assignor: one to four."""
 
 _PROTOCOL_BYTES: Final = 200
-"""What a protocol takes besides its name and metadata."""
+"""Estimated memory of a protocol in addition to its name and metadata."""
 
 _REPORT_INTERVAL_MS: Final = 60_000.0
 _SHOWN_LENGTH: Final = 200
+_ASSIGNMENT: Final = attrgetter("assignment")
+_MEMBER_ID: Final = attrgetter("member_id")
 
 
 class GroupMemory:
-    """The bytes that the groups of a broker use; `used_bytes` is their sum, with requests held."""
+    """The memory of all groups of a broker; `used_bytes` includes requests that wait."""
 
     def __init__(
         self, config: Callable[[], BrokerConfig], clock: Clock, report: Report = silence
@@ -46,9 +49,9 @@ class GroupMemory:
         self._quiet_until_ms = 0.0
 
     def hold(self, group_id: str, nbytes: int) -> Callable[[], None]:
-        """Count a request of `nbytes` that may have to wait; call the result when it runs or ends.
+        """Count a request that may have to wait; call the result when it runs or ends.
 
-        Raises CoordinatorNotAvailable if that exceeds the bound of all groups.
+        Raises CoordinatorNotAvailable if it exceeds the bound of all groups.
         """
         self._check_total(group_id, nbytes)
         self.used_bytes += nbytes
@@ -62,7 +65,7 @@ class GroupMemory:
         return release
 
     def check_growth(self, group_id: str, size_bytes: int, growth_bytes: int) -> None:
-        """Raise if a group of `size_bytes` may not grow by so much.
+        """Raise if a group of `size_bytes` must not grow by `growth_bytes`.
 
         Raises GroupMaxSizeReached for the group's bound, CoordinatorNotAvailable for the total.
         """
@@ -83,14 +86,14 @@ class GroupMemory:
         if self.used_bytes + growth_bytes > limit:
             raise self._refused(
                 CoordinatorNotAvailable(
-                    f"no room for group {shortened(group_id)}: all groups would use"
+                    f"group {shortened(group_id)} cannot grow: all groups would use"
                     f" {self.used_bytes + growth_bytes} bytes, more than plog.groups.max.bytes"
                     f" ({limit})"
                 )
             )
 
     def check_join(self, request: JoinGroupRequest) -> int:
-        """The bytes of a JoinGroup. Raises InvalidRequest if no member may have so many."""
+        """Return the size of a JoinGroup. Raises InvalidRequest if it exceeds a member's bound."""
         if len(request.protocols) > MAX_PROTOCOLS:
             raise self._refused(
                 InvalidRequest(
@@ -107,14 +110,14 @@ class GroupMemory:
         return size_bytes
 
     def check_sync(self, request: SyncGroupRequest) -> int:
-        """The bytes of a SyncGroup. Raises InvalidRequest if an assignment, or all, are too large.
+        """Return the size of a SyncGroup. Raises InvalidRequest if it exceeds a bound.
 
-        What is assigned is kept for members only; others are dropped.
+        Only assignments of members are stored; others are dropped.
         """
-        total_bytes = 0
-        for assignment in request.assignments:
-            self._check_member(request.group_id, "is assigned", len(assignment.assignment))
-            total_bytes += len(assignment.assignment) + len(assignment.member_id)
+        # Not element by element: there may be 50,000.
+        sizes = list(map(len, map(_ASSIGNMENT, request.assignments)))
+        self._check_member(request.group_id, "is assigned", max(sizes, default=0))
+        total_bytes = sum(sizes) + sum(map(len, map(_MEMBER_ID, request.assignments)))
         limit = self._config().plog_group_max_bytes
         if total_bytes > limit:
             raise self._refused(
@@ -125,12 +128,12 @@ class GroupMemory:
             )
         return total_bytes
 
-    def _check_member(self, group_id: str, does: str, size_bytes: int) -> None:
+    def _check_member(self, group_id: str, verb: str, size_bytes: int) -> None:
         limit = self._config().plog_group_member_max_bytes
         if size_bytes > limit:
             raise self._refused(
                 InvalidRequest(
-                    f"a member of group {shortened(group_id)} {does} {size_bytes} bytes, more than"
+                    f"a member of group {shortened(group_id)} {verb} {size_bytes} bytes, more than"
                     f" plog.group.member.max.bytes ({limit})"
                 )
             )
@@ -144,12 +147,12 @@ class GroupMemory:
 
 
 def protocol_bytes(name: str, metadata: bytes) -> int:
-    """What a member's protocol takes."""
+    """Return the estimated memory of a member's protocol."""
     return _PROTOCOL_BYTES + len(name) + len(metadata)
 
 
 def shortened(text: str) -> str:
-    """A name from a client, as a log line shows it.
+    """Return a client-supplied name, shortened for a log line.
 
     >>> shortened("g" * 32_000)[-35:]
     'gggggggggg... (32000 characters)'

@@ -1,18 +1,19 @@
-"""All groups of one shard, and every request about them.
+"""All groups of one shard, and the operations of group requests.
 
-Each method is one operation for the runtime: it gives a `Result`, or raises a KafkaError and has
-changed nothing. What is durable comes back through `replay_group`, at the start from the log, later
-for tombstones; a live group's own records are not replayed, for it goes on from what they were
-written from.
+Each method is one operation of the runtime: it returns a `Result`, or raises a KafkaError and
+changes nothing. `replay_group` restores groups from the log during a load, and later applies
+tombstones. The records of a live group are not replayed, because they were written from its current
+state.
 
-JoinGroup is in join_group.py, what a rebalance does in rebalance.py, committed offsets in
-offset_metadata_manager.py.
+join_group.py implements JoinGroup, rebalance.py rebalances, and offset_metadata_manager.py
+committed offsets.
 Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 from plog.errors import (
@@ -45,17 +46,18 @@ from plogd.coordinator.group.group_records import group_from_record, group_tombs
 from plogd.coordinator.group.join_group import GroupJoins
 from plogd.coordinator.group.join_request import JoinRequest
 from plogd.coordinator.group.rebalance import NOTHING, Rebalances, with_response
-from plogd.coordinator.group.responses import assignment_answer
+from plogd.coordinator.group.responses import sync_group_response
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.ports import Clock, Random, Report
 
 GROUP_TYPE: Final = "classic"
 """The type of all groups, as in ListGroups."""
+_MEMBER_AND_ASSIGNMENT: Final = attrgetter("member_id", "assignment")
 
 
 class GroupMetadataManager:
-    """See the module's text."""
+    """The groups of one shard. Called on the reactor thread, inside operations of the runtime."""
 
     def __init__(
         self,
@@ -94,10 +96,10 @@ class GroupMetadataManager:
         requires_known_member_id: bool,
         can_skip_assignment: bool,
     ) -> Result[JoinGroupResponse]:
-        """Become a member, or take part in the next generation; see join_group.py.
+        """Join a group, or take part in its next generation; see join_group.py.
 
         Raises InvalidGroupId, InvalidSessionTimeout, UnknownMemberId, FencedInstanceId,
-        InconsistentGroupProtocol, GroupMaxSizeReached; the answer may fail with some of them, too.
+        InconsistentGroupProtocol, GroupMaxSizeReached; the response may also fail with these.
         """
         return self._joins.join(
             JoinRequest(
@@ -110,7 +112,7 @@ class GroupMetadataManager:
         )
 
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """What the member was assigned, as soon as the leader has told; from the leader, that.
+        """Store the leader's assignment; respond with the member's part once it is durable.
 
         Raises InvalidGroupId, UnknownMemberId, FencedInstanceId, IllegalGeneration,
         InconsistentGroupProtocol, RebalanceInProgress.
@@ -121,23 +123,25 @@ class GroupMetadataManager:
         _validate_protocol("type", request.protocol_type, group.protocol_type)
         _validate_protocol("name", request.protocol_name, group.protocol_name)
         if group.state is PREPARING_REBALANCE:
-            raise RebalanceInProgress(f"group {group.group_id} rebalances: join again")
-        assignments = {each.member_id: each.assignment for each in request.assignments}
+            raise RebalanceInProgress(f"group {group.group_id} is rebalancing: join again")
+        assignments: dict[str, bytes] = {}
         if group.state is not STABLE and group.leader_id == member.member_id:
+            # Not element by element: a request may have 50,000 for members there are not.
+            assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
-        self._rebalances.synced(group, member)
+        self._rebalances.on_sync(group, member)
         if group.state is STABLE:
-            return Result(response=assignment_answer(group, member))
-        answer = self._rebalances.sync_answer(group.group_id, member.member_id)
-        before, member.sync = member.sync, answer
-        if before is not None:  # Its client has given that one up, and asks again.
-            before.fail(RebalanceInProgress(f"member {member.member_id} has asked again"))
+            return Result(response=sync_group_response(group, member))
+        answer = self._rebalances.new_sync_answer(group.group_id, member.member_id)
+        previous, member.sync = member.sync, answer
+        if previous is not None:  # The client has abandoned that request.
+            previous.fail(RebalanceInProgress(f"member {member.member_id} repeated its request"))
         if group.leader_id != member.member_id:
             return Result(response=answer)
         return self._rebalances.write_assignment(group, assignments, answer)
 
     def _check_assignments(self, group: Group, assignments: Mapping[str, bytes]) -> None:
-        """Raise if the group's memory has no room for them; before anything has changed."""
+        """Raise, before anything changes, if the assignments exceed the group's memory."""
         growth_bytes = sum(
             len(assignments.get(each.member_id, b"")) - len(each.assignment)
             for each in group.members.values()
@@ -145,21 +149,21 @@ class GroupMetadataManager:
         self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)
 
     def heartbeat(self, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
-        """The member is alive.
+        """Restart the member's session.
 
-        Raises InvalidGroupId, UnknownMemberId, FencedInstanceId, IllegalGeneration; and
-        RebalanceInProgress, which asks a member that is alive to join again.
+        Raises InvalidGroupId, UnknownMemberId, FencedInstanceId, IllegalGeneration, and
+        RebalanceInProgress, which requests a live member to join again.
         """
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
-        self._rebalances.touch(group, member)
+        self._rebalances.restart_session(group, member)
         if group.state is PREPARING_REBALANCE:
-            raise RebalanceInProgress(f"group {group.group_id} rebalances: join again")
+            raise RebalanceInProgress(f"group {group.group_id} is rebalancing: join again")
         return Result(response=HeartbeatResponse())
 
     def leave(self, group_id: str, members: Iterable[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """Take members out, each with its own outcome. Raises InvalidGroupId."""
+        """Remove members, each with its own result. Raises InvalidGroupId."""
         if not group_id:
             raise InvalidGroupId("a group that has members needs a name")
         group = self._groups.get(group_id)
@@ -180,17 +184,19 @@ class GroupMetadataManager:
             )
         result = NOTHING
         if group is not None and left:
-            result = self._rebalances.begin_or_go_on(group, f"members {', '.join(left)} have left")
-        elif group is not None:  # Perhaps one that all the others were waiting for.
+            result = self._rebalances.begin_or_complete(
+                group, f"members {', '.join(left)} have left"
+            )
+        elif group is not None:  # A pending id may have delayed the others.
             result = self._rebalances.complete_if_all_joined(group)
         return with_response(result, LeaveGroupResponse(members=responses))
 
     def _leave(self, group: Group | None, identity: MemberIdentity) -> list[str]:
-        """Take one out; its id if it was a member, nothing if its id was pending."""
+        """Remove a member or pending id; return the ids of removed members."""
         if group is None:
-            raise UnknownMemberId("there is no such group")
+            raise UnknownMemberId("the group does not exist")
         member_id = identity.member_id
-        if not member_id:  # An administrator names instances, whatever their member ids are.
+        if not member_id:  # An admin client names static members by instance id.
             member_id = group.static_member_id(identity.group_instance_id) or ""
         if member_id in group.pending_joins:
             self._rebalances.remove(group, member_id)
@@ -202,45 +208,45 @@ class GroupMetadataManager:
     def validate_offset_commit(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> None:
-        """Whether the member, or nobody, may commit offsets of a group there is.
+        """Check that the client may commit offsets of an existing group.
 
-        A member that does is alive. Raises what `Group.validate_offset_commit` does.
+        Restarts a member's session. Raises the errors of `Group.validate_offset_commit`.
         """
         group = self._groups[group_id]
         group.validate_offset_commit(member_id, group_instance_id, generation_id)
         member = group.members.get(member_id)
         if member is not None and group.state in (STABLE, PREPARING_REBALANCE):
-            self._rebalances.touch(group, member)
+            self._rebalances.restart_session(group, member)
 
     def _group_of_member(self, group_id: str) -> Group:
         if not group_id:
             raise InvalidGroupId("a group that has members needs a name")
         group = self._groups.get(group_id)
         if group is None:
-            raise UnknownMemberId(f"there is no group {group_id} yet: join as a new member")
+            raise UnknownMemberId(f"group {group_id} does not exist: join as a new member")
         return group
 
     # -- groups as a whole --------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
-        """The group, if it is known."""
+        """Return the group, or None."""
         return self._groups.get(group_id)
 
     def group_ids(self) -> list[str]:
-        """Every group, simple ones too."""
+        """Return the ids of all groups, including those without members ever."""
         return [*self._groups]
 
     def get_or_create_simple(self, group_id: str) -> Group:
-        """The group; a new one has no members, and only its offsets are written."""
+        """Return the group; create one without members, of which only offsets are written."""
         group = self._groups.get(group_id)
         if group is None:
             group = Group(group_id, state_since_ms=self._clock.now_ms())
-            group.count_in(self._memory)
+            group.track_memory(self._memory)
             self._groups[group_id] = group
         return group
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """The group and its members. Raises GroupIdNotFound."""
+        """Describe the group and its members. Raises GroupIdNotFound."""
         group = self._find(group_id)
         protocol = group.protocol_name if group.state is STABLE else None
         return DescribedGroup(
@@ -265,12 +271,12 @@ class GroupMetadataManager:
         return iter(self._groups.values())
 
     def delete(self, group_id: str) -> Result[None]:
-        """Forget a group. Raises GroupIdNotFound, and NonEmptyGroup if it has members."""
+        """Delete a group. Raises GroupIdNotFound, and NonEmptyGroup if it has members."""
         self._find(group_id).validate_delete()
         return Result(records=[group_tombstone(group_id)], response=None)
 
     def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:
-        """What makes a group go that has no members, and, as the caller knows, no offsets."""
+        """Return the tombstone of a group without offsets, unless it has members or pending ids."""
         group = self._groups.get(group_id)
         if group is None or not group.is_empty or group.pending_joins:
             return []
@@ -282,42 +288,44 @@ class GroupMetadataManager:
             raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
 
-    # -- what is durable ----------------------------------------------------------------------
+    # -- loading and replay -------------------------------------------------------------------
 
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-        """Take in a group's record: a later one replaces an earlier, None forgets the group."""
+        """Apply a group's record: it replaces the group; a tombstone removes it."""
         if value is not None:
-            before = self._groups.get(key.group)
-            if before is not None:
-                before.count_out()
+            previous = self._groups.get(key.group)
+            if previous is not None:
+                previous.untrack_memory()
             group = self._groups[key.group] = group_from_record(key.group, value)
-            group.count_in(self._memory)
+            group.track_memory(self._memory)
             return
-        forgotten = self._groups.pop(key.group, None)
-        if forgotten is not None:
-            self._rebalances.forget(
-                forgotten, CoordinatorNotAvailable(f"group {key.group} was deleted")
+        removed = self._groups.pop(key.group, None)
+        if removed is not None:
+            self._rebalances.discard(
+                removed, CoordinatorNotAvailable(f"group {key.group} was deleted")
             )
 
     def on_loaded(self) -> None:
-        """All records are in: members have their session timeout to be heard of."""
+        """Start the sessions of all members, because the log is replayed."""
         for group in self._groups.values():
             for member in group.members.values():
-                self._rebalances.touch(group, member)
+                self._rebalances.restart_session(group, member)
             size = self._config().group_max_size
             if len(group.members) > size:
-                result = self._rebalances.begin(group, f"it is larger than group.max.size ({size})")
-                assert not result.records  # Nobody has joined yet.
+                result = self._rebalances.begin(group, f"it exceeds group.max.size ({size})")
+                assert not result.records  # No member has joined yet.
 
     def on_unloaded(self, error: Exception) -> None:
-        """Another broker has the groups now, or nobody: who waits is told `error`."""
+        """Fail pending requests with `error` and discard all groups."""
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:
-            self._rebalances.forget(group, error)
+            self._rebalances.discard(group, error)
 
 
-def _validate_protocol(what: str, told: str | None, agreed: str | None) -> None:
-    """KIP-559: a member that is mistaken about the protocol would misread its assignment."""
-    if told is not None and agreed is not None and told != agreed:
-        raise InconsistentGroupProtocol(f"the group's protocol {what} is {agreed!r}, not {told!r}")
+def _validate_protocol(field: str, actual: str | None, expected: str | None) -> None:
+    # KIP-559: a member that expects another protocol would misread its assignment.
+    if actual is not None and expected is not None and actual != expected:
+        raise InconsistentGroupProtocol(
+            f"the group's protocol {field} is {expected!r}, not {actual!r}"
+        )

@@ -1,6 +1,6 @@
-"""What committed offsets have to know of the groups they belong to.
+"""The interface of groups that committed offsets depend on.
 
-Protocols only, so that offsets can be understood, and tested, without a rebalance in sight.
+It contains Protocols only, so that committed offsets can be tested without rebalances.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Protocol
 
 
 class GroupPort(Protocol):
-    """What offsets have to know of their group; see group.py."""
+    """The attributes of a group that matter to its committed offsets; see group.py."""
 
     @property
     def state(self) -> Enum:
-        """Where the group is; the value is what clients are told."""
+        """The state; its value is the name in responses."""
         ...
 
     @property
@@ -25,42 +25,42 @@ class GroupPort(Protocol):
 
     @property
     def empty_since(self) -> int | None:
-        """Wall-clock ms at which the last member left; None if that is not known."""
+        """Wall-clock time in ms when the last member left; None if unknown."""
         ...
 
     @property
     def protocol_type(self) -> str | None:
-        """None for a group that has only ever committed offsets."""
+        """The protocol type; None for a group that never had members."""
         ...
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members consume topics."""
+        """Whether its members use the consumer protocol."""
         ...
 
     @property
     def subscribed_topics(self) -> Collection[str] | None:
-        """What its members consume; None if that is not known."""
+        """Topics to which its members subscribe; None if unknown."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member consumes the topic, or might."""
+        """Return whether a member subscribes, or may subscribe, to the topic."""
         ...
 
     def validate_offset_delete(self) -> None:
-        """Raise NonEmptyGroup if no offset of the group may be deleted."""
+        """Raise NonEmptyGroup if offsets of the group must not be deleted."""
         ...
 
 
 class GroupsPort(Protocol):
-    """The groups of the shard, as offsets see them."""
+    """The operations on a shard's groups that committed offsets need."""
 
     def group(self, group_id: str) -> GroupPort | None:
-        """The group of this id."""
+        """Return the group, or None."""
         ...
 
     def get_or_create_simple(self, group_id: str) -> GroupPort:
-        """The group of this id; one without members if there is none."""
+        """Return the group; create it without members if it does not exist."""
         ...
 
     def validate_offset_commit(
@@ -70,5 +70,5 @@ class GroupsPort(Protocol):
         group_instance_id: str | None,
         generation_id: int,
     ) -> None:
-        """Raise unless this member of an existing group may commit; it has been heard of now."""
+        """Raise unless the member may commit; otherwise restart its session. The group exists."""
         ...

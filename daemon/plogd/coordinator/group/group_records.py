@@ -1,8 +1,12 @@
-"""A group as a record of `__consumer_offsets`, and back.
+"""Conversion between groups and records of `__consumer_offsets`.
 
-What is written is what members need to go on after a restart: the generation, its leader and
-protocol, and of each member its timeouts, metadata and assignment. Who waits for what, which ids
-are pending, and what else a member supports is not.
+A record holds the state that members need to continue after a restart: the generation, its leader
+and protocol, and each member's timeouts, metadata and assignment. Delayed requests, pending member
+ids and the other protocols of members are not written.
+
+`check_group_record` checks records that clients, such as Kafka's tools, produce to the topic. A
+load would skip a record that cannot be replayed, so the broker refuses it instead. The check is
+safe on any thread: jobs of replica/append_queue.py call it for each record.
 
 Source: Kafka 4.0 GroupCoordinatorRecordHelpers, GroupMetadataManager.replay.
 """
@@ -12,18 +16,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plog.errors import InvalidRecord
+from plog.wire.internal import group_records
 from plog.wire.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
 )
+from plog.wire.primitives import WireError
 from plogd.coordinator.group.group import EMPTY, STABLE, Group
 from plogd.coordinator.group.member import Member, MemberProtocol
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord
 
 
 def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """The record of the group as it is, with these assignments by member id."""
+    """Return the record of the group's current state, with these assignments by member id."""
     members = []
     if group.members:
         assert group.protocol_name is not None, f"{group} has members but no protocol"
@@ -52,7 +58,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorR
 
 
 def new_group_record(group: Group) -> CoordinatorRecord:
-    """The first record of a group nobody is a durable member of yet."""
+    """Return the first record of a group, which has no durable member yet."""
     value = GroupMetadataValue(
         protocol_type="",
         protocol=None,
@@ -63,14 +69,14 @@ def new_group_record(group: Group) -> CoordinatorRecord:
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """The record that the group is gone."""
+    """Return the tombstone that deletes the group."""
     return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
 
 
 def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
-    """Return the group that was written, without requests in progress and with fresh sessions.
+    """Return the group stored in a record, without delayed requests.
 
-    Raises InvalidRecord if no group can be like that.
+    Raises InvalidRecord if the record contradicts itself.
     """
     _check_members(group_id, value)
     is_led = any(member.member_id == value.leader for member in value.members)
@@ -108,6 +114,18 @@ def _check_members(group_id: str, value: GroupMetadataValue) -> None:
         member.group_instance_id for member in value.members if member.group_instance_id is not None
     ]
     if len(member_ids) < len(value.members) or len(set(instance_ids)) < len(instance_ids):
-        raise InvalidRecord(f"group {group_id}: two members have the same id")
+        raise InvalidRecord(f"invalid record of group {group_id}: two members have the same id")
     if value.members and value.protocol is None:
-        raise InvalidRecord(f"group {group_id}: members without a protocol")
+        raise InvalidRecord(f"invalid record of group {group_id}: it has members but no protocol")
+
+
+def check_group_record(key: bytes | None, value: bytes | None) -> None:
+    """Raise InvalidRecord unless the group coordinator can replay this record."""
+    try:
+        record = group_records.decode(key, value)
+    except WireError as error:
+        raise InvalidRecord(f"not a record of the group coordinator: {error}") from None
+    if record is None:
+        raise InvalidRecord("the record belongs to a group protocol that is not supported")
+    if isinstance(record.key, GroupMetadataKey) and isinstance(record.value, GroupMetadataValue):
+        group_from_record(record.key.group, record.value)

@@ -1,14 +1,14 @@
-"""JoinGroup: who is let into a group, under which id, and what that means to the others.
+"""JoinGroup: admission of members to a group, their ids, and the rebalances this causes.
 
-  who asks                          what happens
-  without an id                     is given one, and has to ask again with it (KIP-394, version 4)
-  without an id, before version 4   becomes a member
-  without an id, a static one       becomes a member, or takes over the place it had (KIP-345)
-  with a pending id                 becomes a member
-  a member, in a rebalance          takes part in it
-  a member with something new,      begins a rebalance
+  request from                      result
+  a client without an id            gets an id and must join again with it (KIP-394, version 4)
+  the same, before version 4        becomes a member
+  a static client without an id     becomes a member, or replaces its former self (KIP-345)
+  a client with a pending id        becomes a member
+  a member, during a rebalance      takes part in the rebalance
+  a member with changed protocols,  starts a rebalance
   or the leader of a stable group
-  a member with nothing new         is told the generation again: it may not have heard
+  a member without changes          gets the current generation again, in case it missed it
 
 Source: Kafka 4.0 GroupMetadataManager.classicGroupJoin; KIP-345, 389, 394, 800, 814.
 """
@@ -34,14 +34,14 @@ from plogd.coordinator.group.group_records import new_group_record
 from plogd.coordinator.group.join_request import JoinRequest, random_member_id
 from plogd.coordinator.group.member import Member
 from plogd.coordinator.group.rebalance import NEW_MEMBER_TIMEOUT_MS, Rebalances, with_response
-from plogd.coordinator.group.responses import generation_answer
+from plogd.coordinator.group.responses import join_group_response
 from plogd.coordinator.group.static_members import StaticMembers
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Clock, Later, Random, failed
 
 
 class GroupJoins:
-    """Joins to the groups of one shard, `groups`, to which new ones are added."""
+    """Handles JoinGroup for the groups of one shard; adds new groups to `groups`."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class GroupJoins:
         self._memory = memory
 
     def join(self, joining: JoinRequest) -> Result[JoinGroupResponse]:
-        """The answer, which may have to wait for the group. Raises the KafkaErrors of JoinGroup."""
+        """Respond once the group is complete. Raises the KafkaErrors of JoinGroup."""
         request = joining.request
         self._validate(request)
         group = self._groups.get(request.group_id)
         if group is not None:
             return self._join(group, joining)
         if request.member_id:
-            raise UnknownMemberId(f"there is no group {request.group_id} yet: join as a new member")
+            raise UnknownMemberId(f"group {request.group_id} does not exist: join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
         result = self._join(group, joining)
         group.count_as_unused()
-        group.count_in(self._memory)
+        group.track_memory(self._memory)
         self._groups[group.group_id] = group
         return self._write_new(group, result)
 
@@ -85,14 +85,14 @@ class GroupJoins:
         last = config.group_max_session_timeout_ms
         if not first <= request.session_timeout_ms <= last:
             raise InvalidSessionTimeout(
-                f"a session timeout of {request.session_timeout_ms} ms is not between"
+                f"invalid session timeout {request.session_timeout_ms} ms: must be between"
                 f" group.min.session.timeout.ms ({first}) and group.max.session.timeout.ms ({last})"
             )
 
     def _write_new(
         self, group: Group, result: Result[JoinGroupResponse]
     ) -> Result[JoinGroupResponse]:
-        """Write that there is the group. If that fails there is none, and who came is told."""
+        """Write the new group. If that fails, discard it and fail the request."""
         assert not result.records
         response = result.response
         answer = response if isinstance(response, Later) else Later[JoinGroupResponse]()
@@ -104,7 +104,7 @@ class GroupJoins:
         def on_error(error: Exception) -> None:
             if self._groups.get(group.group_id) is group and group.generation_id == 0:
                 del self._groups[group.group_id]
-                self._rebalances.forget(group, error)
+                self._rebalances.discard(group, error)
             if not answer.done:
                 answer.fail(error)
 
@@ -122,26 +122,26 @@ class GroupJoins:
                 self._rebalances.complete_if_all_joined(group),
                 failed(
                     GroupMaxSizeReached(
-                        f"group {group.group_id} has its group.max.size of members"
-                        f" ({self._config().group_max_size})"
+                        f"group {group.group_id} is full: group.max.size is"
+                        f" {self._config().group_max_size}"
                     )
                 ),
             )
         names = [protocol.name for protocol in request.protocols]
         if not group.supports(request.protocol_type, names):
             raise InconsistentGroupProtocol(
-                f"group {group.group_id} has protocol type {group.protocol_type!r}, and none of the"
-                f" protocols {names} of type {request.protocol_type!r} is one all its members have"
+                f"group {group.group_id} has protocol type {group.protocol_type!r}: its members do"
+                f" not all support one of the protocols {names} of type {request.protocol_type!r}"
             )
         if request.member_id:
             return self._join_known(group, joining)
         return self._join_unknown(group, joining)
 
     def _has_room(self, group: Group, request: JoinGroupRequest) -> bool:
-        """Whether the group may have this member.
+        """Return whether group.max.size admits this member.
 
-        In a rebalance those count that have joined, so that the last of a group that is too large
-        are kept out (KIP-389). A static member that comes back makes no group larger.
+        During a rebalance only members that have joined count, so that a group that is too large
+        loses those that join last (KIP-389). A returning static member does not enlarge the group.
         """
         size = self._config().group_max_size
         member = group.members.get(request.member_id)
@@ -164,14 +164,16 @@ class GroupJoins:
         if request.group_instance_id is None and joining.requires_known_member_id:
             self._check_room(group, group.pending_bytes(member_id))
             group.add_pending(member_id)
-            self._rebalances.expect(group.group_id, member_id, request.session_timeout_ms)
+            self._rebalances.set_session_timeout(
+                group.group_id, member_id, request.session_timeout_ms
+            )
             required = JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id)
             return Result(response=required)
         return self._add(group, joining, member_id)
 
     def _add(self, group: Group, joining: JoinRequest, member_id: str) -> Result[JoinGroupResponse]:
         request = joining.request
-        answer = self._rebalances.join_answer(group.group_id, member_id)
+        answer = self._rebalances.new_join_answer(group.group_id, member_id)
         member = Member(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
@@ -187,20 +189,20 @@ class GroupJoins:
         if group.is_initial_rebalance:
             group.has_new_member = True
         group.add(member, request.protocol_type)
-        self._rebalances.expect(group.group_id, member_id, NEW_MEMBER_TIMEOUT_MS)
-        result = self._rebalances.begin_or_go_on(
+        self._rebalances.set_session_timeout(group.group_id, member_id, NEW_MEMBER_TIMEOUT_MS)
+        result = self._rebalances.begin_or_complete(
             group, f"member {member_id} joins: {joining.reason}"
         )
         return with_response(result, answer)
 
     def _check_room(self, group: Group, growth_bytes: int) -> None:
-        """Raise if the group may not take so much more memory; a new one takes some itself."""
+        """Raise if the group must not grow by `growth_bytes`; a new group also counts itself."""
         if group.group_id not in self._groups:
             growth_bytes += group.unused_bytes
         self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)
 
     def _check_update(self, group: Group, member: Member, joining: JoinRequest) -> None:
-        """Raise if the member says more of itself than before, and there is no room for that."""
+        """Raise if the member's protocols have grown and the group has no room for them."""
         self._check_room(group, joining.protocols_bytes - member.protocols_bytes)
 
     # -- members with an id -------------------------------------------------------------------
@@ -211,12 +213,12 @@ class GroupJoins:
             return self._add(group, joining, request.member_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         has_changed = member.protocols != joining.protocols
-        leads = group.leader_id == member.member_id
-        # A leader that joins a stable group has seen something that the members have not told,
-        # such as a topic with more partitions.
-        has_news = has_changed or (group.state is STABLE and leads)
-        if group.state is not PREPARING_REBALANCE and not has_news:
-            return Result(response=generation_answer(group, member.member_id))
+        is_leader = group.leader_id == member.member_id
+        # A leader rejoins a stable group to reassign partitions, for example because a topic has
+        # new ones.
+        needs_rebalance = has_changed or (group.state is STABLE and is_leader)
+        if group.state is not PREPARING_REBALANCE and not needs_rebalance:
+            return Result(response=join_group_response(group, member.member_id))
         return self._rejoin(group, member, joining)
 
     def _rejoin(
@@ -229,11 +231,11 @@ class GroupJoins:
             rebalance_timeout_ms=joining.rebalance_timeout_ms,
             session_timeout_ms=joining.request.session_timeout_ms,
         )
-        answer = self._rebalances.join_answer(group.group_id, member.member_id)
-        before = group.set_join(member, answer)
-        if before is not None:  # Its client has given that one up, and asks again.
-            before.fail(RebalanceInProgress(f"member {member.member_id} has asked again"))
-        result = self._rebalances.begin_or_go_on(
+        answer = self._rebalances.new_join_answer(group.group_id, member.member_id)
+        previous = group.set_join(member, answer)
+        if previous is not None:  # The client has abandoned that request.
+            previous.fail(RebalanceInProgress(f"member {member.member_id} repeated its request"))
+        result = self._rebalances.begin_or_complete(
             group, f"member {member.member_id} joins again: {joining.reason}"
         )
         return with_response(result, answer)

@@ -1,4 +1,4 @@
-"""A JoinGroup as the coordinator sees it, and the ids it gives to members.
+"""A JoinGroup request with its connection's context, and the generation of member ids.
 
 Source: Kafka 4.0 JoinGroupRequest, ClassicGroup.generateMemberId.
 """
@@ -19,42 +19,42 @@ _PREFIX_LENGTH_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A JoinGroup: what it says, whom it is from, and what its version allows."""
+    """A JoinGroup request, its client, and the features of its version."""
 
     request: JoinGroupRequest
     client_id: str
     client_host: str
     requires_known_member_id: bool
-    """Whether a new member has to ask again with the id it is given (KIP-394)."""
+    """Whether a new member must join again with its assigned id (KIP-394)."""
     can_skip_assignment: bool
-    """Whether a leader can be told to leave the assignment as it is (KIP-814)."""
+    """Whether the response can tell a leader to skip the assignment (KIP-814)."""
 
     @property
     def protocols(self) -> tuple[MemberProtocol, ...]:
-        """What the member supports, by preference."""
+        """The member's protocols, in order of preference."""
         return tuple(
             MemberProtocol(protocol.name, protocol.metadata) for protocol in self.request.protocols
         )
 
     @property
     def protocols_bytes(self) -> int:
-        """What its protocols take in memory."""
+        """Estimated memory of the protocols."""
         return sum(protocol_bytes(one.name, one.metadata) for one in self.request.protocols)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long it may take to join again; version 0 has only the session timeout."""
+        """Time allowed for joining a rebalance; version 0 uses the session timeout."""
         timeout_ms: int = self.request.rebalance_timeout_ms
         return self.request.session_timeout_ms if timeout_ms < 0 else timeout_ms
 
     @property
     def reason(self) -> str:
-        """Why it joins, in its own words (KIP-800)."""
-        return (self.request.reason or "not told")[:_REASON_LENGTH_MAX]
+        """The client's reason for joining (KIP-800)."""
+        return (self.request.reason or "not provided")[:_REASON_LENGTH_MAX]
 
 
 def random_member_id(prefix: str, random: Random) -> str:
-    """An id nobody has: the client's name for itself, and a random UUID.
+    """Return a unique id: the prefix, usually the client id, and a random UUID.
 
     >>> class Chance:
     ...     def random_bytes(self, length): return bytes(range(length))

@@ -1,7 +1,7 @@
-"""One member of a group: what it supports, what it was assigned, and what it is waiting for.
+"""A member of a group: its protocols, its assignment and its pending requests.
 
-Plain data, changed by group.py, which keeps its counts by it, and by nobody else except for the
-assignment and the answer a SyncGroup waits for. Source: Kafka 4.0 ClassicGroupMember.
+Members are plain data. Only group.py changes them, because it counts them, except for `sync`, the
+pending answer to SyncGroup. Source: Kafka 4.0 ClassicGroupMember.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plogd.ports import Later
 NO_ASSIGNMENT: Final = b""
 
 _MEMBER_BYTES: Final = 2048
-"""What a member takes besides what its client has sent: objects, timers, the answer it awaits."""
+"""Estimated memory of a member in addition to client data: objects, timers, pending answer."""
 
 JoinAnswer: TypeAlias = Later[JoinGroupResponse]
 SyncAnswer: TypeAlias = Later[SyncGroupResponse]
@@ -26,7 +26,7 @@ SyncAnswer: TypeAlias = Later[SyncGroupResponse]
 
 @dataclass(frozen=True, slots=True)
 class MemberProtocol:
-    """A way of assigning that a member supports, and what it tells the leader with it."""
+    """An assignment protocol that a member supports, with its metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -34,7 +34,7 @@ class MemberProtocol:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """A member; with a `group_instance_id` a static one, which keeps its place over a restart."""
+    """A member. With a `group_instance_id` it is static and keeps its assignment on restart."""
 
     member_id: str
     group_instance_id: str | None
@@ -43,16 +43,16 @@ class Member:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]
-    """What it supports, the preferred one first."""
+    """Supported protocols in order of preference."""
 
     assignment: bytes = NO_ASSIGNMENT
     is_new: bool = False
-    """Whether it has not been part of a generation yet."""
+    """Whether the member has not been part of a generation yet."""
 
     join: JoinAnswer | None = None
-    """The answer to its JoinGroup, which waits for the others."""
+    """The pending answer to its JoinGroup, which waits for the other members."""
     sync: SyncAnswer | None = None
-    """The answer to its SyncGroup, which waits for the leader."""
+    """The pending answer to its SyncGroup, which waits for the leader."""
 
     @property
     def is_static(self) -> bool:
@@ -60,39 +60,39 @@ class Member:
         return self.group_instance_id is not None
 
     @property
-    def is_excused(self) -> bool:
-        """Whether it need not send heartbeats now, because a request of it waits.
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether no heartbeat is required, because a request of the member is pending.
 
-        A new one is not: whether it is still there is only known when it asks again.
+        Always False for a new member: only another request of it shows that it is alive.
         """
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     @property
     def protocol_names(self) -> frozenset[str]:
-        """The names of what it supports."""
+        """The names of its protocols."""
         return frozenset(protocol.name for protocol in self.protocols)
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory, without its timers' keys."""
+        """Estimated memory of the member, without the keys of its timers."""
         texts = (self.member_id, self.group_instance_id, self.client_id, self.client_host)
         size_bytes = _MEMBER_BYTES + sum(len(text) for text in texts if text)
         return size_bytes + self.protocols_bytes + len(self.assignment)
 
     @property
     def protocols_bytes(self) -> int:
-        """What its protocols take."""
+        """Estimated memory of its protocols."""
         return sum(protocol_bytes(one.name, one.metadata) for one in self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it tells with the protocol, which it has to support."""
+        """Return the metadata of a protocol, which the member must support."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
         raise AssertionError(f"member {self.member_id} does not support {protocol_name}")
 
     def vote(self, candidates: Collection[str]) -> str:
-        """The one of `candidates` it prefers; it has to support one."""
+        """Return the candidate that the member prefers; it must support at least one."""
         for protocol in self.protocols:
             if protocol.name in candidates:
                 return protocol.name

@@ -1,8 +1,9 @@
-"""Forgetting offsets nobody needs: those of deleted topics, and those that have expired.
+"""Removal of committed offsets of deleted topics, and of offsets that have expired.
 
-There may be millions in a shard, so each is gone through in slices: an operation of a few
-milliseconds, the wait until its records are safe, and then a turn of the others. One such work at a
-time in all shards. What is not forgotten when the broker stops expires one day.
+A shard may hold millions of offsets, so it is scanned in slices: an operation of a few
+milliseconds, then a wait until its records are durable, so that other requests can run. Only one
+scan of each kind runs at a time, across all shards. Offsets of deleted topics that are left when
+the broker stops expire later.
 """
 
 from __future__ import annotations
@@ -13,41 +14,41 @@ from typing import Generic
 from plog.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator
 from plogd.coordinator.group.group_shard import G, GroupShard
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from plogd.coordinator.runtime.shard_runtime import ShardRuntime, Surroundings
+from plogd.coordinator.runtime.shard_runtime import RuntimeContext, ShardRuntime
 from plogd.metrics import Counter
 from plogd.ports import Later, spawn
 
 
 class OffsetExpiration(Generic[G]):
-    """See the module's text. The counters hear how many offsets were forgotten."""
+    """Removes offsets from all shards of a broker and counts them."""
 
     def __init__(
         self,
         runtime: CoordinatorRuntime[GroupShard[G]],
-        around: Surroundings,
+        context: RuntimeContext,
         *,
         deletions: Counter,
         expirations: Counter,
     ) -> None:
         self._runtime = runtime
-        self._around = around
+        self._context = context
         self._deletions = deletions
         self._expirations = expirations
         self._deleted: deque[tuple[ShardRuntime[GroupShard[G]], str, int, list[str]]] = deque()
-        """Shard, topic, the end of its log when the topic was deleted, and the groups in it."""
-        self._is_at_it = False
+        """Shard, topic, the shard's log end at the topic's deletion, and groups with offsets."""
+        self._is_running = False
 
     # -- deleted topics -----------------------------------------------------------------------
 
     def topic_deleted(self, topic: str) -> None:
-        """What was committed in the topic is of no use any more."""
+        """Delete all offsets committed in `topic`, in the background."""
         for shard in self._runtime.shards.values():
-            self._note_when_loaded(shard, topic)
+            self._enqueue_when_loaded(shard, topic)
 
-    def _note_when_loaded(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
-        shard.when_loaded(lambda: self._note(shard, topic))
+    def _enqueue_when_loaded(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
+        shard.when_loaded(lambda: self._enqueue(shard, topic))
 
-    def _note(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
+    def _enqueue(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
         try:
             offsets = shard.shard.offsets
         except KafkaError as error:
@@ -56,39 +57,39 @@ class OffsetExpiration(Generic[G]):
         end_offset = shard.partition.log.log_end_offset
         groups = offsets.topic_deleted(topic, end_offset)
         self._deleted.append((shard, topic, end_offset, groups))
-        if not self._is_at_it:
-            self._is_at_it = True
-            spawn(self._forget_deleted()).then(lambda _: None, self._failed)
+        if not self._is_running:
+            self._is_running = True
+            spawn(self._delete_queued()).then(lambda _: None, self._on_bug)
 
-    def _failed(self, error: Exception) -> None:
-        self._is_at_it = False
-        self._around.on_bug("forgetting offsets of a deleted topic", error)
+    def _on_bug(self, error: Exception) -> None:
+        self._is_running = False
+        self._context.on_bug("deletion of offsets of a deleted topic", error)
 
-    async def _forget_deleted(self) -> None:
+    async def _delete_queued(self) -> None:
         while self._deleted:
             shard, topic, end_offset, groups = self._deleted.popleft()
             try:
-                await self._forget_topic(shard, topic, end_offset, groups)
+                await self._delete_topic_offsets(shard, topic, end_offset, groups)
             except KafkaError as error:
                 self._report_left(shard, topic, error)
-        self._is_at_it = False
+        self._is_running = False
 
-    async def _forget_topic(
+    async def _delete_topic_offsets(
         self, shard: ShardRuntime[GroupShard[G]], topic: str, end_offset: int, groups: list[str]
     ) -> None:
         while groups:
             await self._turn()
             count = await shard.write(
-                lambda state: state.forget_topic(topic, groups, end_offset), atomic=False
+                lambda state: state.delete_topic_offsets(topic, groups, end_offset), atomic=False
             )
             self._deletions.inc(count)
-        shard.shard.offsets.topic_forgotten(topic, end_offset)
+        shard.shard.offsets.topic_offsets_deleted(topic, end_offset)
 
     def _report_left(
         self, shard: ShardRuntime[GroupShard[G]], topic: str, error: KafkaError
     ) -> None:
-        self._around.report(
-            "offsets committed in the deleted topic {topic} stay in {shard}: {error}",
+        self._context.report(
+            "cannot delete the offsets of deleted topic {topic} from {shard}: {error}",
             topic=topic,
             shard=str(shard),
             error=str(error),
@@ -97,32 +98,32 @@ class OffsetExpiration(Generic[G]):
 
     # -- expired offsets ----------------------------------------------------------------------
 
-    async def forget_expired(self) -> None:
-        """Of every shard that is loaded, one after the other."""
+    async def expire_offsets(self) -> None:
+        """Remove expired offsets of all loaded shards, sequentially."""
         for number in sorted(self._runtime.shards):
             try:
-                await self._forget_expired(number)
+                await self._expire_shard_offsets(number)
             except (CoordinatorLoadInProgress, NotCoordinator):
-                pass  # Who looks after it does so in its time.
+                pass  # The next run, or the new coordinator, expires them.
             except KafkaError as error:
-                self._around.report(
-                    "expired offsets in {topic}-{number} stay for now: {error}",
+                self._context.report(
+                    "cannot remove expired offsets of {topic}-{number}, will retry: {error}",
                     topic=self._runtime.topic,
                     number=number,
                     error=error.message,
                     level="warn",
                 )
 
-    async def _forget_expired(self, number: int) -> None:
+    async def _expire_shard_offsets(self, number: int) -> None:
         groups = await self._runtime.read(number, lambda shard: list(shard.groups.group_ids()))
         while groups:
             await self._turn()
             count = await self._runtime.write(
-                number, lambda shard: shard.forget_expired(groups), atomic=False
+                number, lambda shard: shard.expire_offsets(groups), atomic=False
             )
             self._expirations.inc(count)
 
     def _turn(self) -> Later[None]:
         turn: Later[None] = Later()
-        self._around.timers.call_later(0, lambda: turn.succeed(None))
+        self._context.timers.call_later(0, lambda: turn.succeed(None))
         return turn

@@ -1,15 +1,15 @@
-"""The committed offsets of one shard: how far each group has come in each partition.
+"""The committed offsets of one shard.
 
-Operations here return records; `replay` alone changes what is committed, at run time as at load.
-Offsets committed in a transaction, which a log taken over from Kafka may hold, wait beside the
-others until its marker says whether they count.
+Operations return records; only `replay` changes committed offsets, both during a load and later.
+Offsets committed in a transaction, which a log written by Kafka may contain, are kept separately
+until its end marker commits or aborts them.
 
-What expires (KIP-211): nothing of a group with members, but for topics they consume no longer. Else
-the clock runs from the moment the last member left, or from the commit itself where the group never
-had members or that moment was not written down. Requests of versions 2 to 4 may say themselves how
-long to keep their offsets.
+Expiration (KIP-211): while a group has members, its offsets expire only in topics to which no
+member subscribes. Otherwise the retention time starts when the last member leaves; it starts with
+the commit if the group never had members or that time was not recorded. Requests of versions 2 to 4
+may contain a retention time of their own.
 
-What a group allows is group.py's knowledge; which topics exist was checked before.
+group.py decides whether a client may commit; callers have checked that the topics exist.
 Source: Kafka 4.3 OffsetMetadataManager, ClassicGroup.offsetExpirationCondition.
 """
 
@@ -42,7 +42,7 @@ _FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
 
 
 class OffsetToCommit(NamedTuple):
-    """An offset a client wants to keep; leader epoch -1 if it does not know it."""
+    """An offset to commit; the leader epoch is -1 if the client does not know it."""
 
     topic: str
     partition: int
@@ -53,7 +53,7 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """A request to keep offsets. Generation -1 comes from who is in no group."""
+    """A request to commit offsets. Clients outside any group send generation -1."""
 
     group_id: str
     offsets: Sequence[OffsetToCommit]
@@ -65,7 +65,7 @@ class OffsetCommit:
 
 
 class FetchedOffset(NamedTuple):
-    """What a client is told of a partition; the offset is -1 if there is none, or an error."""
+    """The committed offset of a partition, in a response; -1 if there is none, or with an error."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -74,14 +74,14 @@ class FetchedOffset(NamedTuple):
     error: KafkaError | None = None
 
 
-Asked = Sequence[tuple[str, Sequence[int]]]
+RequestedPartitions = Sequence[tuple[str, Sequence[int]]]
 """Partitions by topic."""
 Fetched = list[tuple[str, list[FetchedOffset]]]
-"""The same, with what is committed."""
+"""Committed offsets by topic."""
 
 
 class OffsetMetadataManager:
-    """See the module's text."""
+    """The committed offsets of one shard. Called inside operations of the runtime."""
 
     def __init__(
         self, groups: GroupsPort, *, config: Callable[[], BrokerConfig], clock: Clock
@@ -91,9 +91,9 @@ class OffsetMetadataManager:
         self._clock = clock
         self._table = OffsetTable()
         self._pending: dict[int, OffsetTable] = {}
-        """Committed in transactions that have not ended, by producer id."""
+        """Offsets committed in open transactions, by producer id."""
         self._deleted_topics: dict[str, int] = {}
-        """Topics whose offsets are being forgotten: those recorded before this place in the log."""
+        """Topics whose offsets are being deleted, with the log offset below which this applies."""
 
     def __len__(self) -> int:
         return self._table.count
@@ -101,9 +101,9 @@ class OffsetMetadataManager:
     # -- commit -------------------------------------------------------------------------------
 
     def commit(self, commit: OffsetCommit) -> Result[list[KafkaError | None]]:
-        """Keep the offsets; the response has an error, or None, for each of them in order.
+        """Commit offsets; the response has an error, or None, for each of them in order.
 
-        Raises what the group says to this member, GroupIdNotFound, IllegalGeneration.
+        Raises the errors of `Group.validate_offset_commit`, GroupIdNotFound, IllegalGeneration.
         """
         self._validate_commit(commit)
         now_ms = self._clock.now_ms()
@@ -113,7 +113,7 @@ class OffsetMetadataManager:
         records: list[CoordinatorRecord] = []
         errors: list[KafkaError | None] = []
         for one in commit.offsets:
-            error = self._problem_of_metadata(one.metadata)
+            error = self._metadata_error(one.metadata)
             errors.append(error)
             if error is None:
                 key = OffsetCommitKey(
@@ -138,26 +138,27 @@ class OffsetMetadataManager:
                 commit.generation_id,
             )
         elif commit.generation_id >= 0:
-            problem = f"there is no group {commit.group_id}: join it again"
+            problem = f"group {commit.group_id} does not exist: join it again"
             if commit.version >= _FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 raise GroupIdNotFound(problem)
             raise IllegalGeneration(problem)
 
-    def _problem_of_metadata(self, metadata: str | None) -> KafkaError | None:
+    def _metadata_error(self, metadata: str | None) -> KafkaError | None:
         if metadata is None:
             return None
         limit = self._config().offset_metadata_max_bytes
-        # Kafka counts as Java does, in units of UTF-16.
+        # Like Java, Kafka counts UTF-16 code units.
         if len(metadata) * 2 > limit and len(metadata.encode("utf-16-le")) // 2 > limit:
             return OffsetMetadataTooLarge(
-                f"{len(metadata)} characters of metadata, offset.metadata.max.bytes is {limit}"
+                f"metadata of {len(metadata)} characters exceeds offset.metadata.max.bytes"
+                f" ({limit})"
             )
         return None
 
     # -- fetch --------------------------------------------------------------------------------
 
     def committed_partitions(self, group_id: str) -> list[tuple[str, list[int]]]:
-        """The partitions that the group has offsets of, by topic."""
+        """Return the partitions for which the group has committed offsets, by topic."""
         return [(topic, list(numbers)) for topic, numbers in self._of_group(group_id).items()]
 
     def _of_group(self, group_id: str) -> OffsetsByTopic:
@@ -165,8 +166,10 @@ class OffsetMetadataManager:
             return {}
         return self._without_deleted(self._table.by_group.get(group_id, {}))
 
-    def fetch(self, group_id: str, asked: Asked, *, require_stable: bool) -> Fetched:
-        """What is committed in the partitions `asked` for."""
+    def fetch(
+        self, group_id: str, requested: RequestedPartitions, *, require_stable: bool
+    ) -> Fetched:
+        """Return the committed offsets of the requested partitions."""
         topics = self._of_group(group_id)
         unstable = self._unstable(group_id) if require_stable else frozenset()
         return [
@@ -181,7 +184,7 @@ class OffsetMetadataManager:
                     for partition in partitions
                 ],
             )
-            for topic, partitions in asked
+            for topic, partitions in requested
         ]
 
     def _without_deleted(self, topics: OffsetsByTopic) -> OffsetsByTopic:
@@ -207,7 +210,7 @@ class OffsetMetadataManager:
         )
 
     def _unstable(self, group_id: str) -> frozenset[tuple[str, int]]:
-        """Partitions a transaction has committed offsets of that has not ended."""
+        """Return the partitions with offsets committed in open transactions."""
         return frozenset(
             (key.topic, key.partition)
             for table in self._pending.values()
@@ -219,7 +222,7 @@ class OffsetMetadataManager:
     def delete(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> Result[list[KafkaError | None]]:
-        """Forget offsets; the response has an error, or None, for each partition in order.
+        """Delete offsets; the response has an error, or None, for each partition in order.
 
         Raises GroupIdNotFound, NonEmptyGroup.
         """
@@ -233,7 +236,7 @@ class OffsetMetadataManager:
         for topic, partition in partitions:
             if group.is_subscribed_to(topic):
                 errors.append(
-                    GroupSubscribedToTopic(f"members of group {group_id} consume {topic}")
+                    GroupSubscribedToTopic(f"members of group {group_id} are subscribed to {topic}")
                 )
                 continue
             errors.append(None)
@@ -243,7 +246,7 @@ class OffsetMetadataManager:
         return Result(records=records, response=errors)
 
     def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
-        """The records that remove every offset of a group."""
+        """Yield the tombstones of all offsets of a group."""
         seen: set[tuple[str, int]] = set()
         for table in (self._table, *self._pending.values()):
             for key in table.keys(group_id):
@@ -252,10 +255,10 @@ class OffsetMetadataManager:
                     yield CoordinatorRecord(key, None)
 
     def topic_deleted(self, topic: str, end_offset: int) -> list[str]:
-        """Nobody is told of offsets in `topic` any more that were recorded before `end_offset`.
+        """Hide offsets in `topic` recorded before `end_offset`; return the groups that have some.
 
-        A topic of the same name may come at once, and be committed to. The groups that have some:
-        `tombstones_of_topic` forgets them group by group, then `topic_forgotten` is called.
+        Offsets recorded later belong to a new topic of the same name. The caller deletes the hidden
+        offsets group by group with `tombstones_of_topic`, then calls `topic_offsets_deleted`.
         """
         self._deleted_topics[topic] = end_offset
         tables = (self._table, *self._pending.values())
@@ -265,7 +268,7 @@ class OffsetMetadataManager:
     def tombstones_of_topic(
         self, topic: str, group_id: str, end_offset: int
     ) -> Iterator[CoordinatorRecord]:
-        """The records that forget a group's offsets in a topic, of those before `end_offset`."""
+        """Yield tombstones of a group's offsets in a topic recorded before `end_offset`."""
         newest: dict[int, int] = {}
         for table in (self._table, *self._pending.values()):
             for number, committed in table.by_group.get(group_id, {}).get(topic, {}).items():
@@ -275,18 +278,18 @@ class OffsetMetadataManager:
                 key = OffsetCommitKey(group=group_id, topic=topic, partition=number)
                 yield CoordinatorRecord(key, None)
 
-    def topic_forgotten(self, topic: str, end_offset: int) -> None:
-        """All are forgotten, unless the topic was deleted again meanwhile."""
+    def topic_offsets_deleted(self, topic: str, end_offset: int) -> None:
+        """Complete the deletion of a topic's offsets, unless it was deleted again meanwhile."""
         if self._deleted_topics.get(topic) == end_offset:
             del self._deleted_topics[topic]
 
-    # -- expiry -------------------------------------------------------------------------------
+    # -- expiration ---------------------------------------------------------------------------
 
     def expired(
         self, group_id: str, group: GroupPort, at_most: int
     ) -> tuple[list[CoordinatorRecord], bool]:
-        """Tombstones of what has expired, and whether nothing is left of the group then."""
-        clock_of = _expiry_clock(group)
+        """Return tombstones of expired offsets, and whether the group has no other offsets."""
+        retention_start = _retention_start(group)
         topics = self._table.by_group.get(group_id, {})
         unstable = self._unstable(group_id)
         records: list[CoordinatorRecord] = []
@@ -294,11 +297,11 @@ class OffsetMetadataManager:
         now_ms = self._clock.now_ms()
         retention_ms = self._config().offsets_retention_minutes * MINUTE_MS
         for topic, partitions in topics.items():
-            if clock_of is None or group.is_subscribed_to(topic):
+            if retention_start is None or group.is_subscribed_to(topic):
                 is_all = False
                 continue
             for partition, committed in partitions.items():
-                due_ms = clock_of(committed) + retention_ms
+                due_ms = retention_start(committed) + retention_ms
                 if committed.expire_timestamp != NO_TIMESTAMP:
                     due_ms = committed.expire_timestamp
                 if now_ms < due_ms or (topic, partition) in unstable:
@@ -311,7 +314,7 @@ class OffsetMetadataManager:
         return records, is_all
 
     def count_of(self, group_id: str) -> int:
-        """How many offsets a group has."""
+        """Return the number of committed offsets of a group."""
         return sum(map(len, self._table.by_group.get(group_id, {}).values()))
 
     # -- replay -------------------------------------------------------------------------------
@@ -324,7 +327,7 @@ class OffsetMetadataManager:
         offset: int,
         producer_id: int,
     ) -> None:
-        """What the record at `offset` says is so from now on."""
+        """Apply the record at `offset`."""
         if value is None:
             self._table.remove(key)
             for table in self._pending.values():
@@ -345,23 +348,23 @@ class OffsetMetadataManager:
             self._pending.setdefault(producer_id, OffsetTable()).put(key, committed)
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """The offsets of a transaction count from now on, or never."""
+        """Commit or discard the offsets of a transaction."""
         pending = self._pending.pop(producer_id, None)
         if pending is None or not committed:
             return
         for key, offset in pending.items():
             present = self._table.get(key)
-            # A later commit outside of the transaction has the last word.
+            # A later commit outside of the transaction takes precedence.
             if present is None or present.record_offset < offset.record_offset:
                 self._table.put(key, offset)
 
     def group_ids(self) -> Iterable[str]:
-        """Every group that has offsets."""
+        """Return the ids of all groups with offsets."""
         return self._table.by_group.keys()
 
 
-def _expiry_clock(group: GroupPort) -> Callable[[CommittedOffset], int] | None:
-    """From when on retention counts; None where nothing expires."""
+def _retention_start(group: GroupPort) -> Callable[[CommittedOffset], int] | None:
+    """Return the function that gives the start of an offset's retention; None if none expire."""
     if group.protocol_type is not None:
         if group.is_empty:
             since = group.empty_since

@@ -9,7 +9,7 @@ from plog.wire.internal.group_records import OffsetCommitKey
 
 
 class CommittedOffset(NamedTuple):
-    """What is kept of a partition; times are wall-clock ms."""
+    """The committed offset of a partition; timestamps are wall-clock ms."""
 
     offset: int
     leader_epoch: int
@@ -17,15 +17,15 @@ class CommittedOffset(NamedTuple):
     commit_timestamp: int
     expire_timestamp: int
     record_offset: int
-    """Where in the log this was committed."""
+    """Offset of the record that committed it."""
 
 
 OffsetsByTopic: TypeAlias = dict[str, dict[int, CommittedOffset]]
-"""Of one group, by topic and partition."""
+"""Offsets of one group, by topic and partition."""
 
 
 class OffsetTable:
-    """See the module's text; `count` is how many offsets there are."""
+    """Committed offsets of several groups; `count` is the number of offsets."""
 
     __slots__ = ("by_group", "count")
 
@@ -34,17 +34,17 @@ class OffsetTable:
         self.count = 0
 
     def get(self, key: OffsetCommitKey) -> CommittedOffset | None:
-        """What is committed there."""
+        """Return the committed offset, or None."""
         return self.by_group.get(key.group, {}).get(key.topic, {}).get(key.partition)
 
     def put(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
-        """Keep this one instead of what was there."""
+        """Set the committed offset of `key`."""
         partitions = self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})
         self.count += key.partition not in partitions
         partitions[key.partition] = committed
 
     def remove(self, key: OffsetCommitKey) -> None:
-        """Forget what is there; harmless if nothing is."""
+        """Remove the committed offset of `key`, if there is one."""
         topics = self.by_group.get(key.group, {})
         partitions = topics.get(key.topic, {})
         if partitions.pop(key.partition, None) is None:
@@ -56,13 +56,13 @@ class OffsetTable:
             del self.by_group[key.group]
 
     def keys(self, group_id: str) -> Iterator[OffsetCommitKey]:
-        """Every partition the group has an offset of."""
+        """Yield the key of every offset of the group."""
         for topic, partitions in self.by_group.get(group_id, {}).items():
             for partition in partitions:
                 yield OffsetCommitKey(group=group_id, topic=topic, partition=partition)
 
     def items(self) -> Iterator[tuple[OffsetCommitKey, CommittedOffset]]:
-        """All of it."""
+        """Yield all keys and offsets."""
         for group_id, topics in self.by_group.items():
             for topic, partitions in topics.items():
                 for partition, committed in partitions.items():

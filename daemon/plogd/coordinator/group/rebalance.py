@@ -1,16 +1,16 @@
-"""How a group gets from one generation to the next, and what happens when somebody is late.
+"""Rebalances: transitions of a group from one generation to the next, and their timeouts.
 
-Called by join_group.py and group_metadata_manager.py inside their operations, and by timers. What
-comes back is a `Result` for the runtime: nothing most of the time, a record when a generation ended
-with nobody left, for such a group may be the last one hears of it.
+join_group.py and group_metadata_manager.py call this module inside their operations, and timers
+do. Methods return a `Result` for the runtime. It is usually without records; when the last member
+has left, it has the record of the empty group, which may receive no further requests.
 
-  timer       set when                             what is done when it is due
-  session     a member is heard of                 it is out, unless a request of it waits
-  join        a rebalance begins                   who has not joined is out, the generation begins
-  sync        a generation begins                  who has not sent SyncGroup is out
-  left        a client leaves during a request     it does not wait any more
+  timer       set when                           action when it is due
+  session     a member sends a request           remove the member, unless a request is pending
+  join        a rebalance starts                 remove late members, start the generation
+  sync        a generation starts                remove members that have not sent SyncGroup
+  disconnect  a client disconnects in a request  cancel the pending request
 
-Static members are not put out for being late to join, only by their session (KIP-345).
+A static member that is late to join is not removed; only its session timeout removes it (KIP-345).
 Source: Kafka 4.0 GroupMetadataManager, the methods on classic groups; KIP-62, 134.
 """
 
@@ -34,9 +34,9 @@ from plogd.coordinator.group.group_memory import shortened
 from plogd.coordinator.group.group_records import group_record
 from plogd.coordinator.group.member import NO_ASSIGNMENT, JoinAnswer, Member, SyncAnswer
 from plogd.coordinator.group.responses import (
-    assignment_answer,
-    generation_answer,
-    refuse_waits,
+    fail_pending,
+    join_group_response,
+    sync_group_response,
 )
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.shard_timers import ShardTimers
@@ -48,11 +48,11 @@ NOTHING: Final[Result[None]] = Result(response=None)
 """The result of an operation that changed nothing durable."""
 
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""How long a new member may wait for its first generation. It cannot send heartbeats yet."""
+"""Session timeout until a new member's first generation, because it cannot send heartbeats yet."""
 
 
 def with_response(result: Result[None], response: MaybeLater[T]) -> Result[T]:
-    """What a rebalance's step has to be written, and the answer to the request that led to it."""
+    """Combine the records of a rebalance step with the response to the request that caused it."""
     return Result(
         records=result.records, response=response, appended=result.appended, replay=result.replay
     )
@@ -67,16 +67,16 @@ def _sync_key(group_id: str) -> str:
 
 
 def _session_key(group_id: str, member_id: str) -> str:
-    # With the length, for both may hold any character.
+    # The length keeps keys unique, because both ids may contain any character.
     return f"session {len(group_id)} {group_id} {member_id}"
 
 
-def _left_key(group_id: str, member_id: str) -> str:
-    return f"left {len(group_id)} {group_id} {member_id}"
+def _disconnect_key(group_id: str, member_id: str) -> str:
+    return f"disconnect {len(group_id)} {group_id} {member_id}"
 
 
 class Rebalances:
-    """Rebalances of the groups of one shard."""
+    """Runs the rebalances of all groups of one shard, and the sessions of members."""
 
     def __init__(
         self,
@@ -95,29 +95,29 @@ class Rebalances:
 
     # -- joining ------------------------------------------------------------------------------
 
-    def begin_or_go_on(self, group: Group, reason: str) -> Result[None]:
-        """The group's members have changed: begin a rebalance, or see whether all have joined."""
+    def begin_or_complete(self, group: Group, reason: str) -> Result[None]:
+        """Start a rebalance after a change of members, or complete the current one if possible."""
         if group.can_rebalance:
             return self.begin(group, reason)
         return self.complete_if_all_joined(group)
 
     def begin(self, group: Group, reason: str) -> Result[None]:
-        """Ask every member to join again; done at once if all have."""
+        """Start a rebalance; complete it immediately if all members have joined."""
         if group.state is COMPLETING_REBALANCE:
-            self._refuse_syncs(
-                group, RebalanceInProgress(f"group {group.group_id} rebalances: {reason}")
+            self._fail_syncs(
+                group, RebalanceInProgress(f"group {group.group_id} is rebalancing: {reason}")
             )
         group.pending_syncs.clear()
         self._timers.cancel(_sync_key(group.group_id))
-        group.become(PREPARING_REBALANCE, self._clock.now_ms())
+        group.transition_to(PREPARING_REBALANCE, self._clock.now_ms())
         self._report(
-            "group {group!r} rebalances after generation {generation}: {reason!r}",
+            "started rebalance of group {group!r} after generation {generation}: {reason!r}",
             group=shortened(group.group_id),
             generation=group.generation_id,
             reason=shortened(reason),
         )
         if group.is_initial_rebalance:
-            self._wait_for_more(group)
+            self._delay_initial_rebalance(group)
             return NOTHING
         if group.has_all_joined:
             return self.complete_join(group)
@@ -125,7 +125,7 @@ class Rebalances:
         return NOTHING
 
     def complete_if_all_joined(self, group: Group) -> Result[None]:
-        """Begin the next generation if nobody is missing and no initial delay runs."""
+        """Start the next generation if all members have joined and no initial delay is active."""
         if (
             group.state is PREPARING_REBALANCE
             and not group.is_initial_rebalance
@@ -135,18 +135,18 @@ class Rebalances:
         return NOTHING
 
     def complete_join(self, group: Group) -> Result[None]:
-        """Begin the next generation with those who have joined, and the static members."""
+        """Start the next generation with the members that have joined and all static members."""
         assert group.state is PREPARING_REBALANCE
         self._timers.cancel(_join_key(group.group_id))
         late = [member for member in group.not_yet_joined() if not member.is_static]
-        self._put_out(group, [member.member_id for member in late], "to join")
+        self._remove_late(group, [member.member_id for member in late], "JoinGroup")
         if group.members and not group.elect_joined_leader():
-            # Nobody could lead. Sessions will run out, or somebody joins.
+            # No member can lead. Wait for a member to join or for sessions to expire.
             self._schedule_join(group)
             return NOTHING
         group.begin_generation(self._clock.now_ms())
         self._report(
-            "group {group!r} begins generation {generation} with {members} members",
+            "started generation {generation} of group {group!r} with {members} members",
             group=shortened(group.group_id),
             generation=group.generation_id,
             members=len(group.members),
@@ -161,10 +161,10 @@ class Rebalances:
         for member in group.members.values():
             join = group.set_join(member, None)
             if join is not None:
-                answers.append((join, generation_answer(group, member.member_id)))
+                answers.append((join, join_group_response(group, member.member_id)))
             member.is_new = False
             group.pending_syncs.add(member.member_id)
-            self.touch(group, member)
+            self.restart_session(group, member)
         generation_id = group.generation_id
         self._timers.schedule(
             _sync_key(group.group_id),
@@ -187,8 +187,8 @@ class Rebalances:
             return NOTHING
         return self.complete_join(group)
 
-    def _wait_for_more(self, group: Group) -> None:
-        """KIP-134: give others that start at the same time a chance to join at once."""
+    def _delay_initial_rebalance(self, group: Group) -> None:
+        # KIP-134: members that start at the same time then join in a single rebalance.
         delay_ms = self._config().group_initial_rebalance_delay_ms
         remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.has_new_member = False
@@ -213,12 +213,12 @@ class Rebalances:
         return NOTHING
 
     def _write_empty(self, group: Group) -> Result[None]:
-        """Write that nobody is left. If that fails, a restart finds members, and their sessions."""
+        """Write the empty group; if that fails, a restart restores members until they expire."""
         appended: Later[None] = Later()
         appended.then(
             lambda _: None,
             lambda error: self._report(
-                "group {group!r} is empty, but that could not be written: {error}",
+                "cannot record that group {group!r} is empty: {error}",
                 group=shortened(group.group_id),
                 error=error,
                 level="warn",
@@ -233,10 +233,10 @@ class Rebalances:
     def write_assignment(
         self, group: Group, assignments: Mapping[str, bytes], response: SyncAnswer
     ) -> Result[SyncGroupResponse]:
-        """Write what the leader has decided; once that is durable, tell everybody.
+        """Write the leader's assignment; once it is durable, respond to all members.
 
-        A leader that has lost its answer may ask again before that, and decide otherwise. Its first
-        word counts: were both written, others would be told one and a restart would find the other.
+        A leader that lost its connection may send another assignment before that. The first one
+        counts: if both were written, the members could receive one and a restart restore the other.
         """
         generation_id = group.generation_id
         if group.generation_being_written == generation_id:
@@ -247,7 +247,7 @@ class Rebalances:
         }
 
         def write_ended() -> bool:
-            """Whether it is still waited for: a rebalance may have begun meanwhile."""
+            """Return whether the assignment still applies: a new rebalance may have started."""
             if group.generation_being_written == generation_id:
                 group.generation_being_written = None
             return group.state is COMPLETING_REBALANCE and group.generation_id == generation_id
@@ -259,9 +259,9 @@ class Rebalances:
         def on_error(error: Exception) -> None:
             if not write_ended():
                 return
-            self._refuse_syncs(group, error)
+            self._fail_syncs(group, error)
             result = self.begin(group, f"the assignment could not be written: {error}")
-            assert not result.records  # It has members, and none of them has joined.
+            assert not result.records  # The group has members, and none of them has joined.
 
         appended: Later[None] = Later()
         appended.then(on_durable, on_error)
@@ -273,27 +273,27 @@ class Rebalances:
         )
 
     def _assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
-        group.become(STABLE, self._clock.now_ms())
+        group.transition_to(STABLE, self._clock.now_ms())
         answers: list[tuple[SyncAnswer, SyncGroupResponse]] = []
         for member in group.members.values():
             group.assign(member, assignments[member.member_id])
             sync, member.sync = member.sync, None
             if sync is not None:
-                answers.append((sync, assignment_answer(group, member)))
-                self.touch(group, member)
+                answers.append((sync, sync_group_response(group, member)))
+                self.restart_session(group, member)
         for sync, response in answers:
             sync.succeed(response)
 
-    def _refuse_syncs(self, group: Group, error: Exception) -> None:
+    def _fail_syncs(self, group: Group, error: Exception) -> None:
         for member in group.members.values():
             group.assign(member, NO_ASSIGNMENT)
             sync, member.sync = member.sync, None
             if sync is not None:
-                self.touch(group, member)
+                self.restart_session(group, member)
                 sync.fail(error)
 
-    def synced(self, group: Group, member: Member) -> None:
-        """The member has sent its SyncGroup: it is not late for it."""
+    def on_sync(self, group: Group, member: Member) -> None:
+        """Record that the member has sent SyncGroup in time."""
         group.pending_syncs.discard(member.member_id)
         if not group.pending_syncs:
             self._timers.cancel(_sync_key(group.group_id))
@@ -307,17 +307,17 @@ class Rebalances:
             or not group.pending_syncs
         ):
             return NOTHING
-        self._put_out(group, sorted(group.pending_syncs), "to sync")
-        return self.begin(group, "some members have not asked for their assignment")
+        self._remove_late(group, sorted(group.pending_syncs), "SyncGroup")
+        return self.begin(group, "some members did not send SyncGroup in time")
 
     # -- sessions -----------------------------------------------------------------------------
 
-    def touch(self, group: Group, member: Member) -> None:
-        """The member has been heard of: its session begins anew."""
-        self.expect(group.group_id, member.member_id, member.session_timeout_ms)
+    def restart_session(self, group: Group, member: Member) -> None:
+        """Restart the member's session."""
+        self.set_session_timeout(group.group_id, member.member_id, member.session_timeout_ms)
 
-    def expect(self, group_id: str, member_id: str, within_ms: int) -> None:
-        """Put the member, or the pending id, out unless it is heard of within that time."""
+    def set_session_timeout(self, group_id: str, member_id: str, within_ms: int) -> None:
+        """Remove the member or pending id unless it sends a request within that time."""
         self._timers.schedule(
             _session_key(group_id, member_id),
             within_ms,
@@ -332,92 +332,95 @@ class Rebalances:
             group.remove(member_id)
             return self.complete_if_all_joined(group)
         member = group.members.get(member_id)
-        if member is None or member.is_excused:
+        if member is None or member.has_satisfied_heartbeat:
             return NOTHING
         self.remove(group, member_id)
-        return self.begin_or_go_on(group, f"member {member_id} was not heard of")
+        return self.begin_or_complete(group, f"the session of member {member_id} expired")
 
     def remove(self, group: Group, member_id: str) -> Member | None:
-        """Take a member, or a pending id, out, and tell whatever request of it waits.
+        """Remove a member or pending id, and fail the member's pending requests.
 
-        The caller goes on with the rebalance that makes necessary.
+        The caller starts or continues the rebalance that this requires.
         """
         self._timers.cancel(_session_key(group.group_id, member_id))
         member = group.remove(member_id)
         if member is not None:
-            # Its client joins as a new member if it is still there.
-            error = UnknownMemberId(f"member {member_id} is not in group {group.group_id} any more")
-            refuse_waits(member, error)
+            # The client joins as a new member if it is still alive.
+            error = UnknownMemberId(f"member {member_id} was removed from group {group.group_id}")
+            fail_pending(member, error)
         return member
 
     def fence(self, group: Group, member_id: str) -> None:
-        """Another has come with the instance id of this member: tell whatever request of it waits.
+        """Fail the pending requests of a static member whose instance id another client now uses.
 
-        The caller gives the place away.
+        The caller replaces the member.
         """
         self._timers.cancel(_session_key(group.group_id, member_id))
         member = group.members[member_id]
         join, sync = group.set_join(member, None), member.sync
         member.sync = None
         error = FencedInstanceId(
-            f"a consumer with group instance id {member.group_instance_id} has come back to group"
-            f" {group.group_id} under another member id"
+            f"a consumer with group instance id {member.group_instance_id} has rejoined group"
+            f" {group.group_id} with another member id"
         )
         if join is not None:
             join.fail(error)
         if sync is not None:
             sync.fail(error)
 
-    def _put_out(self, group: Group, member_ids: Iterable[str], late: str) -> None:
+    def _remove_late(self, group: Group, member_ids: Iterable[str], request: str) -> None:
         for member_id in member_ids:
             self.remove(group, member_id)
             self._report(
-                "group {group!r}: member {member!r} was too late {late}",
+                "removed member {member!r} of group {group!r}: no {request} in time",
                 group=shortened(group.group_id),
                 member=shortened(member_id),
-                late=late,
+                request=request,
             )
 
-    def forget(self, group: Group, error: Exception) -> None:
-        """The group is DEAD: stop its timers, tell who waits."""
-        group.become(DEAD, self._clock.now_ms())
-        group.count_out()
+    def discard(self, group: Group, error: Exception) -> None:
+        """Make the group DEAD: cancel its timers and fail pending requests with `error`."""
+        group.transition_to(DEAD, self._clock.now_ms())
+        group.untrack_memory()
         group_id = group.group_id
         for key in (_join_key(group_id), _sync_key(group_id)):
             self._timers.cancel(key)
         for member_id in (*group.members, *group.pending_joins):
             self._timers.cancel(_session_key(group_id, member_id))
         for member in group.members.values():
-            refuse_waits(member, error)
+            fail_pending(member, error)
 
-    # -- clients that leave -------------------------------------------------------------------
+    # -- disconnected clients -----------------------------------------------------------------
 
-    def join_answer(self, group_id: str, member_id: str) -> JoinAnswer:
-        """What a JoinGroup waits for; given up when its client leaves."""
+    def new_join_answer(self, group_id: str, member_id: str) -> JoinAnswer:
+        """Return an answer for a JoinGroup; the client's disconnection cancels it."""
         answer: JoinAnswer = Later(
             lambda: self._timers.schedule(
-                _left_key(group_id, member_id),
+                _disconnect_key(group_id, member_id),
                 0,
-                lambda: self._left_during_join(group_id, member_id, answer),
+                lambda: self._disconnected_during_join(group_id, member_id, answer),
             )
         )
         return answer
 
-    def sync_answer(self, group_id: str, member_id: str) -> SyncAnswer:
-        """What a SyncGroup waits for; given up when its client leaves."""
+    def new_sync_answer(self, group_id: str, member_id: str) -> SyncAnswer:
+        """Return an answer for a SyncGroup; the client's disconnection cancels it."""
         answer: SyncAnswer = Later(
             lambda: self._timers.schedule(
-                _left_key(group_id, member_id),
+                _disconnect_key(group_id, member_id),
                 0,
-                lambda: self._left_during_sync(group_id, member_id, answer),
+                lambda: self._disconnected_during_sync(group_id, member_id, answer),
             )
         )
         return answer
 
-    def _left_during_join(self, group_id: str, member_id: str, answer: JoinAnswer) -> Result[None]:
-        """Kafka cannot see this, and waits for those that are gone. We need not.
+    def _disconnected_during_join(
+        self, group_id: str, member_id: str, answer: JoinAnswer
+    ) -> Result[None]:
+        """Handle a client that disconnected during JoinGroup.
 
-        A new dynamic member has nothing to come back for. Others have their session to come back.
+        A new dynamic member is removed: its client does not know its id and cannot return. Other
+        members may return within their session timeout. Kafka does not notice the disconnection.
         """
         group = self._find_group(group_id)
         member = None if group is None else group.members.get(member_id)
@@ -425,15 +428,17 @@ class Rebalances:
             return NOTHING
         if member.is_new and not member.is_static:
             self.remove(group, member_id)
-            return self.begin_or_go_on(group, f"member {member_id} left while it joined")
+            return self.begin_or_complete(group, f"member {member_id} disconnected while joining")
         group.set_join(member, None)
-        self.touch(group, member)
+        self.restart_session(group, member)
         return NOTHING
 
-    def _left_during_sync(self, group_id: str, member_id: str, answer: SyncAnswer) -> Result[None]:
+    def _disconnected_during_sync(
+        self, group_id: str, member_id: str, answer: SyncAnswer
+    ) -> Result[None]:
         group = self._find_group(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is not None and member is not None and member.sync is answer:
             member.sync = None
-            self.touch(group, member)
+            self.restart_session(group, member)
         return NOTHING

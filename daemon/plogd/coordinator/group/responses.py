@@ -1,4 +1,4 @@
-"""What members are answered.
+"""Responses to the members of a group.
 
 Source: Kafka 4.0 GroupMetadataManager; KIP-559, 814.
 """
@@ -11,10 +11,10 @@ from plogd.coordinator.group.group import Group
 from plogd.coordinator.group.member import Member
 
 
-def generation_answer(
+def join_group_response(
     group: Group, member_id: str, *, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """The answer to JoinGroup: the generation, and for its leader who is in it."""
+    """Return a JoinGroup response: the generation and, for its leader, all members."""
     assert group.protocol_name is not None
     members = []
     if member_id == group.leader_id:
@@ -37,8 +37,8 @@ def generation_answer(
     )
 
 
-def assignment_answer(group: Group, member: Member) -> SyncGroupResponse:
-    """The answer to SyncGroup: what the member was assigned."""
+def sync_group_response(group: Group, member: Member) -> SyncGroupResponse:
+    """Return a SyncGroup response with the member's assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -46,8 +46,8 @@ def assignment_answer(group: Group, member: Member) -> SyncGroupResponse:
     )
 
 
-def refuse_waits(member: Member, error: Exception) -> None:
-    """Tell the requests of a member that is out of its group, or whose group is no more."""
+def fail_pending(member: Member, error: Exception) -> None:
+    """Fail the pending requests of a member that was removed or whose group was."""
     join, member.join = member.join, None
     sync, member.sync = member.sync, None
     if join is not None:

@@ -1,8 +1,8 @@
-"""Static members that come back after a restart, without the id they had (KIP-345).
+"""Static members that rejoin after a restart, without their former member id (KIP-345).
 
-Their place in the group is theirs: assignment, leadership, what others are waiting for. In a stable
-group nobody else notices, provided that the group's protocol stays; the new id has to be written
-before the member is told, for who has the old one is fenced from then on.
+A returning static member keeps its place in the group: its assignment and its leadership. In a
+stable group no rebalance is needed, provided that the group's protocol stays the same. The new
+member id must be durable before the member receives it, because the old one is fenced from then on.
 
 Source: Kafka 4.0 GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin; KIP-814.
 """
@@ -18,14 +18,14 @@ from plogd.coordinator.group.group_records import group_record
 from plogd.coordinator.group.join_request import JoinRequest
 from plogd.coordinator.group.member import JoinAnswer, Member, MemberProtocol
 from plogd.coordinator.group.rebalance import Rebalances, with_response
-from plogd.coordinator.group.responses import generation_answer
+from plogd.coordinator.group.responses import join_group_response
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """What a member was before another took its place over."""
+class _FormerMember:
+    """The former data of a member that was replaced."""
 
     member_id: str
     leader_id: str | None
@@ -49,7 +49,7 @@ class _Place:
 
 
 class StaticMembers:
-    """Static members of the groups of one shard."""
+    """Replaces returning static members in the groups of one shard."""
 
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
@@ -57,8 +57,8 @@ class StaticMembers:
     def take_over(
         self, group: Group, joining: JoinRequest, old_id: str, new_id: str
     ) -> Result[JoinGroupResponse]:
-        """Give the place of `old_id` to who has come with its instance id; fence the old one."""
-        place = _Place.of(group, group.members[old_id])
+        """Replace member `old_id` by the client with its instance id, and fence the old id."""
+        former = _FormerMember.of(group, group.members[old_id])
         self._rebalances.fence(group, old_id)
         member = group.rename_static_member(old_id, new_id)
         member.client_id, member.client_host = joining.client_id, joining.client_host
@@ -68,37 +68,42 @@ class StaticMembers:
             rebalance_timeout_ms=joining.rebalance_timeout_ms,
             session_timeout_ms=joining.request.session_timeout_ms,
         )
-        answer = self._rebalances.join_answer(group.group_id, new_id)
+        answer = self._rebalances.new_join_answer(group.group_id, new_id)
         group.set_join(member, answer)
-        self._rebalances.touch(group, member)
+        self._rebalances.restart_session(group, member)
         if group.state is STABLE and group.select_protocol() == group.protocol_name:
-            return self._write(group, joining, member, answer, place)
-        # The leader may know the old id only: without a rebalance the new one would get nothing.
-        reason = f"static member {new_id} has come back: {joining.reason}"
-        return with_response(self._rebalances.begin_or_go_on(group, reason), answer)
+            return self._write(group, joining, member, answer, former)
+        # The leader may assign to the old id: without a rebalance the new one would get nothing.
+        reason = f"static member {new_id} rejoined: {joining.reason}"
+        return with_response(self._rebalances.begin_or_complete(group, reason), answer)
 
     def _write(
-        self, group: Group, joining: JoinRequest, member: Member, answer: JoinAnswer, place: _Place
+        self,
+        group: Group,
+        joining: JoinRequest,
+        member: Member,
+        answer: JoinAnswer,
+        former: _FormerMember,
     ) -> Result[JoinGroupResponse]:
-        """Write the new id. If that fails, the member has its old one again."""
+        """Write the new id; if that fails, restore the old one."""
 
-        def still_waits() -> bool:
-            # A rebalance may have begun, and taken the member along.
+        def is_pending() -> bool:
+            # A rebalance may have started meanwhile; then it completes the join.
             return group.state is STABLE and member.join is answer
 
         def on_durable(_: None) -> None:
-            if not still_waits():
+            if not is_pending():
                 return
             group.find_subscribed_topics()
             group.set_join(member, None)
-            self._rebalances.touch(group, member)
-            answer.succeed(_taken_over(group, joining, member.member_id, place))
+            self._rebalances.restart_session(group, member)
+            answer.succeed(_replacement_response(group, joining, member.member_id, former))
 
         def on_error(error: Exception) -> None:
-            if not still_waits():
+            if not is_pending():
                 return
             group.set_join(member, None)
-            self._give_back(group, member, place)
+            self._restore(group, member, former)
             answer.fail(error)
 
         appended: Later[None] = Later()
@@ -111,31 +116,31 @@ class StaticMembers:
             replay=False,
         )
 
-    def _give_back(self, group: Group, member: Member, place: _Place) -> None:
+    def _restore(self, group: Group, member: Member, former: _FormerMember) -> None:
         self._rebalances.fence(group, member.member_id)
-        group.rename_static_member(member.member_id, place.member_id)
-        member.client_id, member.client_host = place.client_id, place.client_host
+        group.rename_static_member(member.member_id, former.member_id)
+        member.client_id, member.client_host = former.client_id, former.client_host
         group.update(
             member,
-            protocols=place.protocols,
-            rebalance_timeout_ms=place.rebalance_timeout_ms,
-            session_timeout_ms=place.session_timeout_ms,
+            protocols=former.protocols,
+            rebalance_timeout_ms=former.rebalance_timeout_ms,
+            session_timeout_ms=former.session_timeout_ms,
         )
-        self._rebalances.touch(group, member)
+        self._rebalances.restart_session(group, member)
 
 
-def _taken_over(
-    group: Group, joining: JoinRequest, member_id: str, place: _Place
+def _replacement_response(
+    group: Group, joining: JoinRequest, member_id: str, former: _FormerMember
 ) -> JoinGroupResponse:
-    """The generation as it was. Its leader must not assign anew, for nobody else would hear.
+    """Return the current generation. A leader must not reassign: no other member would learn it.
 
-    From version 9 it is told so (KIP-814). Before, it is told that another leads: its old self.
+    From version 9 the response says so (KIP-814). Before, it names the former id as the leader.
     """
-    leads = group.leader_id == member_id
-    answer = generation_answer(
-        group, member_id, skip_assignment=leads and joining.can_skip_assignment
+    is_leader = group.leader_id == member_id
+    answer = join_group_response(
+        group, member_id, skip_assignment=is_leader and joining.can_skip_assignment
     )
-    if leads and not joining.can_skip_assignment:
-        answer.leader = place.leader_id or ""
+    if is_leader and not joining.can_skip_assignment:
+        answer.leader = former.leader_id or ""
         answer.members = []
     return answer

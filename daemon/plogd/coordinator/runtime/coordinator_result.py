@@ -1,8 +1,8 @@
-"""What an operation on a coordinator's state gives: records to write, and an answer.
+"""The result of an operation on coordinator state: records to write, and a response.
 
-State that must survive is never changed by an operation itself. It returns the records of the
-change; the runtime appends them and hands each to `replay`, which is also what loading the log
-does, so that a coordinator is after a restart what it was before.
+An operation never changes persistent state itself. It returns the records of the change; the
+runtime appends them and passes each one to `replay`. Loading the log calls `replay` with the same
+records, so a restart restores the same state.
 
 Source: Kafka 4.0 CoordinatorResult; docs/architecture.md, rule R8.
 """
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """A record of a coordinator's log: the key's and the value's messages, typed.
+    """A record of a coordinator's log, with key and value as decoded messages.
 
-    `value` is None to forget what the key told (a tombstone).
+    `value` is None in a tombstone, which deletes the state stored under the key.
     """
 
     key: Message
@@ -32,12 +32,13 @@ class CoordinatorRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Generic[T]):
-    """The outcome of one operation.
+    """The result of one operation.
 
-    `response` is told when every record is below the high watermark, and with no records once all
-    that was written before is. One that is a Later waits on: a JoinGroup until its group is whole.
-    `appended` gets its value when the records are durable, or fails with why they are not; an
-    operation whose state is not in its records (`replay` is False) goes on, or goes back, then.
+    The client gets `response` once every record is below the high watermark; without records, once
+    all earlier records are. A `response` that is a Later is then awaited: a JoinGroup, for example,
+    waits for the rest of its group. `appended` completes when the records are durable, or fails
+    with the reason. An operation whose state is not in its records (`replay` is False) uses it to
+    commit or roll back its change.
     """
 
     records: Sequence[CoordinatorRecord] = ()

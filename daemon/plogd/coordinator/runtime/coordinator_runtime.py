@@ -1,11 +1,11 @@
-"""The runtime of a coordinator: a shard for each partition of its topic that this broker leads.
+"""The runtime of a coordinator: one shard for each partition of its topic that this broker leads.
 
-Knows nothing of groups or transactions: a `ShardKind` says what the state is and how its records
-look. Shards come with their partitions and go with them (`topic_started`, `topic_stopped`, told by
-the replica manager); operations are routed to them by partition number. What happens inside one is
-in shard_runtime.py.
+The runtime is independent of groups and transactions: a `ShardKind` defines the state and the
+format of its records. HostedTopics calls `topic_started` and `topic_stopped`, which create and
+close the shards. Operations are routed to shards by partition number; shard_runtime.py implements
+a single shard.
 
-Called on the reactor's thread. Source: Kafka 4.0 CoordinatorRuntime.
+Called on the reactor thread. Source: Kafka 4.0 CoordinatorRuntime.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plog.errors import KafkaError, NotCoordinator
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.shard import S, ShardKind
 from plogd.coordinator.runtime.shard_loader import LoadGate
-from plogd.coordinator.runtime.shard_runtime import ShardRuntime, ShardState, Surroundings
+from plogd.coordinator.runtime.shard_runtime import RuntimeContext, ShardRuntime, ShardState
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, failed, spawn
 
@@ -25,40 +25,40 @@ T = TypeVar("T")
 
 
 class CoordinatorRuntime(Generic[S]):
-    """See the module's text."""
+    """The shards of one kind of coordinator on this broker."""
 
-    def __init__(self, kind: ShardKind[S], around: Surroundings) -> None:
+    def __init__(self, kind: ShardKind[S], context: RuntimeContext) -> None:
         self._kind = kind
-        self._around = around
+        self._context = context
         self._load_gate = LoadGate()
         self._shards: dict[int, ShardRuntime[S]] = {}
 
-    # -- shards come and go -------------------------------------------------------------------
+    # -- life cycle of shards -----------------------------------------------------------------
 
     def topic_started(self, topic: TopicState) -> None:
-        """Load the shards of partitions that are new here, or led anew."""
+        """Load the shards of the partitions that this broker has started to lead."""
         for state in topic.partitions:
             try:
-                partition = self._around.replica_manager.partition(topic.name, state.partition)
+                partition = self._context.replica_manager.partition(topic.name, state.partition)
             except KafkaError:
-                continue  # Its log directory is offline, which has been told.
+                continue  # Its log directory is offline, which has been logged.
             present = self._shards.get(state.partition)
             if present is not None:
                 if present.partition is partition:
                     continue
-                present.close(NotCoordinator(f"{present} moves to a new leader"))
+                present.close(NotCoordinator(f"{present} moved to another leader"))
             self._shards[state.partition] = ShardRuntime(
-                partition, self._kind, self._around, self._load_gate
+                partition, self._kind, self._context, self._load_gate
             )
 
     def topic_stopped(self) -> None:
-        """The topic is deleted: let go of every shard."""
+        """Unload every shard, because the topic was deleted."""
         self._close_all(NotCoordinator(f"topic {self._kind.topic} was deleted"))
 
     def shutdown(self) -> Later[None]:
-        """The broker stops: let go of every shard, and answer whoever waits.
+        """Unload every shard and fail pending requests, because the broker is stopping.
 
-        Done when no shard reads its log any more.
+        Completes when no shard reads its log any more.
         """
         shards = [*self._shards.values()]
         self._close_all(NotCoordinator("the broker is stopping"))
@@ -83,31 +83,31 @@ class CoordinatorRuntime(Generic[S]):
 
     @property
     def shards(self) -> Mapping[int, ShardRuntime[S]]:
-        """All shards by partition number, whatever state they are in."""
+        """All shards by partition number, in any state."""
         return self._shards
 
     @property
     def active(self) -> Collection[S]:
-        """The state of every shard that is loaded, for counting what is in it."""
+        """The contents of all loaded shards, for gauges."""
         return [one.shard for one in self._shards.values() if _is_usable(one)]
 
     def write(
         self, number: int, operation: Callable[[S], Result[T]], *, atomic: bool = True
     ) -> Later[T]:
-        """As `ShardRuntime.write`, on the shard of this partition."""
+        """Run `ShardRuntime.write` on the shard of partition `number`."""
         shard = self._shards.get(number)
         if shard is None:
-            return failed(self._not_here(number))
+            return failed(self._no_shard(number))
         return shard.write(operation, atomic=atomic)
 
     def read(self, number: int, operation: Callable[[S], T]) -> Later[T]:
-        """As `ShardRuntime.read`, on the shard of this partition."""
+        """Run `ShardRuntime.read` on the shard of partition `number`."""
         shard = self._shards.get(number)
         if shard is None:
-            return failed(self._not_here(number))
+            return failed(self._no_shard(number))
         return shard.read(operation)
 
-    def _not_here(self, number: int) -> NotCoordinator:
+    def _no_shard(self, number: int) -> NotCoordinator:
         return NotCoordinator(f"this broker does not lead {self._kind.topic}-{number}")
 
 

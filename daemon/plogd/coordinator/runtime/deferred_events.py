@@ -1,8 +1,8 @@
-"""What waits for the records of a shard to become durable: answers, and operations that go on then.
+"""Deferred events: responses and operations that wait for records of a shard to become durable.
 
-Each entry has the end of the log it waits for. Ends only grow, so entries leave in the order they
-came. An answer that is only waiting for the disk is given up after ``offsets.commit.timeout.ms``;
-the operation behind it hears the truth whenever it comes.
+Each event has the log end offset it waits for. These offsets only grow, so events complete in order
+of arrival. An answer that waits for the disk alone fails after ``offsets.commit.timeout.ms``; its
+operation still learns the actual outcome later.
 
 Source: Kafka 4.0 CoordinatorRuntime.DeferredEventQueue; docs/architecture.md, rule R8.
 """
@@ -18,23 +18,23 @@ from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Clock, Later, Timer, Timers
 
 
-def answer_of(result: Result[Any]) -> Later[Any]:
-    """A Later that `tell` will complete; whoever cancels it cancels what the operation waits for.
+def new_answer(result: Result[Any]) -> Later[Any]:
+    """Return a Later for `complete` or `fail`; cancelling it cancels the operation's response.
 
-    Raising nothing: it is made before anything can go wrong.
+    Never raises.
     """
     response = result.response
     return Later(response.cancel if isinstance(response, Later) else None)
 
 
-def tell(result: Result[Any], answer: Later[Any]) -> None:
-    """The records of `result` are safe."""
+def complete(result: Result[Any], answer: Later[Any]) -> None:
+    """Answer with the response of `result`, whose records are durable."""
     if result.appended is not None:
         result.appended.succeed(None)
-    _follow(result, answer)
+    _forward_response(result, answer)
 
 
-def _follow(result: Result[Any], answer: Later[Any]) -> None:
+def _forward_response(result: Result[Any], answer: Later[Any]) -> None:
     response = result.response
     if not isinstance(response, Later):
         if not answer.done:
@@ -43,12 +43,12 @@ def _follow(result: Result[Any], answer: Later[Any]) -> None:
         response.then(answer.succeed, answer.fail)
 
 
-def refuse(result: Result[Any], answer: Later[Any], error: Exception) -> None:
-    """The records of `result` are not in the log, or nobody will know whether they stay there."""
+def fail(result: Result[Any], answer: Later[Any], error: Exception) -> None:
+    """Fail `result`, whose records are not in the log or may not stay there."""
     if result.appended is not None:
         result.appended.fail(error)
         if isinstance(result.response, Later):
-            _follow(result, answer)  # The operation knows what to tell.
+            _forward_response(result, answer)  # The operation determines the response.
             return
     if not answer.done:
         answer.fail(error)
@@ -56,8 +56,8 @@ def refuse(result: Result[Any], answer: Later[Any], error: Exception) -> None:
             result.response.cancel()
 
 
-class _Entry:
-    """A result whose records are not safe yet."""
+class _Event:
+    """A result whose records are not durable yet."""
 
     __slots__ = ("answer", "deadline_ms", "end_offset", "result")
 
@@ -71,12 +71,12 @@ class _Entry:
 
     @property
     def can_expire(self) -> bool:
-        """Whether somebody waits here for the disk and nothing else."""
+        """Whether the answer is pending and waits for nothing but the disk."""
         return not self.answer.done and not isinstance(self.result.response, Later)
 
 
 class DeferredEvents:
-    """See the module's text. `timed_out` makes the error for an answer that has waited too long."""
+    """The deferred events of one shard. `timeout_error` makes the error of an expired answer."""
 
     def __init__(
         self,
@@ -84,49 +84,49 @@ class DeferredEvents:
         clock: Clock,
         timers: Timers,
         timeout_ms: Callable[[], float],
-        timed_out: Callable[[], KafkaError],
+        timeout_error: Callable[[], KafkaError],
         on_bug: Callable[[str, Exception], None],
     ) -> None:
         self._clock = clock
         self._timers = timers
         self._timeout_ms = timeout_ms
-        self._timed_out = timed_out
+        self._timeout_error = timeout_error
         self._on_bug = on_bug
-        self._entries: deque[_Entry] = deque()
+        self._events: deque[_Event] = deque()
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._events)
 
     def add(self, result: Result[Any], end_offset: int) -> Later[Any]:
-        """Let `result` wait until the log is safe up to `end_offset`; its answer."""
-        answer = answer_of(result)
+        """Return an answer that completes when the log is durable up to `end_offset`."""
+        answer = new_answer(result)
         deadline_ms = self._clock.monotonic_ms() + self._timeout_ms()
-        self._entries.append(_Entry(result, answer, end_offset, deadline_ms))
+        self._events.append(_Event(result, answer, end_offset, deadline_ms))
         if self._timer is None:
             self._set_timer(self._timeout_ms())
         return answer
 
-    def safe_until(self, end_offset: int) -> None:
-        """The log is safe up to `end_offset`: tell who has waited for that."""
-        while self._entries and self._entries[0].end_offset <= end_offset:
-            entry = self._entries.popleft()
+    def complete_up_to(self, end_offset: int) -> None:
+        """Complete the events that wait for the log up to `end_offset`, which is durable."""
+        while self._events and self._events[0].end_offset <= end_offset:
+            event = self._events.popleft()
             try:
-                tell(entry.result, entry.answer)
-            except Exception as error:  # The next ones have waited as well.
-                self._on_bug("going on after a coordinator's write", error)
-        if not self._entries:
+                complete(event.result, event.answer)
+            except Exception as error:  # The remaining events must complete too.
+                self._on_bug("completion of a coordinator's write", error)
+        if not self._events:
             self._stop_timer()
 
-    def refuse_all(self, error: KafkaError) -> None:
-        """Nobody will know what becomes of the records."""
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail all events, because the outcome of their records can no longer be observed."""
         self._stop_timer()
-        entries, self._entries = self._entries, deque()
-        for entry in entries:
+        events, self._events = self._events, deque()
+        for event in events:
             try:
-                refuse(entry.result, entry.answer, error)
+                fail(event.result, event.answer, error)
             except Exception as problem:
-                self._on_bug("going back after a coordinator's write", problem)
+                self._on_bug("rollback of a coordinator's write", problem)
 
     def _set_timer(self, delay_ms: float) -> None:
         self._timer = self._timers.call_later(max(0.0, delay_ms), self._expire)
@@ -139,9 +139,9 @@ class DeferredEvents:
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        for entry in list(self._entries):
-            if entry.deadline_ms <= now_ms and entry.can_expire:
-                entry.answer.fail(self._timed_out())
-        later = [one.deadline_ms for one in self._entries if one.deadline_ms > now_ms]
+        for event in list(self._events):
+            if event.deadline_ms <= now_ms and event.can_expire:
+                event.answer.fail(self._timeout_error())
+        later = [event.deadline_ms for event in self._events if event.deadline_ms > now_ms]
         if later and self._timer is None:
             self._set_timer(min(later) - now_ms)

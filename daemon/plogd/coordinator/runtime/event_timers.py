@@ -1,9 +1,11 @@
-"""`ShardTimers` over the timers of the process: what is due runs as a write of its shard.
+"""`ShardTimers` on the timers of the process: operations that are due run as writes of their shard.
 
-An operation whose write fails runs again after half a second, unless its key has been given
-something else to do; the disk may have room again by then. After an unexpected error it runs again
-after ten seconds: a session that never ended would keep its group waiting. The runtime cancels all
-of them before it unloads a shard. Source: Kafka 4.0 CoordinatorRuntime.EventBasedCoordinatorTimer.
+If the write fails, the operation is retried after half a second, unless its key has been
+rescheduled or cancelled; the disk may have room again by then. After an unexpected error it is
+retried after ten seconds, because a group would wait forever for a session that never expires. The
+runtime cancels all timers before it unloads a shard.
+
+Source: Kafka 4.0 CoordinatorRuntime.EventBasedCoordinatorTimer.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Operation = Callable[[], Result[None]]
 
 
 class EventTimers:
-    """See the module's text. `write` runs an operation as a write of the shard."""
+    """The timers of one shard. `write` runs an operation as a write of the shard."""
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class EventTimers:
         self._on_bug = on_bug
         self._scheduled: dict[str, Timer] = {}
         self._runs: dict[str, int] = {}
-        """By key, the number of the last call of `schedule` or `cancel`, while it is running."""
+        """Run number of each operation in progress, by key; `cancel` removes it."""
         self._count = 0
         self._stopped = False
 
@@ -43,7 +45,7 @@ class EventTimers:
         return len(self._scheduled)
 
     def schedule(self, key: str, delay_ms: float, operation: Operation) -> None:
-        """Run `operation` once, `delay_ms` from now, instead of what `key` had before."""
+        """Run `operation` once after `delay_ms`; it replaces the key's previous operation."""
         if self._stopped:
             return
         self.cancel(key)
@@ -51,18 +53,18 @@ class EventTimers:
         self._scheduled[key] = timer
 
     def cancel(self, key: str) -> None:
-        """Do not run what `key` has; harmless when it has nothing."""
+        """Cancel the operation of `key`, if it has one."""
         self._runs.pop(key, None)
         timer = self._scheduled.pop(key, None)
         if timer is not None:
             timer.cancel()
 
     def is_scheduled(self, key: str) -> bool:
-        """Whether `key` has an operation that is still to run."""
+        """Return whether an operation is scheduled for `key`."""
         return key in self._scheduled
 
     def stop(self) -> None:
-        """Cancel everything, for good."""
+        """Cancel all operations and accept no new ones."""
         self._stopped = True
         self._runs.clear()
         for timer in self._scheduled.values():
@@ -81,7 +83,7 @@ class EventTimers:
         def failed(error: Exception) -> None:
             is_bug = not isinstance(error, KafkaError | Cancelled)
             if is_bug:
-                self._on_bug(f"the timer {key}", error)
+                self._on_bug(f"timer {key}", error)
             if self._runs.get(key) == run and not isinstance(error, Cancelled):
                 self.schedule(key, BUG_RETRY_MS if is_bug else RETRY_MS, operation)
             succeeded(None)

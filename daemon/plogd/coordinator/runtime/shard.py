@@ -1,8 +1,8 @@
-"""What a coordinator's state has to offer to the runtime, and how its records look in a log.
+"""The interface between coordinator state and the runtime, and the codec of its log records.
 
 A *shard* is the state that belongs to one partition of a coordinator's topic. The runtime
-(coordinator_runtime.py) makes one for each partition this broker leads, fills it by replaying the
-log, and replays into it what is written later; the rest of a shard is its own business.
+(coordinator_runtime.py) creates one for each partition that this broker leads, loads it by
+replaying the log, and replays later records into it.
 
 Source: Kafka 4.0 CoordinatorShard, CoordinatorRecordSerde.
 """
@@ -20,22 +20,22 @@ from plogd.coordinator.runtime.shard_timers import ShardTimers
 
 
 class Shard(Protocol):
-    """The state of one partition. It changes by `replay`, and by what needs no memory."""
+    """The state of one partition. Persistent state changes only in the `replay` methods."""
 
     def replay(self, record: CoordinatorRecord, *, offset: int, producer_id: int) -> None:
-        """The record at `offset` of the log; `producer_id` is -1 outside of a transaction."""
+        """Apply the record at `offset`; `producer_id` is -1 outside of a transaction."""
         ...
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """The transaction of `producer_id` has ended."""
+        """End the transaction of `producer_id`."""
         ...
 
     def on_loaded(self) -> None:
-        """All of the log is replayed: time goes on, requests come."""
+        """Start timers: the log is replayed, and requests follow."""
         ...
 
     def on_unloaded(self, error: KafkaError) -> None:
-        """This broker does not look after the shard any more: whoever waits gets `error`."""
+        """Fail pending requests with `error`, because the shard is unloaded."""
         ...
 
 
@@ -43,26 +43,26 @@ S = TypeVar("S", bound=Shard)
 
 
 class RecordCodec(Protocol):
-    """Records to the keys and values of a log and back; a module may be one."""
+    """Encodes and decodes the keys and values of log records; may be a module."""
 
     def encode_key(self, key: Message) -> bytes:
-        """The key of a log record."""
+        """Return the key of a log record."""
         ...
 
     def encode_value(self, value: Message | None) -> bytes | None:
-        """The value of a log record; None for a tombstone."""
+        """Return the value of a log record; None for a tombstone."""
         ...
 
     def decode(
         self, key: Buffer | None, value: Buffer | None
     ) -> tuple[Message, Message | None] | None:
-        """Key and value; None for a record of a kind we do not know. Raises WireError."""
+        """Return key and value, or None for an unknown type of record. Raises WireError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardKind(Generic[S]):
-    """One kind of coordinator: its topic, its records, its state."""
+    """One kind of coordinator: its topic, the codec of its records, and its state."""
 
     topic: str
     codec: RecordCodec

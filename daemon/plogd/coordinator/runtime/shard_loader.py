@@ -1,11 +1,11 @@
-"""Filling a shard: the whole log of its partition, replayed.
+"""Loading of a shard: replays the whole log of its partition.
 
-Finding, reading, checking and decoding a stretch of the log are jobs; the reactor's thread replays
-what came out of it, in slices of a few milliseconds, so that clients of other shards do not wait
-for it. Records of unknown kinds, which other protocols leave in a log that Kafka has written, are
-skipped and counted. So are records that cannot be decoded or replayed: one of them must not stop
-every group of its partition. A batch with a wrong checksum ends the load, and so does a disk that
-cannot be read: an operator can repair those, and their records must not be forgotten.
+Jobs find, read, check and decode a chunk of the log. The reactor thread then replays its records in
+slices of a few milliseconds, so that clients of other shards do not wait. Records of unknown types,
+which other protocols leave in a log written by Kafka, are skipped and counted. Records that cannot
+be decoded or replayed are skipped too: one such record must not stop all groups of its partition. A
+wrong checksum or a read error aborts the load, because an operator may be able to repair them, and
+skipping would lose their records.
 
 Source: Kafka 4.0 CoordinatorLoaderImpl.
 """
@@ -31,13 +31,13 @@ from plogd.log.segment.file_records import FileRegion
 from plogd.ports import Clock, Jobs, Later, Timers
 
 SLICE_MS: Final = 3.0
-_RECORDS_BETWEEN_LOOKS = 64
-_WARMINGS = 100
-"""How often jobs may bring into memory what a look-up needs: an index, its entries, batches."""
+_RECORDS_PER_CLOCK_CHECK = 64
+_MAX_COLD_READS = 100
+"""Maximum number of jobs that read cold data for one look-up: an index, its entries, batches."""
 
 
 class LoadAbandoned(Exception):
-    """Nobody wants the shard any more."""
+    """The shard was unloaded or reloaded while this load was in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class Undecodable:
     reason: str
 
     def and_then(self, later: Undecodable) -> Undecodable:
-        """Return both together; the first one's offset and reason."""
+        """Return the sum of both, with this one's offset and reason."""
         return replace(self, count=self.count + later.count)
 
 
 class _Batch(NamedTuple):
-    """A batch, taken apart; `marker` is set instead of `records` for a control batch."""
+    """A parsed batch; a control batch has `marker` instead of `records`."""
 
     producer_id: int
     next_offset: int
@@ -65,7 +65,7 @@ class _Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a load has done."""
+    """The result of a load."""
 
     end_offset: int
     records: int
@@ -74,38 +74,39 @@ class Loaded:
 
 
 class LoadGate:
-    """Lets one load at a time read a stretch of its log and replay it, in the order they came.
+    """Lets one load at a time read and replay a chunk of its log, in order of arrival.
 
-    At a start all shards load. Their slices together would be one long one, and what they have read
-    would be in memory at once. Each log directory has a row of its own, for a disk may hang.
+    All shards load when the broker starts. Concurrent loads would add up their slices to a long
+    pause and hold all their chunks in memory. Each log directory has its own queue, because a disk
+    may hang.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[str, deque[Later[None]]] = {}
-        """Who waits, by log directory; a row that is there has somebody inside."""
+        self._queues: dict[str, deque[Later[None]]] = {}
+        """Waiting loads by log directory; a directory has a queue while a load is inside."""
 
     async def enter(self, log_dir: str) -> None:
-        """Wait for one's turn; `leave` has to follow."""
-        row = self._rows.get(log_dir)
-        if row is None:
-            self._rows[log_dir] = deque()
+        """Wait for a turn; the caller must call `leave` afterwards."""
+        queue = self._queues.get(log_dir)
+        if queue is None:
+            self._queues[log_dir] = deque()
             return
         turn: Later[None] = Later()
-        row.append(turn)
+        queue.append(turn)
         await turn
 
     def leave(self, log_dir: str) -> None:
-        """Let the next one in."""
-        row = self._rows[log_dir]
-        if row:
-            row.popleft().succeed(None)
+        """Let the next load enter."""
+        queue = self._queues[log_dir]
+        if queue:
+            queue.popleft().succeed(None)
         else:
-            del self._rows[log_dir]
+            del self._queues[log_dir]
 
 
 @dataclass(slots=True, kw_only=True)
 class ShardLoader(Generic[S]):
-    """One load of one shard; `is_wanted` is asked whenever the load has waited."""
+    """One load of one shard. After each wait it calls `is_wanted` and stops if that is False."""
 
     log: Log
     shard: S
@@ -114,7 +115,7 @@ class ShardLoader(Generic[S]):
     max_decompressed_bytes: int
     jobs: Jobs
     begin_read: Callable[[Log, ColdRead], Later[None]]
-    """Starts a job that reads, or checks, what a look-up in the log needs."""
+    """Starts a job that reads, or checks, the data a look-up in the log needs."""
     clock: Clock
     timers: Timers
     is_wanted: Callable[[], bool]
@@ -122,20 +123,20 @@ class ShardLoader(Generic[S]):
     _records: int = 0
     _unknown: int = 0
     _undecodable: Undecodable | None = None
-    _slice_began_ms: float = 0.0
+    _slice_started_ms: float = 0.0
 
     async def run(self) -> Loaded:
-        """Replay everything. Raises KafkaStorageError, LoadAbandoned."""
+        """Replay the whole log. Raises KafkaStorageError, LoadAbandoned."""
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
             await self.gate.enter(self.log.log_dir)
             try:
-                offset = await self._stretch(offset)
+                offset = await self._load_chunk(offset)
             except Exception:
                 self.gate.leave(self.log.log_dir)
                 raise
-            # Not `finally`: the collector closes the load of a broker that is gone from memory, and
-            # must not run the next one.
+            # Not `finally`: when a discarded broker is garbage-collected, its pending load is
+            # closed, and that must not start the next one.
             self.gate.leave(self.log.log_dir)
         return Loaded(
             end_offset=offset,
@@ -144,48 +145,48 @@ class ShardLoader(Generic[S]):
             undecodable=self._undecodable,
         )
 
-    async def _stretch(self, offset: int) -> int:
-        """Replay the next batches from `offset` on; the offset after them."""
-        self._continue()
+    async def _load_chunk(self, offset: int) -> int:
+        """Replay the next batches from `offset` on; return the offset after them."""
+        self._check_wanted()
         batches = await self._read(offset)
-        self._continue()
-        self._slice_began_ms = self.clock.monotonic_ms()
+        self._check_wanted()
+        self._slice_started_ms = self.clock.monotonic_ms()
         for batch in batches:
             await self._replay(batch)
         return batches[-1].next_offset
 
-    def _continue(self) -> None:
+    def _check_wanted(self) -> None:
         if not self.is_wanted():
             raise LoadAbandoned
 
     async def _read(self, offset: int) -> list[_Batch]:
-        """The next batches from `offset` on, at least one."""
+        """Return the next batches from `offset` on, at least one."""
         try:
             region = await self._find(offset)
             batches = []
             if region is not None:
                 max_bytes = self.max_decompressed_bytes
                 batches = await self.jobs.submit(
-                    self._lane, lambda: _take_apart(region, offset, max_bytes)
+                    self._lane, lambda: _parse_batches(region, offset, max_bytes)
                 )
         except (PlogError, OSError) as error:
             raise self._unreadable(offset, error) from error
         if not batches:
-            raise self._unreadable(offset, "there is no batch")
+            raise self._unreadable(offset, "no batch found")
         return batches
 
     async def _find(self, offset: int) -> FileRegion | None:
-        """Where the next batches are; what the look-up has to read is read by jobs."""
+        """Return the location of the next batches; jobs read the data that the look-up needs."""
         log = self.log
-        for _ in range(_WARMINGS):
+        for _ in range(_MAX_COLD_READS):
             try:
                 return log.read(
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
             except ColdRead as cold:
                 await self.begin_read(log, cold)
-                self._continue()
-        raise self._unreadable(offset, "the page cache does not hold what was just read")
+                self._check_wanted()
+        raise self._unreadable(offset, "data just read was evicted from the page cache each time")
 
     @property
     def _lane(self) -> str:
@@ -202,8 +203,8 @@ class ShardLoader(Generic[S]):
         for record in batch.records:
             self._replay_record(record, batch.producer_id)
             self._records += 1
-            if self._records % _RECORDS_BETWEEN_LOOKS == 0:
-                await self._breathe()
+            if self._records % _RECORDS_PER_CLOCK_CHECK == 0:
+                await self._yield_if_due()
 
     def _replay_record(self, record: Record, producer_id: int) -> None:
         try:
@@ -215,7 +216,7 @@ class ShardLoader(Generic[S]):
             self.shard.replay(
                 CoordinatorRecord(key, value), offset=record.offset, producer_id=producer_id
             )
-        except Exception as error:  # Whatever it breaks, the groups of the other records go on.
+        except Exception as error:  # A bad record must not stop the groups of other records.
             reason = str(error) if isinstance(error, WireError | KafkaError) else repr(error)
             self._skip(Undecodable(1, record.offset, reason))
 
@@ -223,24 +224,24 @@ class ShardLoader(Generic[S]):
         before = self._undecodable
         self._undecodable = undecodable if before is None else before.and_then(undecodable)
 
-    async def _breathe(self) -> None:
-        """Let others have the thread, if this slice has had its time."""
-        if self.clock.monotonic_ms() - self._slice_began_ms < SLICE_MS:
+    async def _yield_if_due(self) -> None:
+        """Release the thread to other work if this slice has used its time."""
+        if self.clock.monotonic_ms() - self._slice_started_ms < SLICE_MS:
             return
         turn: Later[None] = Later()
         self.timers.call_later(0, lambda: turn.succeed(None))
         await turn
-        self._continue()
-        self._slice_began_ms = self.clock.monotonic_ms()
+        self._check_wanted()
+        self._slice_started_ms = self.clock.monotonic_ms()
 
     def _unreadable(self, offset: int, why: object) -> KafkaStorageError:
         return KafkaStorageError(
-            f"{self.log.topic_partition}: cannot load the record at offset {offset}: {why}"
+            f"cannot load the record at offset {offset} of {self.log.topic_partition}: {why}"
         )
 
 
-def _take_apart(region: FileRegion, offset: int, max_decompressed_bytes: int) -> list[_Batch]:
-    """A job: the whole batches of `region` with their records, those below `offset` left out."""
+def _parse_batches(region: FileRegion, offset: int, max_decompressed_bytes: int) -> list[_Batch]:
+    """Return the complete batches of `region`, without records below `offset`. Runs in a job."""
     try:
         data = region.read()
     finally:
@@ -259,7 +260,7 @@ def _take_apart(region: FileRegion, offset: int, max_decompressed_bytes: int) ->
             records = read_records(data, position, header, max_bytes=max_decompressed_bytes)
             if header.is_control and records:
                 marker = decode_control_key(records[0].key)
-        except KafkaError as error:  # The checksum is right: it was written like that.
+        except KafkaError as error:  # The checksum is correct, so it was written that way.
             count = max(1, header.records_count)
             undecodable = Undecodable(count, header.base_offset, error.message)
         records = [] if header.is_control else [one for one in records if one.offset >= offset]

@@ -1,8 +1,8 @@
-"""The timers of one shard of coordinator state, each with a key.
+"""A port for the timers of a shard of coordinator state; each timer has a key.
 
-A timer that is due runs its operation as a write of its shard: its records are appended and
-replayed like those of a request. The runtime implements this port and cancels every timer of a
-shard it unloads, so a timer never meets state that is not there any more.
+A timer that is due runs its operation as a write of its shard: the records are appended and
+replayed like those of a request. The runtime implements this port. It cancels all timers of a shard
+that it unloads, so a timer never runs on unloaded state.
 
 Source: Kafka 4.0 CoordinatorTimer.
 """
@@ -16,16 +16,16 @@ from plogd.coordinator.runtime.coordinator_result import Result
 
 
 class ShardTimers(Protocol):
-    """Operations of one shard that are due later. Deadlines are on the monotonic clock."""
+    """Scheduled operations of one shard. Delays are measured on the monotonic clock."""
 
     def schedule(self, key: str, delay_ms: float, operation: Callable[[], Result[None]]) -> None:
-        """Run `operation` once, `delay_ms` from now, instead of what `key` had before."""
+        """Run `operation` once after `delay_ms`; it replaces the key's previous operation."""
         ...
 
     def cancel(self, key: str) -> None:
-        """Do not run what `key` has; harmless when it has nothing."""
+        """Cancel the operation of `key`, if it has one."""
         ...
 
     def is_scheduled(self, key: str) -> bool:
-        """Whether `key` has an operation that is still to run."""
+        """Return whether an operation is scheduled for `key`."""
         ...

@@ -1,4 +1,4 @@
-"""A function with its argument fixed, typed: what a job or a callback made in a loop needs."""
+"""Bind an argument to a function, with types, for jobs and callbacks created in a loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ U = TypeVar("U")
 
 
 def bind(function: Callable[[T], U], argument: T) -> Callable[[], U]:
-    """``lambda: function(argument)``, with `argument` as it is now.
+    """Return ``lambda: function(argument)`` with the current value of `argument`.
 
     >>> calls = [bind(str, number) for number in range(3)]
     >>> [call() for call in calls]

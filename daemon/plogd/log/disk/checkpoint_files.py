@@ -1,9 +1,9 @@
-"""The small files beside the segments, each replaced as a whole so that a crash leaves old or new.
+"""The small files of a log directory, each replaced atomically.
 
-A log directory (an entry of ``log.dirs``) holds the offset checkpoints, ``meta.properties`` and
-the mark of a clean shutdown; a partition's directory its leader epochs and its topic id. Recovery
-decides what a missing or damaged one means; here the first reads as nothing and the second raises
-CorruptCheckpoint. Writing syncs, so it is a job's work.
+A log directory (an entry of ``log.dirs``) holds the offset checkpoints, ``meta.properties`` and the
+clean shutdown file; a partition's directory holds its leader epochs and its topic id. Here, a
+missing file reads as empty and a damaged one raises CorruptCheckpoint; recovery decides what that
+means. Writing syncs, so it runs in jobs.
 
 Source: Kafka 3.9 CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
 PartitionMetadataFile, MetaProperties, CleanShutdownFileHandler.
@@ -28,13 +28,13 @@ _VERSION = 0
 
 
 class CorruptCheckpoint(PlogError):
-    """A checkpoint file cannot be what was written; the text names it and what is wrong."""
+    """A checkpoint file is damaged; the text names the file and the problem."""
 
 
 def write_atomic(files: Files, path: str, data: bytes) -> None:
-    """Give `path` the content `data`, durably; after a crash it has the old or the new one.
+    """Durably replace the content of `path`; after a crash it has the old or the new content.
 
-    Raises OSError, with the old content still there.
+    Raises OSError; then the old content is still there.
     """
     temporary = path + _TEMPORARY_SUFFIX
     if files.exists(temporary):
@@ -48,7 +48,7 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
             file.close()
         files.rename(temporary, path)
     except Exception:
-        # The first error is what the caller must hear; what is left over is removed next time.
+        # The first error is raised; the next write removes a leftover file.
         with contextlib.suppress(Exception):
             files.unlink(temporary)
         raise
@@ -56,10 +56,10 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint: recovery points, log start offsets or high watermarks.
+    """Read an offset checkpoint: recovery points, log start offsets or high watermarks.
 
-    Text: a line with the version, 0; one with the number of entries; then ``topic partition
-    offset``. Nothing if the file is missing. Raises CorruptCheckpoint.
+    The file is text: a line with the version, 0; a line with the number of entries; then one line
+    ``topic partition offset`` each. Returns no entries if it is missing. Raises CorruptCheckpoint.
     """
     entries = _read_entries(files, path, fields=3)
     return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
@@ -79,9 +79,9 @@ class EpochEntry(NamedTuple):
 
 
 def read_leader_epochs(files: Files, directory: str) -> list[EpochEntry]:
-    """``leader-epoch-checkpoint`` of a partition: text as above, each entry ``epoch offset``.
+    """Read a partition's ``leader-epoch-checkpoint``: text as above, with entries ``epoch offset``.
 
-    Nothing if the file is missing. Raises CorruptCheckpoint.
+    Returns no entries if the file is missing. Raises CorruptCheckpoint.
     """
     path = posixpath.join(directory, file_names.LEADER_EPOCH_CHECKPOINT)
     lines = _read_entries(files, path, fields=2)
@@ -98,9 +98,9 @@ def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochEnt
 
 
 def read_topic_id(files: Files, directory: str) -> Uuid | None:
-    """``partition.metadata``: the id of the topic a partition's log was made for.
+    """Read the topic id of a partition's log from ``partition.metadata``.
 
-    None if the file is missing. Raises CorruptCheckpoint.
+    Returns None if the file is missing. Raises CorruptCheckpoint.
     """
     path = posixpath.join(directory, file_names.PARTITION_METADATA)
     text = _read_text(files, path)
@@ -127,9 +127,9 @@ def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
 def write_topic_ids(
     files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
 ) -> None:
-    """`write_topic_id` for many directories just made; `sync_all` makes everything durable.
+    """`write_topic_id` for many new directories; `sync_all` makes all files durable.
 
-    Called twice, as no directory may say whose it is before the rest of it is there.
+    `sync_all` is called twice, because no directory may carry its topic id before it is complete.
     """
     text_by_path = {
         posixpath.join(directory, file_names.PARTITION_METADATA): _topic_id_text(topic_id)
@@ -153,7 +153,7 @@ def _topic_id_text(topic_id: Uuid) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """``meta.properties`` of a log directory: whose it is."""
+    """``meta.properties`` of a log directory: its cluster and broker."""
 
     cluster_id: str
     node_id: int
@@ -164,7 +164,7 @@ class MetaProperties:
 
 
 def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
-    """None if the file is missing. Raises CorruptCheckpoint."""
+    """Read ``meta.properties``; None if it is missing. Raises CorruptCheckpoint."""
     path = posixpath.join(log_dir, file_names.META_PROPERTIES)
     text = _read_text(files, path)
     if text is None:
@@ -201,15 +201,16 @@ def write_meta_properties(files: Files, log_dir: str, properties: MetaProperties
 
 
 def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None:
-    """Note, durably, that the logs in `log_dir` need no recovery. Raises OSError."""
+    """Durably mark the logs in `log_dir` as cleanly shut down. Raises OSError."""
     mark = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomic(files, posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE), mark.encode())
 
 
 def take_clean_mark(files: Files, log_dir: str) -> bool:
-    """Whether the last stop was clean. The mark is gone, durably, when this returns.
+    """Durably remove the clean shutdown file; return whether there was one.
 
-    So a crash during the start is never taken for a clean stop (KAFKA-10471). Raises OSError.
+    Removed so that a crash during startup is not taken for a clean stop (KAFKA-10471). Raises
+    OSError.
     """
     path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
     if not files.exists(path):
@@ -229,13 +230,13 @@ def _read_text(files: Files, path: str) -> str | None:
 
 
 def _check_last_line(path: str, text: str) -> None:
-    """What is cut inside a line could be read as another number, or as another cluster."""
+    """Raise CorruptCheckpoint if the last line is cut, because it could read as another value."""
     if text and not text.endswith("\n"):
-        raise CorruptCheckpoint(f"{path}: it ends inside a line")
+        raise CorruptCheckpoint(f"{path}: it ends in the middle of a line")
 
 
 def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
-    """The fields of each entry; all but the first are ints. An empty file is a damaged one."""
+    """Return the fields of each entry; all but the first are ints. An empty file is damaged."""
     text = _read_text(files, path)
     if text is None:
         return []
@@ -267,7 +268,9 @@ def _join(lines: list[str]) -> bytes:
 
 
 def _parse_properties(text: str) -> dict[str, str]:
-    """The ``key=value`` lines of a Java properties file with no escapes but a backslash."""
+    """Parse the ``key=value`` lines of a Java properties file without escapes other than
+    backslashes.
+    """
     values: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip()

@@ -1,18 +1,18 @@
-"""Group commit: one round of disk syncs at a time makes all that was appended before it durable.
+"""Group commit: sync dirty logs in rounds, one at a time, and advance their durable ends.
 
-A file system (``st_dev``) has one `SyncRounds`. A log that appended asks for a sync; when no
-round is in flight one starts at the end of the turn and takes *every* log that asked, noting each
-log's end. Appends made during a round wait for the next. Under load the rounds grow by themselves;
-an idle broker, or a single request in flight, is synced at once. Only for those whom the last round
-has just answered does one wait a moment (commit_delay.py).
+Each file system (``st_dev``) has one `SyncRounds`. A log requests a sync after an append. If no
+round is in flight, one starts at the end of the turn and includes *every* log that requested a
+sync, recording each log's end. Appends made during a round wait for the next. So rounds grow with
+the load, while an idle broker syncs a single request immediately. A round waits for a moment only
+if clients of the last round are expected to send again (commit_delay.py).
 
-A round is some ``fdatasync`` calls, or a single ``syncfs`` where many files are dirty and the
-kernel reports its errors (ext4 and xfs, Linux >= 5.8); which one is cheaper is learned from
-running costs. A sync that fails is never repeated: its pages may be gone while the next call
-reports success ("fsyncgate"), so the log directory goes offline instead.
+A round consists of several ``fdatasync`` calls, or of a single ``syncfs`` if many files are dirty
+and the kernel reports its errors (ext4 and xfs, Linux >= 5.8); recent costs decide which is
+cheaper. A failed sync is never retried: the kernel may have dropped its pages, and the next call
+would report success ("fsyncgate"). Instead, the log directory goes offline.
 
 Called on the reactor's thread, except `_sync_files` and `_sync_file_system`, which are jobs.
-Invariant: a log's durable end only ever becomes an end noted before the sync began.
+Invariant: a log's durable end only ever becomes an end that was recorded before the sync began.
 """
 
 from __future__ import annotations
@@ -36,22 +36,24 @@ _PARALLEL_LANES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncTicket:
-    """What one log wants durable: the files to sync, and the end offset that then is."""
+    """A log's part of a sync round: the files to sync, and the end offset that is durable
+    afterwards.
+    """
 
     log: Syncable
     end_offset: int
     files: Sequence[File]
     directory: str | None
-    """The directory to sync too, when it holds a name that is not durable yet."""
+    """The directory, if a new name in it has to be synced, too."""
 
     def release(self) -> None:
-        """Let go of the files, which were retained for the job."""
+        """Release the files, which were retained for the job."""
         for file in self.files:
             file.close()
 
 
 class Syncable(Protocol):
-    """A log, as group commit sees it."""
+    """The parts of a `Log` that group commit uses."""
 
     @property
     def log_dir(self) -> str:
@@ -60,15 +62,15 @@ class Syncable(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing of it needs to last any more; set before its directory is renamed."""
+        """Whether the log no longer needs syncs; set before its directory is renamed."""
         ...
 
     def begin_sync(self) -> SyncTicket | None:
-        """Note what is dirty now; None when the log was closed meanwhile."""
+        """Return the dirty files and the current end; None if the log was closed meanwhile."""
         ...
 
     def complete_sync(self, ticket: SyncTicket) -> None:
-        """The ticket's files are durable."""
+        """Record that the ticket's files are durable."""
         ...
 
 
@@ -82,11 +84,11 @@ class SyncFailed(Exception):
 
 
 class SyncRounds:
-    """The sync rounds of one file system; see the module's text.
+    """The sync rounds of one file system.
 
-    `log_dirs` are the log directories on it, `max_unsynced_bytes` the bound beyond which appends
-    must wait for `room`. `on_failure` hears the directories whose sync failed: their logs stay as
-    they are, nothing of them becomes durable.
+    `log_dirs` are the log directories on it. Appends must wait for `room` while more than
+    `max_unsynced_bytes` are pending. `on_failure` receives the directories whose sync failed; none
+    of their logs advances its durable end.
     """
 
     def __init__(
@@ -114,13 +116,13 @@ class SyncRounds:
         self._lane = f"sync:{files.device(self._path)}"
         self._costs = SyncCosts()
         self._dirty: dict[Syncable, int] = {}
-        """Logs that asked, in the order they did, with the bytes each appended since."""
+        """Logs that requested a sync, in order, with the bytes each has appended since."""
         self._unsynced_bytes = 0
         self._round_bytes = 0
         self._unwritten_bytes = 0
         self._in_flight = False
         self._scheduled = False
-        self._company = CommitDelay(clock, timers, lambda: turn.defer(self._begin))
+        self._commit_delay = CommitDelay(clock, timers, lambda: turn.defer(self._begin))
         self._waiting_for_room: deque[Later[None]] = deque()
         self._waiting_for_idle: list[Later[None]] = []
         self.rounds = 0
@@ -128,26 +130,28 @@ class SyncRounds:
         self.file_system_rounds = 0
 
     def request(self, log: Syncable, nbytes: int) -> None:
-        """`log` appended `nbytes` and wants them durable in the next round."""
+        """Include `log`, which appended `nbytes`, in the next round."""
         self._dirty[log] = self._dirty.get(log, 0) + nbytes
         self._unsynced_bytes += nbytes
-        self._company.came()
+        self._commit_delay.sync_requested()
         self._schedule()
 
     def hold(self, nbytes: int) -> None:
-        """`nbytes` more, or fewer, wait to be written before anybody can ask for their sync."""
+        """Count `nbytes` more (or fewer, if negative) that wait to be written before they can be
+        synced.
+        """
         self._unwritten_bytes += nbytes
         if nbytes < 0:
-            notify_all(self._to_wake())
+            notify_all(self._wake_ups())
 
     @property
     def has_room(self) -> bool:
-        """Whether an append may be made now, or must wait for `room` behind others."""
+        """Whether an append may run now, without waiting for `room`."""
         unsafe_bytes = self._unsynced_bytes + self._unwritten_bytes
         return unsafe_bytes < self._max_unsynced_bytes and not self._waiting_for_room
 
     def room(self) -> Later[None]:
-        """Wait, first come first served, until the unsynced bytes are below their bound."""
+        """Wait, in order of arrival, until fewer bytes than the limit are pending."""
         if self.has_room:
             return ready(None)
         later: Later[None] = Later()
@@ -155,7 +159,7 @@ class SyncRounds:
         return later
 
     def idle(self) -> Later[None]:
-        """Wait until nothing is to be written or dirty and no round is in flight (shutdown)."""
+        """Wait until no write, sync request or round is pending (for shutdown)."""
         if self._is_idle:
             return ready(None)
         later: Later[None] = Later()
@@ -172,17 +176,17 @@ class SyncRounds:
             self._turn.defer(self._start)
 
     def _start(self) -> None:
-        """Begin a round, now or when those are here whom the last one has answered."""
+        """Begin a round, now or after the delay for expected requests."""
         must_wait = False
         try:
-            must_wait = not self._waiting_for_room and self._company.must_wait()
+            must_wait = not self._waiting_for_room and self._commit_delay.must_wait()
         finally:
             if not must_wait:
                 self._begin()
 
     def _begin(self) -> None:
         self._scheduled = False
-        self._company.round_begins()
+        self._commit_delay.round_begins()
         tickets = [ticket for log in self._dirty if (ticket := log.begin_sync()) is not None]
         self._dirty.clear()
         self._round_bytes = self._unsynced_bytes
@@ -199,7 +203,7 @@ class SyncRounds:
         )
 
     def _sync(self, tickets: Sequence[SyncTicket]) -> Later[list[SyncFailed]]:
-        """Run one round; the failures, none of which concerns a ticket not named in them."""
+        """Run one round and return the failures; tickets of other directories are durable."""
         file_count = sum(len(ticket.files) + (ticket.directory is not None) for ticket in tickets)
         if not file_count:
             return ready([])
@@ -222,7 +226,7 @@ class SyncRounds:
         return [failure for failures in await gather(jobs) for failure in failures]
 
     def _sync_files(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
-        """A job: ``fdatasync`` each file; a failure costs its own log directory only."""
+        """``fdatasync`` each file; a failure affects only its own log directory. A job."""
         failures: list[SyncFailed] = []
         count, started_ms = 0, self._clock.monotonic_ms()
         for ticket in tickets:
@@ -245,11 +249,11 @@ class SyncRounds:
         try:
             self._files.sync_dir(directory)
         except FileNotFoundError:
-            if not log.closed:  # Deleted since the round began: nobody waits for its names.
+            if not log.closed:  # Deleted after the round began: its names need not be durable.
                 raise
 
     def _sync_file_system(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
-        """A job: one ``syncfs``; its error cannot be told apart, so it costs every directory."""
+        """Call ``syncfs`` once; a failure affects every directory on the file system. A job."""
         started_ms = self._clock.monotonic_ms()
         try:
             self._files.sync_fs(self._path)
@@ -268,36 +272,36 @@ class SyncRounds:
             *(partial(ticket.log.complete_sync, ticket) for ticket in durable),
             *(ticket.release for ticket in tickets),
             *(partial(self._on_failure, one.log_dirs, one.error) for one in failures),
-            self._go_on,
+            self._continue,
         ]
         notify_all(calls)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         calls: list[Callable[[], None]] = [
-            # What has become durable is answered in this turn, which takes longer the more that is.
-            partial(self._turn.defer, self._company.round_answered),
+            # Responses to this round are sent in this turn, which takes longer the more there are.
+            partial(self._turn.defer, self._commit_delay.round_answered),
             *([self._schedule] if self._dirty else []),
         ]
-        notify_all(chain(calls, self._to_wake()))
+        notify_all(chain(calls, self._wake_ups()))
 
-    def _to_wake(self) -> Iterator[Callable[[], None]]:
-        """One after the other, as long as there is room: each may append."""
+    def _wake_ups(self) -> Iterator[Callable[[], None]]:
+        """Yield wake-ups one by one while there is room, because each waiter may append."""
         while (
             self._waiting_for_room
             and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes
         ):
             yield partial(self._waiting_for_room.popleft().succeed, None)
         if self._is_idle and self._waiting_for_idle:
-            yield partial(self._turn.defer, self._tell_idle)
+            yield partial(self._turn.defer, self._notify_idle)
 
-    def _tell_idle(self) -> None:
-        """Wake those who wait for it, unless what was made durable has led to another append."""
+    def _notify_idle(self) -> None:
+        """Wake those waiting for idleness, unless notifications have led to another append."""
         if self._is_idle:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
             notify_all(partial(later.succeed, None) for later in waiting)
 
 
 def _as_failure(tickets: Sequence[SyncTicket], error: Exception) -> SyncFailed:
-    """A sync that ended without saying what it had synced leaves every ticket in doubt."""
+    """Return the failure of all tickets: the job did not report what it had synced."""
     log_dirs = sorted({ticket.log.log_dir for ticket in tickets})
     return SyncFailed(log_dirs, storage_error("sync job", error))

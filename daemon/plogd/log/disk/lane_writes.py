@@ -1,19 +1,19 @@
-"""A log's appends while its directory is slow: prepared at once, written by jobs, in order.
+"""A log's appends while its disk is slow: prepared on the reactor, written by jobs, in order.
 
-An append has two steps then. *Prepare* is done at once, on the reactor: the batch is checked and
-gets its offsets, and its producer's sequence counts. *Write* is a job on the directory's lane, for
-all batches that have gathered since the last one; it rolls the segment where it is full. What the
-job has written becomes part of the log when its outcome arrives, by the very steps of an append
-that was made at once: the log's end rises, producers and leader epochs are noted, a sync is asked
-for. So nothing but this object knows of a batch before it is in the file, and there is nothing to
-undo in memory when a write fails, whatever is raised: this batch and those prepared after it, whose
-offsets follow from it, are forgotten, and their appends get the error (`Writing.error`).
+Such an append has two steps. *Prepare* runs immediately, on the reactor: the batch is validated and
+gets its offsets, and its producer's sequence number counts. *Write* is a job on the directory's
+lane, for all batches prepared since the last job; it rolls the segment if necessary. When the
+outcome of the job arrives, the written batches are added to the log by the same steps as in a
+synchronous append: the log end offset rises, producers and leader epochs are updated, a sync is
+requested. So only this object knows a batch before it is in the file, and a failed write leaves
+nothing in memory to undo: the batch and those prepared after it, whose offsets follow from it, are
+dropped, and their appends get the error (`Writing.error`).
 
-Belongs to one `Log`, from the first such append until none is left. Reactor thread but for `_write`
-and what it calls. A write is that of segment_writes.py, as for appends that are made at once.
-Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
-Invariants: one job at a time for each log; readers see the segments as they were when the last
-outcome arrived (`written_bytes`).
+A `Log` creates one with the first such append and drops it when none is left. Used on the reactor's
+thread, except `_write` and what it calls. segment/segment_writes.py does the file operations, as
+for synchronous appends. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
+Invariants: one job at a time for each log; readers see the segments as of the last outcome
+(`written_bytes`).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 _GROUP_BYTES = 1 << 20
-"""What one job writes at most, but for a single larger batch: so outcomes come bit by bit."""
+"""Upper bound of one job, except for a single larger batch, so that outcomes arrive gradually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A batch that has its offsets, and waits to be written."""
+    """A batch that has its offsets and is waiting to be written."""
 
     batch: ValidatedBatch
     first_offset: int
@@ -55,25 +55,25 @@ class Prepared:
 
     @property
     def last_offset(self) -> int:
-        """Of its records."""
+        """The offset of its last record."""
         return self.first_offset + self.batch.header.last_offset_delta
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """What a job has done."""
+    """The outcome of a job."""
 
     written: int = 0
-    """How many batches, from the first on."""
+    """Number of batches written, from the first."""
     rolled: dict[int, LogSegment] = field(default_factory=dict)
-    """New segments, by the number of the batch each was made for."""
+    """New segments, by the number of the batch each was created for."""
     error: Exception | None = None
-    """Why the other batches are not written."""
+    """Why the remaining batches were not written."""
     slowest_ms: float = 0.0
 
 
 class WrittenLog(Protocol):
-    """What `LaneWrites` needs of the `Log` whose appends it makes."""
+    """The parts of a `Log` that `LaneWrites` uses."""
 
     topic_partition: TopicPartition
     directory: str
@@ -93,11 +93,11 @@ class WrittenLog(Protocol):
 
     @property
     def segments(self) -> Segments:
-        """All segments; the active one is appended to."""
+        """All segments; the active one receives appends."""
         ...
 
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
-        """Make a batch that is in the active segment's file a part of the log."""
+        """Add a batch, already written to the active segment, to the log."""
         ...
 
     def rolled(self, new: LogSegment) -> None:
@@ -109,12 +109,12 @@ class WrittenLog(Protocol):
         ...
 
     def writes_ended(self) -> None:
-        """Note that everything prepared has been written or has failed."""
+        """Return to synchronous appends: every prepared batch is written or has failed."""
         ...
 
 
 class LaneWrites:
-    """See the module's text."""
+    """The pending writes of one log, from prepared to written or failed."""
 
     def __init__(self, log: WrittenLog, files: Files, rounds: SyncRounds, writes: SlowDisk) -> None:
         self._log = log
@@ -122,28 +122,28 @@ class LaneWrites:
         self._rounds = rounds
         self._writes = writes
         self._end_offset = log.log_end_offset
-        """The end of what is prepared."""
+        """The end offset of the prepared batches."""
         self._producers = ProducerStateManager(
             files, log.directory, expiration_ms=log.producer_state.expiration_ms
         )
-        """Those that what is prepared changes, as they will be."""
+        """The state of their producers after the prepared batches."""
         self._waiting: deque[Prepared] = deque()
         self._group: Sequence[Prepared] = ()
         self._done_bytes = 0
-        """Of batches that are written, or never will be, and still count as held."""
+        """Bytes of batches that were written or failed, but still count against the limit."""
         self.is_busy = False
-        """Whether a job is under way, or wanted."""
+        """Whether a job is in progress or pending."""
         self.written_bytes = log.segments.active.size_bytes
-        """How much of the active segment is part of the log."""
+        """Number of bytes of the active segment that belong to the log."""
 
     # -- prepare ------------------------------------------------------------------------------
 
     def append(
         self, batch: ValidatedBatch, *, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """Give the batch its offsets and have it written; takes a copy of it.
+        """Assign offsets to the batch and submit a copy of it for writing.
 
-        Raises what `ProducerStateManager.check` does.
+        Raises the errors of `ProducerStateManager.check`.
         """
         duplicate = self._check(batch.header, origin)
         if duplicate is not None:
@@ -180,7 +180,7 @@ class LaneWrites:
         )
 
     def _check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
-        """As `ProducerStateManager.check`, with all that is prepared."""
+        """`ProducerStateManager.check`, including the prepared batches."""
         producer_id = header.producer_id
         if producer_id not in self._producers.producers:
             known = self._log.producer_state.producers.get(producer_id)
@@ -190,14 +190,14 @@ class LaneWrites:
         return self._producers.check(header, origin)
 
     def _writing_of(self, last_offset: int) -> Writing | None:
-        """Of the batch that ends there, if it is not in the log yet."""
+        """Return the state of the batch that ends at `last_offset`, unless it is in the log."""
         for prepared in (*self._group, *self._waiting):
             if prepared.last_offset == last_offset:
                 return prepared.writing
         return None
 
     def roll(self) -> None:
-        """Have a new segment begun, though no batch needs it; nothing else may be under way."""
+        """Begin a new segment that no batch requires; no job may be in progress."""
         assert not self.is_busy
         self.is_busy = True
         log, outcome = self._log, _Outcome()
@@ -212,7 +212,7 @@ class LaneWrites:
                 outcome.error = error
             return outcome
 
-        self._writes.submit(roll).then(self._ended, self._broken)
+        self._writes.submit(roll).then(self._ended, self._job_failed)
 
     # -- write: on the lane's thread ----------------------------------------------------------
 
@@ -224,13 +224,13 @@ class LaneWrites:
         self._group, self.is_busy = group, True
         active, config = self._log.segments.active, self._log.config
         self._writes.submit(lambda: self._write(group, active, config)).then(
-            self._ended, self._broken
+            self._ended, self._job_failed
         )
 
     def _write(
         self, group: Sequence[Prepared], segment: LogSegment, config: TopicConfig
     ) -> _Outcome:
-        """A job: write the batches in order, up to the first that cannot be written."""
+        """Write the batches in order, up to the first failure. A job."""
         outcome = _Outcome()
         try:
             for number, prepared in enumerate(group):
@@ -260,38 +260,38 @@ class LaneWrites:
                 segment.close()
             outcome.written, outcome.rolled = 0, {}
         for number, prepared in enumerate(group[: outcome.written]):
-            self._take_segment(outcome, number)
+            self._adopt_segment(outcome, number)
             header = prepared.batch.header
             try:
                 log.appended(header, prepared.first_offset, prepared.leader_epoch)
             except Exception as error:
-                log.on_bug("taking what a job has appended into the log", error)
+                log.on_bug("adding a written batch to the log", error)
                 outcome.error = HalfWritten(f"a batch is in the file, not in the log: {error!r}")
                 outcome.written = number
                 break
             self._done_bytes += len(prepared.batch.view)
             prepared.writing.is_written = True
         else:
-            self._take_segment(outcome, outcome.written)
+            self._adopt_segment(outcome, outcome.written)
         self.written_bytes = log.segments.active.size_bytes
         if outcome.error is not None or log.closed or log.offline:
-            self._forget(group[outcome.written :], outcome.error)
-        self._go_on()
+            self._fail(group[outcome.written :], outcome.error)
+        self._continue()
 
-    def _take_segment(self, outcome: _Outcome, number: int) -> None:
+    def _adopt_segment(self, outcome: _Outcome, number: int) -> None:
         segment = outcome.rolled.get(number)
         if segment is not None:
             self._log.rolled(segment)
 
-    def _broken(self, error: Exception) -> None:
-        """The job itself failed, and with it the count of what is in the file."""
+    def _job_failed(self, error: Exception) -> None:
+        """Handle a failed job, after which it is unknown how many batches are in the file."""
         group, self._group, self.is_busy = self._group, (), False
-        self._log.on_bug("a job that writes", error)
-        self._forget(group, HalfWritten(f"a job that writes failed: {error!r}"))
-        self._go_on()
+        self._log.on_bug("a job that appends", error)
+        self._fail(group, HalfWritten(f"a job that appends failed: {error!r}"))
+        self._continue()
 
-    def _forget(self, unwritten: Sequence[Prepared], error: Exception | None) -> None:
-        """These, and all that wait behind them, will not be in the log."""
+    def _fail(self, unwritten: Sequence[Prepared], error: Exception | None) -> None:
+        """Fail these batches and all that were prepared after them."""
         log = self._log
         reason: KafkaError
         if error is None:
@@ -309,11 +309,11 @@ class LaneWrites:
             self._done_bytes += len(prepared.batch.view)
         self._waiting.clear()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._waiting:
             self._submit()
         else:
             self._log.writes_ended()
         done_bytes, self._done_bytes = self._done_bytes, 0
-        # Room at last, for it lets waiting requests append: perhaps to this very log.
+        # Released last, because it lets waiting requests append, possibly to this log.
         notify_all([self._log.on_durable, lambda: self._rounds.hold(-done_bytes)])

@@ -1,12 +1,11 @@
-"""One entry of ``log.dirs``: its lock, its identity, its clean mark and its checkpoints.
+"""One entry of ``log.dirs``: its lock, identity, clean shutdown file and checkpoints.
 
-A log directory holds a directory per partition and a few small files about all of them. What is
-in a partition's directory is `Log`'s and recovery's business; choosing a directory is
-`LogManager`'s.
+A log directory holds one directory per partition, and a few small files about all of them. `Log`
+and recovery handle the partition directories; `LogManager` chooses a log directory for new logs.
 
-Everything here touches files and is called in jobs on the directory's lane, but for the plain
-attributes. Source: Kafka 3.9 LogManager, MetaProperties, CleanShutdownFileHandler.
-Invariant: the clean mark exists only while no broker uses the directory (KAFKA-10471).
+All methods access files and run in jobs on the directory's lane, except for plain attributes.
+Source: Kafka 3.9 LogManager, MetaProperties, CleanShutdownFileHandler. Invariant: the clean
+shutdown file exists only while no broker uses the directory (KAFKA-10471).
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ class LogDirUnusable(PlogError):
 
 
 class LogDir:
-    """See the module's text. `path` is as in ``log.dirs``; `lane` is where its jobs run."""
+    """A log directory; `path` is as in ``log.dirs``, and its jobs run on `lane`."""
 
     def __init__(self, path: str, files: Files, report: Report) -> None:
         self.path = path
         self.lane = f"dir:{path}"
         self.offline = False
         self.was_clean = False
-        """Whether the last broker here stopped cleanly."""
+        """Whether the last broker stopped cleanly here."""
         self.identity: MetaProperties | None = None
-        """What meta.properties says; None in a directory never used."""
+        """The content of meta.properties; None if the directory was never used."""
         self._offsets: dict[str, Mapping[TopicPartition, int]] = {
             name: {} for name in OFFSET_CHECKPOINTS
         }
-        """What each checkpoint file says."""
+        """The content of each checkpoint file."""
         self._unwritten = set(OFFSET_CHECKPOINTS)
         """Checkpoints that this process has not written."""
         self.files = files
@@ -54,44 +53,45 @@ class LogDir:
         self._unlock: Callable[[], None] | None = None
 
     def open(self) -> None:
-        """Make the directory if it is missing, lock it, read its files.
+        """Create the directory if it is missing, lock it, and read its files.
 
-        Raises LogDirUnusable when another broker holds it or its identity cannot be read.
+        Raises LogDirUnusable if another broker holds it or its identity cannot be read.
         """
         self._make()
         try:
             self._unlock = self.files.lock(posixpath.join(self.path, file_names.LOCK_FILE))
         except BlockingIOError as error:
             raise LogDirUnusable(
-                f"{self.path} is in use by another broker; give each broker its own log.dirs"
+                f"cannot lock {self.path}: in use by another broker; give each broker its own "
+                "log.dirs"
             ) from error
         try:
             self.identity = checkpoint_files.read_meta_properties(self.files, self.path)
         except CorruptCheckpoint as error:
             raise LogDirUnusable(
-                f"{error}: restore it from another log directory of this broker, "
-                "or remove it if you are sure whose directory this is"
+                f"{error}; restore the file from another log directory of this broker, or remove "
+                "it if you are sure which broker the directory belongs to"
             ) from error
         for name in OFFSET_CHECKPOINTS:
             self._offsets[name] = self._read(name)
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """What is known to have been durable and replicated."""
+        """High watermarks known to be durable."""
         return self._offsets[file_names.HIGH_WATERMARK_CHECKPOINT]
 
     @property
     def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Below these offsets the logs have been deleted."""
+        """Log start offsets: the records below have been deleted."""
         return self._offsets[file_names.LOG_START_OFFSET_CHECKPOINT]
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """What recovery need not look at."""
+        """Recovery points: recovery skips the records below."""
         return self._offsets[file_names.RECOVERY_POINT_CHECKPOINT]
 
     def _make(self) -> None:
-        """Make the directory and whatever is missing above it, so that their names last."""
+        """Create the directory and its missing parents durably."""
         missing = []
         path = posixpath.abspath(self.path)
         while not self.files.exists(path):
@@ -102,47 +102,50 @@ class LogDir:
             self._sync_names(missing)
 
     def _sync_names(self, made: Collection[str]) -> None:
-        """Make durable the names that lead to a directory in which no broker has started yet.
+        """Make the names durable that lead to a directory that no broker has used yet.
 
-        Not only the ones `made` now: an earlier start may have made them and failed to sync.
+        Includes names not `made` now: an earlier start may have failed to sync them.
         """
         path, device = posixpath.abspath(self.path), self.files.device(self.path)
         while (parent := posixpath.dirname(path)) != path and self.files.device(parent) == device:
             try:
                 self.files.sync_dir(parent)
-            except PermissionError:  # No broker made anything there.
+            except PermissionError:  # This directory was not created by a broker.
                 if path in made:
                     raise
             path = parent
 
     def take_over(self, identity: MetaProperties) -> None:
-        """Begin to use the directory: remove its clean mark, write meta.properties if it is new."""
+        """Take the directory into use: remove its clean shutdown file, write its identity."""
         self.was_clean = checkpoint_files.take_clean_mark(self.files, self.path)
+        if not self.was_clean:
+            # A broker that was killed while it created logs may not have synced their names.
+            self.files.sync_dir(self.path)
         if self.identity != identity:
             checkpoint_files.write_meta_properties(self.files, self.path, identity)
             self.identity = identity
 
     def holds_partitions(self) -> bool:
-        """Whether there is any partition in it that was not put out of use."""
+        """Return whether it holds a partition that is neither deleted nor stray."""
         parsed = [
             file_names.parse_partition_dir_name(name) for name in self.files.listdir(self.path)
         ]
         return any(one is not None and not one.state for one in parsed)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace one of the three checkpoint files as a whole."""
+        """Replace one of the three checkpoint files."""
         checkpoint_files.write_offsets(self.files, posixpath.join(self.path, name), offsets)
         self._offsets[name] = offsets
         self._unwritten.discard(name)
 
     def has_written(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether that is what this process has last written there."""
+        """Return whether this process last wrote these offsets to that file."""
         return name not in self._unwritten and self._offsets[name] == offsets
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Take the entries of logs that are gone out of the checkpoints, if there are any.
+        """Remove the entries of deleted logs from the checkpoints.
 
-        A new log of such a name must not be cut, or deleted, by what was true of the old one.
+        Otherwise, their offsets would truncate or delete a new log of the same name.
         """
         for name, offsets in self._offsets.items():
             if any(topic_partition in offsets for topic_partition in topic_partitions):
@@ -150,24 +153,24 @@ class LogDir:
                 self.write_offsets(name, kept)
 
     def close(self, *, clean: bool) -> None:
-        """Let go of the directory; with `clean`, everything in it is durable and closed."""
+        """Release the directory; with `clean`, everything in it is durable and closed."""
         if clean:
             checkpoint_files.write_clean_mark(self.files, self.path)
         self.release()
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._unlock is not None:
             self._unlock()
             self._unlock = None
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
-        """A checkpoint, or nothing where it is damaged: recovery then looks at everything."""
+        """Return a checkpoint; empty if it is damaged, so that recovery reads everything."""
         try:
             return checkpoint_files.read_offsets(self.files, posixpath.join(self.path, name))
         except CorruptCheckpoint as error:
             self._report(
-                "a damaged checkpoint counts as a missing one: {error}",
+                "treating a damaged checkpoint as missing: {error}",
                 error=str(error),
                 level="warn",
             )

@@ -1,8 +1,8 @@
-"""What lies in each log directory, and how much room its file system has: behind DescribeLogDirs.
+"""The logs and the free space of each log directory, for DescribeLogDirs.
 
-Asking a file system may wait, so it is a job, on a lane of its own: it must not stand behind a
-long deletion. The sizes are those the logs know of themselves. Source: Kafka 4.3
-ReplicaManager.describeLogDirs; KIP-113, KIP-827.
+Querying a file system may block, so it runs in a job, on its own lane so that it does not wait for
+a long deletion. Log sizes come from memory. Source: Kafka 4.3 ReplicaManager.describeLogDirs;
+KIP-113, KIP-827.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from plogd.ports import DiskSpace, Jobs, gather, spawn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirUsage:
-    """A log directory; without space and logs if `error` says why it cannot be used."""
+    """The usage of a log directory; if `error` is set, without space and logs."""
 
     path: str
-    """From the root on, however ``log.dirs`` has it."""
+    """The absolute path."""
     error: KafkaStorageError | None = None
     space: DiskSpace | None = None
     logs: Sequence[Log] = ()
 
 
 async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
-    """The usage of each log directory, in the order of ``log.dirs``; all are asked at once."""
+    """Return the usage of each log directory in the order of ``log.dirs``, queried concurrently."""
     usages = await gather([spawn(_usage(log_dir, jobs)) for log_dir in log_manager.dirs])
     logs: dict[str, list[Log]] = {log_dir.path: [] for log_dir in log_manager.dirs}
     for log in log_manager.logs.values():
@@ -43,7 +43,7 @@ async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
 
 
 async def _usage(log_dir: LogDir, jobs: Jobs) -> LogDirUsage:
-    """Without the logs: there may be others by the time all directories have answered."""
+    """Return the usage without logs, which may change until all directories have answered."""
     path = posixpath.abspath(log_dir.path)
     if log_dir.offline:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path} is offline"))

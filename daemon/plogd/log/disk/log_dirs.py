@@ -1,11 +1,11 @@
-"""All log directories of a broker: whose they are, which ones work, and how they are synced.
+"""All log directories of a broker: their identity, state and sync rounds.
 
-Holds a `LogDir` per entry of ``log.dirs`` and a `SyncRounds` per file system below them. The logs
-in them are log_manager.py's business.
+`LogDirs` holds a `LogDir` per entry of ``log.dirs``, and a `SyncRounds` per file system.
+log_manager.py handles the logs in them.
 
-Called on the reactor's thread; what touches a directory is a job on its lane. Source: Kafka 3.9
-LogManager, MetaPropertiesEnsemble. Invariant: every directory in use has this broker's cluster id
-and node id in its meta.properties.
+Called on the reactor's thread; file access runs in jobs on a directory's lane. Source: Kafka 3.9
+LogManager, MetaPropertiesEnsemble. Invariant: the meta.properties of every directory in use has
+this broker's cluster id and node id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plogd.ports import Clock, Files, Jobs, Random, Report, Timers, Turn
 
 
 class LogDirs:
-    """See the module's text. Iterates over the directories in the order of ``log.dirs``."""
+    """The log directories of a broker; iterates in the order of ``log.dirs``."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class LogDirs:
 
     @property
     def online(self) -> list[LogDir]:
-        """Those that work."""
+        """The directories in use."""
         return [log_dir for log_dir in self if not log_dir.offline]
 
     @property
     def offline_paths(self) -> list[str]:
-        """Those that failed."""
+        """The paths of the failed directories."""
         return [log_dir.path for log_dir in self if log_dir.offline]
 
     @property
@@ -82,23 +82,23 @@ class LogDirs:
         return list(self._rounds.values())
 
     def directory_id(self, path: str) -> Uuid:
-        """The id in a directory's meta.properties; known once `open` is done."""
+        """Return the id in a directory's meta.properties; available after `open`."""
         identity = self._dirs[path].identity
         return ZERO_UUID if identity is None else uuid_from_text(identity.directory_id)
 
     def rounds_of(self, path: str) -> SyncRounds:
-        """The sync rounds of the file system a directory is on."""
+        """Return the sync rounds of a directory's file system."""
         return self._rounds_by_path[path]
 
     def writes_of(self, path: str) -> SlowDisk:
-        """How records are written in a directory."""
+        """Return how writes to a directory are made."""
         return self._writes[path]
 
     async def open(self) -> None:
-        """Lock and read every directory, and agree on whose they are.
+        """Lock and read every directory, and check that all belong to this broker.
 
-        Raises LogDirUnusable: in use by another broker, of another cluster or broker, or none left;
-        then none is held.
+        Raises LogDirUnusable if a directory is in use by another broker, belongs to another cluster
+        or broker, or if all directories fail; then no lock is held.
         """
         try:
             await self._take_over()
@@ -114,7 +114,7 @@ class LogDirs:
         self._agree_on_identity()
         for log_dir in self.online:
             if log_dir.identity is None:
-                await self._try(log_dir, bind(self._tell_of_missing_identity, log_dir))
+                await self._try(log_dir, bind(self._report_missing_identity, log_dir))
         for log_dir in self.online:
             identity = MetaProperties(
                 cluster_id=self.cluster_id,
@@ -126,12 +126,12 @@ class LogDirs:
         self._make_sync_rounds()
 
     async def _try(self, log_dir: LogDir, job: Callable[[], None]) -> None:
-        """Run a job on a directory; what the disk refuses costs only that one."""
+        """Run a job on a directory; an OSError takes only this directory offline."""
         try:
             await self._jobs.submit(log_dir.lane, job)
         except OSError as error:
             self._report(
-                "cannot use {log_dir}: {error}",
+                "cannot use log directory {log_dir}: {error}",
                 log_dir=log_dir.path,
                 error=str(error),
                 level="error",
@@ -141,7 +141,7 @@ class LogDirs:
 
     def _check_any_online(self) -> None:
         if not self.online:
-            raise LogDirUnusable(f"none of log.dirs can be used: {', '.join(self._dirs)}")
+            raise LogDirUnusable(f"cannot use any of log.dirs: {', '.join(self._dirs)}")
 
     def _agree_on_identity(self) -> None:
         known = [log_dir for log_dir in self.online if log_dir.identity is not None]
@@ -151,28 +151,27 @@ class LogDirs:
             if log_dir.identity.cluster_id not in (None, self.cluster_id):
                 raise LogDirUnusable(
                     f"{log_dir.path} belongs to cluster {log_dir.identity.cluster_id}, but "
-                    f"{known[0].path} to {self.cluster_id}: correct log.dirs"
+                    f"{known[0].path} to {self.cluster_id}; correct log.dirs"
                 )
             if log_dir.identity.node_id not in (None, self._config.node_id):
                 raise LogDirUnusable(
                     f"{log_dir.path} belongs to broker {log_dir.identity.node_id}, but node.id "
-                    f"is {self._config.node_id}: correct node.id or log.dirs"
+                    f"is {self._config.node_id}; correct node.id or log.dirs"
                 )
         if not self.cluster_id and self.offline_paths:
             raise LogDirUnusable(
-                f"no directory that works says which cluster this is; perhaps "
-                f"{', '.join(self.offline_paths)} does, which cannot be used: mend that one first"
+                "cannot determine the cluster id: no online log directory has it, and "
+                f"{', '.join(self.offline_paths)} cannot be used; repair that directory first"
             )
         self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
 
-    def _tell_of_missing_identity(self, log_dir: LogDir) -> None:
-        """A job: a directory that holds partitions once had a meta.properties."""
+    def _report_missing_identity(self, log_dir: LogDir) -> None:
+        """Report a directory that holds partitions without a meta.properties. A job."""
         if log_dir.holds_partitions():
             self._report(
-                "{log_dir} holds partitions but no meta.properties, which would say whose they "
-                "are: it is taken for one of broker {node_id} and cluster {cluster_id}, and the "
-                "file is written anew. If that is wrong, or the cluster id was another, stop the "
-                "broker and put the file back from a copy",
+                "cannot find meta.properties in {log_dir}, which holds partitions: assigned it to "
+                "broker {node_id} of cluster {cluster_id} in a new file; if that is wrong, stop "
+                "the broker and restore the file from a backup",
                 log_dir=log_dir.path,
                 node_id=self._config.node_id,
                 cluster_id=self.cluster_id,
@@ -207,10 +206,10 @@ class LogDirs:
 def claim(
     path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
 ) -> None:
-    """Note that a partition lies in `path`. Raises LogDirUnusable if it lies elsewhere, too."""
+    """Record that `path` holds a partition. Raises LogDirUnusable if another one does, too."""
     other_path = path_by_partition.setdefault(topic_partition, path)
     if other_path != path:
         raise LogDirUnusable(
-            f"both {other_path} and {path} hold {topic_partition}: move the directory that is not "
-            "the right one out of the way"
+            f"cannot load {topic_partition}: both {other_path} and {path} hold it; move the "
+            "wrong directory elsewhere"
         )

@@ -1,10 +1,11 @@
-"""Making deletions of records durable: whoever deleted some waits here for the log's new start.
+"""Wait until log start offsets are on disk, which makes deletions of records durable.
 
-A log's start is a number in memory until ``log-start-offset-checkpoint`` says it, and that file is
-about all logs of a directory. So those who ask in one turn share one writing of it: a purge of a
-topic is one file, not one a partition. offset_checkpoints.py does the writing.
+A log start is only in memory until ``log-start-offset-checkpoint`` is written, and that file holds
+all logs of a directory. So all waiters of one turn share one write: purging a topic writes one
+file, not one per partition. offset_checkpoints.py writes it.
 
-Called on the reactor's thread. Invariant: who is told True asked before the offsets were looked up.
+Called on the reactor's thread. Invariant: a waiter completes with True only if it was registered
+before the offsets were collected.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from plogd.ports import Later, Turn, spawn
 
 
 class LogStartCheckpoint:
-    """`write(log_dir)` writes the log starts of a directory; whether it could."""
+    """Shared writes of log starts; `write(log_dir)` writes a directory's and returns success."""
 
     def __init__(self, *, turn: Turn, write: Callable[[str], Awaitable[bool]]) -> None:
         self._turn = turn
         self._write = write
         self._waiting: dict[str, list[Later[bool]]] = {}
-        """For a writing that has not begun, by log directory."""
+        """Waiters for a write that has not begun, by log directory."""
 
     def written(self, log_dir: str) -> Later[bool]:
-        """Have the log starts of `log_dir` written, as they are now or later; whether they were."""
+        """Write the current or later log starts of `log_dir`; return whether that succeeded."""
         later: Later[bool] = Later()
         if log_dir not in self._waiting:
             self._waiting[log_dir] = []
@@ -35,7 +36,7 @@ class LogStartCheckpoint:
     def _begin(self, log_dir: str) -> None:
         waiting = self._waiting.pop(log_dir)
 
-        def tell(is_written: bool) -> None:
+        def complete(is_written: bool) -> None:
             for later in waiting:
                 later.succeed(is_written)
 
@@ -43,7 +44,7 @@ class LogStartCheckpoint:
             for later in waiting:
                 later.fail(error)
 
-        spawn(self._look_up_and_write(log_dir)).then(tell, fail)
+        spawn(self._look_up_and_write(log_dir)).then(complete, fail)
 
     async def _look_up_and_write(self, log_dir: str) -> bool:
         return await self._write(log_dir)

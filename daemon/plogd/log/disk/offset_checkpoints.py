@@ -1,17 +1,16 @@
-"""Writing the three checkpoints of a log directory: where each log begins, and is safe.
+"""Write the three offset checkpoints of a log directory.
 
-    log-start-offset-checkpoint        below it everything has been deleted
-    replication-offset-checkpoint      the high watermark, as far as it is durable
-    recovery-point-offset-checkpoint   recovery need not look below it
+    log-start-offset-checkpoint        all records below it have been deleted
+    replication-offset-checkpoint      the high watermark, capped at the durable end
+    recovery-point-offset-checkpoint   recovery skips all records below it
 
-Each file is written as a whole, for all logs of its directory, by a job on the directory's lane;
-when is up to tasks.py, deletion.py and the broker's stop. Their form is in checkpoint_files.py,
-reading them in log_dir.py.
+A job on the directory's lane writes each file with all logs of its directory. tasks.py, deletion.py
+and the broker's shutdown decide when. checkpoint_files.py defines the format, log_dir.py reads the
+files.
 
 Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
-ReplicaManager.checkpointHighWatermarks.
-Invariants: no offset is written that is not true of the disk; a directory that failed is not
-written any more.
+ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only if it is true of the
+disk; a directory that failed is not written again.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ _OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
 
 
 class OffsetCheckpoints:
-    """Called on the reactor's thread. `logs_in` tells the logs of a directory."""
+    """The checkpoints of all log directories. Called on the reactor's thread.
+
+    `logs_in(log_dir)` returns the logs of a directory.
+    """
 
     def __init__(
         self,
@@ -63,9 +65,9 @@ class OffsetCheckpoints:
         await gather([spawn(self.write(log_dir, name)) for log_dir in log_dirs])
 
     async def write(self, log_dir: LogDir, name: str) -> bool:
-        """Write one checkpoint, unless nothing has changed; whether the file is up to date.
+        """Write one checkpoint if it has changed; return whether the file is up to date.
 
-        A full disk leaves the old one, which is still true, and so does a bug; any other OSError
+        On a full disk, or after a bug, the old file stays, which is still true. Any other OSError
         takes the directory offline.
         """
         if log_dir.offline:
@@ -93,9 +95,9 @@ class OffsetCheckpoints:
         return True
 
     async def write_final(self, log_dir: LogDir) -> None:
-        """All logs of the directory are durable and closed: write that, and the mark of it.
+        """Write all checkpoints and the clean shutdown file, and release the directory.
 
-        Lets go of the directory. Raises OSError.
+        All its logs must be durable and closed. Raises OSError.
         """
         offsets_by_name = {name: self._offsets(log_dir, name) for name in _OFFSET_OF}
 

@@ -1,11 +1,11 @@
-"""Room kept on the disk for the metadata log, so that something can be done when the disk is full.
+"""Disk space reserved for the metadata log, so that the broker works when the disk is full.
 
-A start writes a record there (the broker's registration), and so does the deletion of a topic, by
-which an operator makes room. Both have to work on a full disk. Blocks allocated behind the end of
-the files see to that, where the file system has such (ext4, xfs, btrfs, tmpfs).
+The broker appends to the metadata log when it starts (its registration) and when the operator
+deletes a topic to free space. Both have to succeed on a full disk. Blocks allocated after the end
+of the files ensure that, on file systems that support it (ext4, xfs, btrfs, tmpfs).
 
-Called at the start, before the first record, and by the row ``metadata-room`` of the task table.
-Source: fallocate(2), FALLOC_FL_KEEP_SIZE. Kafka has none of this.
+Called at startup, before the first record, and by the row ``metadata-room`` of the task table.
+Source: fallocate(2), FALLOC_FL_KEEP_SIZE. Kafka has no equivalent.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from plogd.log.log import Log
 from plogd.ports import Jobs, Later
 
 RECORDS_BYTES = 256 * 1024
-"""Room for a thousand starts."""
+"""Enough for a thousand starts."""
 INDEX_BYTES = 4096
 
 
 def keep_room(log: Log, jobs: Jobs) -> Later[bool]:
-    """Reserve what `log` may need on a full disk; whether there is so much."""
+    """Reserve the space that `log` may need on a full disk; return whether that succeeded."""
     files = log.segments.active.sync_files()
-    # A file that is not open is opened by the job.
+    # The job opens the files that are not open.
     held = [file.retain() if file.is_open else None for file in files]
 
     def reserve() -> bool:

@@ -1,13 +1,12 @@
-"""How records get into the files of one log directory: at once, or by jobs while its disk is slow.
+"""Detect a slow disk, and write its appends by jobs instead of on the reactor.
 
-A write goes to the page cache and takes microseconds. Where it does not (dirty pages are at their
-limit, the journal is full, the device hangs) it would hold up the reactor, and with it everybody.
-So each log notes how long its writes take. One that took longer than 20 ms makes the directory a
-slow one: from then on all its logs write by jobs on its lane (lane_writes.py), until none of those
-took as long for 30 s.
+A write goes to the page cache and takes microseconds. If the page cache is at its dirty limit, the
+journal is full or the device hangs, a write blocks the reactor and thus all clients. So each log
+measures its writes. A write that takes longer than 20 ms marks the directory as slow: all its logs
+then write by jobs on its lane (lane_writes.py), until no write was slow for 30 s.
 
-Called on the reactor's thread, one object a directory, made by log_manager.py.
-See docs/decisions/0007-slow-directories-write-on-their-lane.md.
+Called on the reactor's thread; LogDirs has one object per directory. See
+docs/decisions/0007-slow-directories-write-on-their-lane.md.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from plogd.ports import Clock, Jobs, Later, Report
 T = TypeVar("T")
 
 SLOW_WRITE_MS = 20.0
-"""A write that takes longer has waited for the disk."""
+"""A write that takes longer was blocked by the disk."""
 QUIET_MS = 30_000.0
-"""How long no write may have been slow before the reactor writes again."""
+"""How long writes must be fast before the reactor writes again."""
 
 
 class SlowDisk:
-    """See the module's text. `is_slow` says how the next write is to be made."""
+    """The write speed of one log directory; `is_slow` decides how the next write is made."""
 
     __slots__ = (
         "_jobs",
@@ -46,19 +45,19 @@ class SlowDisk:
         self._report = report
         self._quiet_at_ms = 0.0
         self.monotonic_ms = clock.monotonic_ms
-        """The clock by which writes are timed."""
+        """The clock that measures writes."""
         self.quiet_ms = QUIET_MS
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:
-        """Note how long a write has taken."""
+        """Record the duration of a write."""
         if write_ms > SLOW_WRITE_MS:
             self._quiet_at_ms = self.monotonic_ms() + self.quiet_ms
             if not self.is_slow:
                 self.is_slow = True
                 self._report(
-                    "a write to {log_dir} took {write_ms} ms: a thread writes there until the disk "
-                    "is faster",
+                    "a write to {log_dir} took {write_ms} ms: writing on a thread until the disk "
+                    "is fast again",
                     log_dir=self._path,
                     write_ms=round(write_ms),
                     level="warn",
@@ -68,5 +67,5 @@ class SlowDisk:
             self._report("writes to {log_dir} are fast again", log_dir=self._path)
 
     def submit(self, job: Callable[[], T]) -> Later[T]:
-        """Run a job that writes, behind the directory's other jobs."""
+        """Run a job that writes, after the directory's other jobs."""
         return self._jobs.submit(self._lane, job)

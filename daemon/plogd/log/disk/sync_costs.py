@@ -1,6 +1,6 @@
-"""What syncs have cost of late, from which group commit chooses the cheaper kind of round.
+"""Recent sync costs, from which group commit chooses the cheaper kind of round.
 
-Pure numbers; group_commit.py asks before a round and tells what it took.
+Pure numbers: group_commit.py asks before a round and reports its duration.
 """
 
 from __future__ import annotations
@@ -8,24 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _MISTRUST_MS = 30_000.0
-"""How long ``syncfs`` is avoided after it took far longer than predicted: strangers write a lot."""
+"""How long ``syncfs`` is avoided after it took much longer than predicted: other programs write a
+lot."""
 _SURPRISE = 4.0
 _WEIGHT = 0.2
-"""Of the newest observation in a running cost."""
+"""The weight of the newest observation in a running cost."""
 _HALF_LIFE_MS = 15_000.0
-"""How soon half of what a running cost has learned is forgotten."""
+"""The half-life of a running cost."""
 _FILE_MS = 0.3
-"""An ``fdatasync``, before anything is learned of it."""
+"""The cost of an ``fdatasync`` before any observation."""
 _FILE_SYSTEM_MS = 6.0
-"""A ``syncfs``."""
+"""The cost of a ``syncfs`` before any observation."""
 
 
 @dataclass(slots=True)
 class _RunningCost:
-    """What something takes, in ms: learned from what it took, forgotten when that was long ago.
+    """The running cost of an operation in ms, which decays to its initial value.
 
-    A cost that is too high keeps its thing from being done, and so from being learned anew. So it
-    goes back to `first_ms`, half the way each _HALF_LIFE_MS.
+    An operation that looks too expensive is not chosen, and so not measured again. Therefore its
+    cost returns to `first_ms`, half the way each _HALF_LIFE_MS.
     """
 
     first_ms: float
@@ -33,19 +34,19 @@ class _RunningCost:
     observed_ms: float = 0.0
 
     def at(self, now_ms: float) -> float:
-        """What it would take now."""
+        """Return the predicted cost."""
         faded: float = 0.5 ** ((now_ms - self.observed_ms) / _HALF_LIFE_MS)
         return self.first_ms + (self.last_ms - self.first_ms) * faded
 
     def observe(self, took_ms: float, now_ms: float) -> None:
-        """It has just taken this long."""
+        """Record a measured cost."""
         predicted_ms = self.at(now_ms)
         self.last_ms = predicted_ms + _WEIGHT * (took_ms - predicted_ms)
         self.observed_ms = now_ms
 
 
 class SyncCosts:
-    """What both kinds of round cost. One thread writes, while a round is in flight; any may ask."""
+    """The costs of both kinds of rounds. One thread writes, during a round; any thread reads."""
 
     __slots__ = ("_file", "_file_system", "_mistrusted_until_ms")
 
@@ -55,7 +56,7 @@ class SyncCosts:
         self._mistrusted_until_ms = float("-inf")
 
     def prefers_file_system(self, file_count: int, now_ms: float) -> bool:
-        """Whether one ``syncfs`` is cheaper than to sync so many files."""
+        """Return whether one ``syncfs`` is cheaper than syncing `file_count` files."""
         return (
             file_count > 1
             and now_ms >= self._mistrusted_until_ms
@@ -63,11 +64,13 @@ class SyncCosts:
         )
 
     def observe_files(self, file_count: int, took_ms: float, now_ms: float) -> None:
-        """So many files took this long, one after the other."""
+        """Record the time of `file_count` sequential ``fdatasync`` calls."""
         self._file.observe(took_ms / file_count, now_ms)
 
     def observe_file_system(self, took_ms: float, now_ms: float) -> None:
-        """One ``syncfs`` took this long; far more than predicted means none for a while."""
+        """Record the time of a ``syncfs``; avoid it for a while if it exceeds the prediction by
+        far.
+        """
         if took_ms > _SURPRISE * self._file_system.at(now_ms):
             self._mistrusted_until_ms = now_ms + _MISTRUST_MS
         self._file_system.observe(took_ms, now_ms)

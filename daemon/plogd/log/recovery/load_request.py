@@ -1,7 +1,7 @@
-"""What loading one log needs to know: where it is, and what the checkpoints say about it.
+"""The request to load one log: its directory, and its offsets from the checkpoints.
 
-Made by log_loader.py from the metadata and the log directory's checkpoints; used by
-log_recovery.py.
+log_loader.py builds it from the metadata and the log directory's checkpoints; log_recovery.py uses
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plogd.topic_config import TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """One log to load, with what the log directory's checkpoints say of it."""
+    """A log to load, with its offsets from the log directory's checkpoints."""
 
     topic_partition: TopicPartition
     topic_id: Uuid
@@ -22,7 +22,7 @@ class LoadRequest:
     log_dir: str
     config: TopicConfig
     clean: bool
-    """The last stop was a clean one: nothing needs to be recovered."""
+    """Whether the last stop was clean, so that no recovery is needed."""
     recovery_point: int
     high_watermark: int
     log_start_offset: int
@@ -31,13 +31,13 @@ class LoadRequest:
     monotonic_ms: float
     """The monotonic clock at `now_ms`."""
     leader_epoch: int | None = None
-    """The epoch the log is about to be led in; None where that is not known."""
+    """The leader epoch that the log is about to enter; None if unknown."""
     knows_log_start: bool = False
     """Whether the checkpoint has an entry for the log; otherwise its start is 0."""
     durable_end_offset: int = 0
-    """Everything below it is known to have been on the disk; `load_log` looks that up."""
+    """All records below it are known to have been on disk; set by `load_log`."""
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether offsets may be missing between its segments without anything being wrong."""
+        """Whether offsets may be missing between segments without any damage."""
         return "compact" in self.config.cleanup_policy

@@ -1,9 +1,8 @@
-"""Which partitions lie in a log directory, and whose they are.
+"""Find the partitions in a log directory, and the topics they belong to.
 
-A partition's directory says by its name which partition it holds, and by ``partition.metadata``
-for which topic it was made: a topic that was deleted and made again has the same name and another
-id. Where that file cannot be read, the name has to do. Loading what was found is log_recovery.py's
-work, the choice log_manager.py's.
+The name of a partition's directory is the partition's; ``partition.metadata`` holds the topic id,
+because a deleted and recreated topic has the same name, but another id. If that file cannot be
+read, the name decides. log_recovery.py loads the logs found, as selected by log_loader.py.
 
 Source: Kafka 3.9 LogManager.loadLog, PartitionMetadataFile.
 """
@@ -24,21 +23,23 @@ from plogd.ports import Files, Report
 from plogd.topic_config import TopicConfig
 
 _STRAYS_NAMED = 3
-"""How many directories the line about them names."""
+"""Number of stray directories that the log line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTopic:
-    """The topic a partition belongs to, as the cluster's metadata has it."""
+    """The topic of a partition, according to the cluster metadata."""
 
     topic_id: Uuid
     config: TopicConfig
     leader_epoch: int | None = None
-    """The epoch in which its partition is about to be led; None where that is not known."""
+    """The leader epoch that the partition is about to enter; None if unknown."""
 
     @property
     def outlived_a_start(self) -> bool:
-        """Whether its log surely was on disk once: each start begins an epoch, 0 is its making."""
+        """Whether its log must have been on disk once: creation is epoch 0, and each start adds
+        one.
+        """
         return self.leader_epoch is not None and self.leader_epoch > 1
 
 
@@ -47,21 +48,21 @@ TopicOf: TypeAlias = Callable[[TopicPartition], KnownTopic | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLog:
-    """A partition's directory; `topic_id` is None where its own word for it cannot be read."""
+    """A partition's directory; `topic_id` is None if ``partition.metadata`` cannot be read."""
 
     log_dir: LogDir
     topic_partition: TopicPartition
     topic_id: Uuid | None
 
     def is_of(self, topic: KnownTopic | None) -> bool:
-        """Whether this may be the log of `topic`."""
+        """Return whether this may be the log of `topic`."""
         return topic is not None and self.topic_id in (None, topic.topic_id)
 
 
 def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
-    """A job: the partitions in a log directory; what waits to be deleted is removed on the way.
+    """Return the partitions in a log directory; remove those marked for deletion. A job.
 
-    What an earlier start has put aside stays, as in Kafka, and is told of.
+    Stray directories of an earlier start stay, as in Kafka, and are reported.
     """
     found: list[FoundLog] = []
     strays: list[str] = []
@@ -84,8 +85,8 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
             )
     if strays:
         report(
-            "{log_dir} holds {count} partitions of no known topic, put aside as {names}: they are "
-            "never read or deleted; remove them if nobody misses their records",
+            "{log_dir} holds {count} partitions of unknown topics, moved to {names}: they are "
+            "neither read nor deleted; remove them if their records are not needed",
             log_dir=log_dir.path,
             count=len(strays),
             names=", ".join(strays[:_STRAYS_NAMED]) + (" ..." if strays[_STRAYS_NAMED:] else ""),
@@ -95,7 +96,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
 
 
 def topic_id_of(files: Files, directory: str) -> Uuid | None:
-    """The topic a partition directory was made for; None where that cannot be told."""
+    """Return the topic id of a partition directory; None if it cannot be read."""
     try:
         return read_topic_id(files, directory)
     except CorruptCheckpoint:
@@ -103,5 +104,5 @@ def topic_id_of(files: Files, directory: str) -> Uuid | None:
 
 
 def surest_first(found: Iterable[FoundLog]) -> list[FoundLog]:
-    """Those that say themselves whose they are before those that only have the name."""
+    """Return the logs with a readable topic id before those known only by name."""
     return sorted(found, key=lambda one: one.topic_id is None)

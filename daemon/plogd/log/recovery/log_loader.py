@@ -1,11 +1,11 @@
-"""Loading all the logs in a broker's log directories, and what to do with those that do not fit.
+"""Load all logs of a broker's log directories, and handle those that do not match the metadata.
 
-A directory of no known partition is put aside; a known partition whose directory is gone is told
-of, and goes on where its offsets ended, as far as the checkpoints know that. Loading one log is
-log_recovery.py's work; who owns the loaded logs is log_manager.py, which calls this at the start.
+The directory of an unknown partition is renamed as stray. If the directory of a known partition is
+missing, that is reported, and an empty log continues at the end offset known from the checkpoints.
+log_recovery.py loads one log; log_manager.py calls this at startup and owns the loaded logs.
 
-Called on the reactor's thread; whatever touches a directory runs as a job on one of that
-directory's lanes. Source: Kafka 3.9 LogManager.loadLogs.
+Called on the reactor's thread; file access runs in jobs on the lanes of a directory. Source: Kafka
+3.9 LogManager.loadLogs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plogd.ports import Clock, Files, Jobs, Later, Random, Report, gather, spawn
 
 
 class LogLoader:
-    """See the module's text. `loaded(state)` gets every log; `storage_failed` failed disks."""
+    """Loads logs and passes each to `loaded(state)`, and failed disks to `storage_failed`."""
 
     def __init__(
         self,
@@ -57,17 +57,17 @@ class LogLoader:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any log was asked for."""
+        """Whether loading of any log has begun."""
         return bool(self._lanes_given)
 
     def lane(self, log_dir: LogDir) -> str:
-        """One of ``num.recovery.threads.per.data.dir`` lanes, in turn."""
+        """Return one of ``num.recovery.threads.per.data.dir`` lanes, in turn."""
         self._lanes_given += 1
         lane = self._lanes_given % self._config().num_recovery_threads_per_data_dir
         return f"{log_dir.lane}:{lane}"
 
     async def load(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
-        """Load one log whose directory is there. Raises OSError."""
+        """Load a log from its existing directory. Raises OSError."""
         request = LoadRequest(
             topic_partition=key,
             topic_id=topic.topic_id,
@@ -92,9 +92,9 @@ class LogLoader:
     async def load_all(
         self, topic_of: TopicOf, already: Collection[tuple[TopicPartition, str]]
     ) -> None:
-        """Load what is in all directories, but for the logs `already` loaded, with their paths.
+        """Load the logs in all directories, except for those in `already`, with their paths.
 
-        Raises LogDirUnusable when two directories hold the same partition.
+        Raises LogDirUnusable if two directories hold the same partition.
         """
         path_by_partition = dict(already)
         everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
@@ -102,16 +102,16 @@ class LogLoader:
         for found in surest_first(everything):
             key = found.topic_partition
             if path_by_partition.get(key) == found.log_dir.path:
-                continue  # The metadata log.
+                continue  # This is the metadata log.
             topic = topic_of(key)
             is_spare = found.topic_id is None and key in path_by_partition
             if is_spare or not found.is_of(topic):
                 topic = None
             if topic is not None or any(key == one for one, _ in already):
                 claim(path_by_partition, key, found.log_dir.path)
-            loads.append(spawn(self._load_or_put_aside(found, topic)))
-        if not self._dirs.offline_paths:  # Else it may lie in there.
-            loads += self._go_on_without(topic_of, path_by_partition.keys())
+            loads.append(spawn(self._load_or_move_aside(found, topic)))
+        if not self._dirs.offline_paths:  # Otherwise it may be in one of them.
+            loads += self._recreate_missing(topic_of, path_by_partition.keys())
         await gather(loads)
 
     async def _find(self, log_dir: LogDir) -> list[FoundLog]:
@@ -123,10 +123,10 @@ class LogLoader:
             self._storage_failed(log_dir.path, error)
             return []
 
-    async def _load_or_put_aside(self, found: FoundLog, topic: KnownTopic | None) -> None:
+    async def _load_or_move_aside(self, found: FoundLog, topic: KnownTopic | None) -> None:
         try:
             if topic is None:
-                await self._put_aside(found)
+                await self._move_aside(found)
                 return
             if found.topic_id is None:
                 await self._adopt(found, topic)
@@ -135,11 +135,11 @@ class LogLoader:
             self._storage_failed(found.log_dir.path, error)
 
     async def _adopt(self, found: FoundLog, topic: KnownTopic) -> None:
-        """Take a log by its name alone, and write down whose it is."""
+        """Assign a directory to a topic by its name, and write its topic id."""
         directory = _directory(found.log_dir, found.topic_partition)
         self._report(
-            "{directory}: its partition.metadata is missing or damaged; it is taken for the topic "
-            "of that name, and the file is written anew",
+            "cannot read partition.metadata in {directory}: assigned the directory to the topic "
+            "of its name in a new file",
             directory=directory,
             level="warn",
         )
@@ -148,22 +148,22 @@ class LogLoader:
             try:
                 write_topic_id(self._files, directory, topic.topic_id)
             except OSError as error:
-                if not is_refusal(error):  # No room for it: the next start takes it by its name.
+                if not is_refusal(error):  # Disk full: the next start assigns it by name, too.
                     raise
 
         await self._jobs.submit(found.log_dir.lane, write)
 
-    async def _put_aside(self, found: FoundLog) -> None:
+    async def _move_aside(self, found: FoundLog) -> None:
         log_dir, unique_id = found.log_dir, self._random.random_bytes(16).hex()
         aside = await self._jobs.submit(
             log_dir.lane,
             lambda: put_aside(self._files, log_dir.path, found.topic_partition, unique_id),
         )
-        topic_id = uuid_to_text(found.topic_id) if found.topic_id else "not readable"
-        what = f"renamed to {aside}" if aside else "removed, as nothing was ever written to it"
+        topic_id = uuid_to_text(found.topic_id) if found.topic_id else "unreadable"
+        what = f"renamed to {aside}" if aside else "removed, because it never held records"
         self._report(
-            "{topic_partition} in {log_dir} is no known partition (its topic id is {topic_id}): "
-            "{what}",
+            "{topic_partition} in {log_dir} is not a known partition (its topic id is "
+            "{topic_id}): {what}",
             topic_partition=str(found.topic_partition),
             log_dir=log_dir.path,
             topic_id=topic_id,
@@ -171,30 +171,30 @@ class LogLoader:
             level="warn" if aside else "info",
         )
 
-    # -- directories that are gone ------------------------------------------------------------
+    # -- missing directories ------------------------------------------------------------------
 
-    def _go_on_without(
+    def _recreate_missing(
         self, topic_of: TopicOf, found: Collection[TopicPartition]
     ) -> list[Later[None]]:
-        """Make anew the logs whose directory is gone but of which the checkpoints know."""
+        """Recreate the logs that are in the checkpoints, but whose directory is missing."""
         loads: list[Later[None]] = []
         claimed = set(found)
         for log_dir in self._dirs.online:
             for key in sorted({*log_dir.high_watermarks, *log_dir.recovery_points} - claimed):
                 topic = topic_of(key)
-                # Else the entry may be of an earlier topic of that name, and the new one's
-                # directory was not made yet when the broker was killed.
+                # Otherwise the entry may belong to an earlier topic of that name, and the broker
+                # was killed before it created the new one's directory.
                 if topic is not None and (topic.outlived_a_start or log_dir.was_clean):
                     claimed.add(key)
-                    loads.append(spawn(self._make_again(log_dir, key, topic)))
+                    loads.append(spawn(self._recreate(log_dir, key, topic)))
         return loads
 
-    async def _make_again(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
+    async def _recreate(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
         directory = _directory(log_dir, key)
         self._report(
-            "{directory} is gone: {topic_partition} begins anew, empty, behind the offsets it had "
-            "as far as they are known. If there is a copy of the directory, stop the broker, put "
-            "it in the place of the new one, and start again",
+            "cannot find {directory}: created an empty log for {topic_partition}, starting after "
+            "its last known offset; to recover the records, stop the broker and restore the "
+            "directory from a backup",
             directory=directory,
             topic_partition=str(key),
             level="error",

@@ -1,22 +1,22 @@
-"""From a partition's directory to a log that can be used, whatever the last stop left behind.
+"""Load a log from its directory, in whatever state the last stop has left it.
 
-After a clean stop little is read: the last segment's end, the newest producer snapshot, the
-epochs. After a crash every segment from the recovery point on is read again from the disk itself:
-what was not durable may be missing, torn or garbage, so the log is cut at the first batch that is
-not whole, the indexes are rebuilt, and the rest is synced before it is used. Nothing found in a
-directory keeps a log from being loaded; only the disk's own errors do.
+After a clean stop, little is read: the end of the last segment, the newest producer snapshot, the
+leader epochs. After a crash, all segments from the recovery point on are read again, bypassing the
+page cache. What was not durable may be missing, torn or garbage, so the log is truncated at the
+first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. No
+content of a directory prevents loading; only errors of the disk do.
 
-The checkpoints and the producer snapshots prove what was durable, each without the other. Damage
-below that is bit rot: it is kept and served around. A segment that recovery rejects is renamed to
-``.stray``, never unlinked.
+The checkpoints and the producer snapshots each prove which records were durable. Damage below that
+offset is bit rot: it is kept, and the records around it are served. A segment that recovery rejects
+is renamed to ``.stray``, never unlinked.
 
-Records that were durable and are missing, because a file was cut short or removed, cannot be
-restored; but their offsets are never given to other records. The log continues after them in a new
-segment, and an error names what is missing.
+Records that were durable and are missing, because a file was truncated or removed, cannot be
+restored, but their offsets are never assigned to other records. The log continues after them in a
+new segment, and an error names the missing offsets.
 
-One segment's recovery is in segment_recovery.py. Everything here is a job and touches only files
-that are not in use yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14.
-Invariants: nothing below `LoadRequest.durable_end_offset` is cut; no log ends below it.
+segment_recovery.py recovers one segment. Everything here is a job and accesses only files that are
+not in use yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14. Invariants:
+nothing below `LoadRequest.durable_end_offset` is truncated; no log ends below it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from plogd.log.recovery.damage_report import DamageReport
 from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.producer_recovery import load_producers
 from plogd.log.recovery.segment_recovery import recover_segment, replay_readable
-from plogd.log.recovery.stray_segments import take_out
+from plogd.log.recovery.stray_segments import mark_stray
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, Report
@@ -52,7 +52,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
-    ends = _mend_indexes(segments, sealed, request, findings, report)
+    ends = _repair_indexes(segments, sealed, request, findings, report)
     is_clean = request.clean and _is_whole(segments[-1], request)
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
@@ -89,10 +89,10 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
 
 
 def _durable_end(files: Files, request: LoadRequest) -> int:
-    """The offset below which every record is known to have been on the disk once.
+    """Return the offset below which every record is known to have been on disk.
 
-    The checkpoints say so, unless they are missing. The name of a producer snapshot says so as
-    well: sealing and a clean stop write it when all segments below its offset are synced.
+    The checkpoints say so, unless they are missing. So does the name of a producer snapshot,
+    because sealing and a clean stop write it when all segments below its offset are synced.
     """
     snapshots = (
         parsed.base_offset
@@ -112,7 +112,7 @@ def _complete(
     ends: Mapping[int, int],
     dropped: list[LogSegment],
 ) -> list[LogSegment]:
-    """What a log can go on with: see what is gone, and leave no known offset to be given again."""
+    """Report missing records, and return segments whose end no known offset exceeds."""
     log_end_offset = _next_offset(segments[-1])
     if log_end_offset >= request.log_start_offset:
         segments = _drop_below_start(segments, request, dropped)
@@ -123,12 +123,12 @@ def _complete(
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     durable_end_offset = max(log_start_offset, request.durable_end_offset)
     if log_end_offset < durable_end_offset or segments[-1].ends_damaged:
-        return _go_on_behind_loss(files, request, segments, log_end_offset, findings)
+        return _continue_after_loss(files, request, segments, log_end_offset, findings)
     return segments
 
 
 def _remove_leftovers(files: Files, directory: str) -> None:
-    """Unlink what was on its way out, and indexes whose records are gone."""
+    """Unlink files marked for deletion, and indexes without records."""
     found = [
         (name, parsed)
         for name in files.listdir(directory)
@@ -166,7 +166,7 @@ def _open_segments(files: Files, request: LoadRequest) -> list[LogSegment]:
 
 
 def _write_epochs(epochs: LeaderEpochs) -> bool:
-    """Write down what recovery learned, or the next one must learn it again; False: no room."""
+    """Write the epochs that recovery found; return False if the disk is full."""
     try:
         epochs.flush()
     except OSError as error:
@@ -179,9 +179,10 @@ def _write_epochs(epochs: LeaderEpochs) -> bool:
 def _drop_below_start(
     segments: list[LogSegment], request: LoadRequest, dropped: list[LogSegment]
 ) -> list[LogSegment]:
-    """Part with what a deletion has left that a crash interrupted; the rest.
+    """Return the segments without those that an interrupted deletion has left; add them to
+    `dropped`.
 
-    The log's start was written before it began. What is parted with goes to `dropped`.
+    The log start was written before the deletion began.
     """
     while len(segments) > 1 and segments[1].base_offset <= request.log_start_offset:
         dropped.append(segments[0])
@@ -190,10 +191,10 @@ def _drop_below_start(
 
 
 def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
-    """Drop empty segments that the one before goes on beyond.
+    """Delete empty segments that the preceding segment has overtaken.
 
-    A roll that fails leaves one if it cannot be removed, or if a power loss undoes the removal; the
-    log then goes on where it was.
+    A failed roll leaves one if it cannot be removed, or if a power loss undoes the removal; appends
+    then continue in the old segment.
     """
     kept: list[LogSegment] = []
     for segment in segments:
@@ -207,7 +208,7 @@ def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
 def _load_epochs(
     files: Files, request: LoadRequest, segments: Sequence[LogSegment], report: Report
 ) -> LeaderEpochs:
-    """The epochs as checkpointed; where that file is damaged, what all the batches say."""
+    """Load the epochs from their checkpoint, or from all batches if it is damaged."""
     try:
         return LeaderEpochs.load(files, request.directory, highest=request.leader_epoch)
     except CorruptCheckpoint as error:
@@ -219,15 +220,15 @@ def _load_epochs(
 
 
 def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
-    """Whether a clean stop's last segment still has all that it had then."""
+    """Whether the last segment after a clean stop still holds all its records."""
     return _next_offset(segment) >= request.durable_end_offset
 
 
 def _sealed_count(segments: Sequence[LogSegment], recovery_point: int) -> int:
-    """How many segments there are before the one that holds the recovery point.
+    """Return the number of segments before the one that holds the recovery point.
 
-    An empty one does not count as that: a roll that failed may have left it, after which the log
-    went on in the segment before.
+    Ignores empty segments: a failed roll may have left one, after which appends continued in the
+    preceding segment.
     """
     return max(
         (
@@ -247,9 +248,9 @@ def _recover(
     findings: DamageReport,
     ends: dict[int, int],
 ) -> list[LogSegment]:
-    """Check all of the last segments; cut at the first batch that is not whole. What is left.
+    """Check the last segments and truncate at the first batch that is not whole; return the rest.
 
-    `ends` gets the end offset of each.
+    Adds the end offset of each segment to `ends`.
     """
     kept: list[LogSegment] = []
     next_offset = suspects[0].base_offset
@@ -259,7 +260,7 @@ def _recover(
             continue
         is_torn = not kept or not kept[-1].ends_damaged
         if is_torn and _is_gap(next_offset, segment.base_offset, request.durable_end_offset):
-            _take_out(files, suspects[number:], findings)
+            _reject(files, suspects[number:], findings)
             break
         segment.records_file.drop_cache()
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
@@ -277,38 +278,39 @@ def _recover(
 
 
 def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
-    """Whether records are missing between two segments and none of what follows is acknowledged.
+    """Return whether records are missing between two segments, and no record after them is
+    acknowledged.
 
-    Compaction leaves gaps, but only in segments that were sealed. A gap below what is known to have
-    been durable is damage to serve around: what follows may have been acknowledged.
+    Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage, and
+    reads continue after it, because records there may have been acknowledged.
     """
     return durable_end_offset <= next_offset < following_base_offset
 
 
-def _take_out(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
-    for segment in reversed(segments):  # What a crash leaves must not have a hole in it.
-        take_out(files, segment)
-    findings.taken_out(segments, "records before them were never made durable and are lost")
+def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
+    for segment in reversed(segments):  # A crash must not leave a gap in the log.
+        mark_stray(files, segment)
+    findings.rejected(segments, "records before them were never made durable and are lost")
 
 
 def _sync(files: Files, directory: str, segments: Sequence[LogSegment]) -> None:
-    """Make durable what recovery kept: it may have been in the page cache only (rule R13)."""
+    """Sync the recovered segments, which may be only in the page cache (rule R13)."""
     for segment in segments:
         for file in segment.sync_files():
             file.sync()
     files.sync_dir(directory)
 
 
-def _mend_indexes(
+def _repair_indexes(
     segments: Sequence[LogSegment],
     count: int,
     request: LoadRequest,
     findings: DamageReport,
     report: Report,
 ) -> dict[int, int]:
-    """Rebuild the indexes of the first `count` segments that plainly are not those of their own.
+    """Rebuild the indexes of those of the first `count` segments that fail the sanity check.
 
-    Returns the end offset of each of them, by its base offset.
+    Returns the end offset of each of these segments, by base offset.
     """
     ends: dict[int, int] = {}
     for number, segment in enumerate(segments[:count]):
@@ -316,7 +318,7 @@ def _mend_indexes(
             ends[segment.base_offset] = segment.sanity_check()
         except (CorruptIndex, FileNotFoundError) as error:
             report("rebuilding an index: {error}", error=str(error), level="warn")
-            # What precedes another segment was durable when that one was begun, or sealed.
+            # A segment was durable before its successor was created, or once it was sealed.
             following = [one.base_offset for one in segments[number + 1 : number + 2]]
             recovered = recover_segment(
                 segment,
@@ -332,11 +334,11 @@ def _mend_indexes(
 
 
 def _nothing(position: int, header: BatchHeader) -> None:
-    """Only the indexes are wanted."""
+    """Ignore a batch: only the indexes are rebuilt."""
 
 
 def _next_offset(segment: LogSegment) -> int:
-    """The offset behind the segment's last batch; its base offset if it is empty."""
+    """Return the offset after the segment's last batch; the base offset of an empty segment."""
     next_offset = max([segment.base_offset, *(kept.end_offset for kept in segment.corrupt_ranges)])
 
     def note(position: int, header: BatchHeader) -> None:
@@ -347,16 +349,16 @@ def _next_offset(segment: LogSegment) -> int:
     return next_offset
 
 
-def _go_on_behind_loss(
+def _continue_after_loss(
     files: Files,
     request: LoadRequest,
     segments: Sequence[LogSegment],
     log_end_offset: int,
     findings: DamageReport,
 ) -> list[LogSegment]:
-    """Continue in a new segment a log that ends before what was durable, or in damage.
+    """Add a new segment to a log that ends below its durable end, or in damage.
 
-    Offsets below that end may have been shown to consumers, and must never show another record.
+    Offsets below that end may have been shown to consumers, and must not get other records.
     """
     log_start_offset = request.log_start_offset
     lost_from = max(log_end_offset, log_start_offset)
@@ -365,7 +367,7 @@ def _go_on_behind_loss(
     if log_end_offset < log_start_offset:
         findings.start_beyond_end(log_start_offset, log_end_offset, file_names.STRAY_SUFFIX)
         for segment in kept:
-            take_out(files, segment)
+            mark_stray(files, segment)
         kept = []
     if lost_from < next_offset:
         findings.lost_at_end(lost_from, next_offset)
@@ -373,8 +375,8 @@ def _go_on_behind_loss(
         kept.pop().delete_files()
     if log_end_offset == log_start_offset and kept:
         for segment in reversed(kept):
-            take_out(files, segment)
-        findings.taken_out(kept, f"its records below offset {log_start_offset} were deleted")
+            mark_stray(files, segment)
+        findings.rejected(kept, f"its records below offset {log_start_offset} were deleted")
         kept = []
     kept.append(LogSegment.create(files, request.directory, next_offset, request.config))
     files.sync_dir(request.directory)

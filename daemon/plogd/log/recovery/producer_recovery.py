@@ -1,7 +1,7 @@
-"""Restore the state of a log's producers at a start, from a snapshot and the batches after it.
+"""Restore the producer state of a log at startup, from a snapshot and the batches after it.
 
-Called by log_recovery.py, in its job, when the segments have been recovered. What the state is for
-is in producer_state.py. Source: Kafka 3.9 UnifiedLog.rebuildProducerState.
+Called by log_recovery.py, in its job, after the segments have been recovered. producer_state.py
+explains the state. Source: Kafka 3.9 UnifiedLog.rebuildProducerState.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def load_producers(
     log_end_offset: int,
     epochs: LeaderEpochs,
 ) -> ProducerStateManager:
-    """Load the newest usable snapshot and replay all batches after it; delete what was dropped.
+    """Load the newest usable snapshot, replay all batches after it, and delete dropped segments.
 
-    A snapshot is written by a job after each roll. If a crash came in between, only the segments
-    before the active one, even below the log's start, know their producers. Then it is written
-    now, for those segments may soon be deleted.
+    A job writes a snapshot after each roll. If a crash happened before that, only the segments
+    before the active one, even those below the log start, know their producers. Then the snapshot
+    is written now, because those segments may soon be deleted.
     """
     state = ProducerStateManager(
         files, request.directory, expiration_ms=request.producer_id_expiration_ms
@@ -66,11 +66,11 @@ def load_producers(
 def _append_times(
     files: Files, request: LoadRequest, segments: Sequence[LogSegment]
 ) -> Callable[[BatchMetadata], float]:
-    """When a batch was appended at the latest, as monotonic time.
+    """Return a function that gives the latest possible append time of a batch, as monotonic time.
 
-    That is when the file of its segment was last written, by the wall clock of then; a batch below
-    the first segment counts as written with that. A snapshot has no time but that of the records.
-    It counts where it is later: a file that was copied may have any date.
+    That is the modification time of its segment's file, by the wall clock; batches below the first
+    segment count as part of it. If the batch's own timestamp is later, that counts: a copied file
+    may have any date. A snapshot has only the timestamps of records.
     """
     bases = [segment.base_offset for segment in segments]
 
@@ -87,7 +87,7 @@ def _append_times(
 
 
 def _replay_dropped(segment: LogSegment, from_offset: int, state: ProducerStateManager) -> None:
-    """Replay its producers into `state`; its indexes are not checked yet."""
+    """Replay the producers of a segment, whose indexes are not checked yet, into `state`."""
     with contextlib.suppress(CorruptMessage):
         for position, header in segment.records.batches_from(0):
             if header.last_offset >= from_offset:
@@ -95,7 +95,7 @@ def _replay_dropped(segment: LogSegment, from_offset: int, state: ProducerStateM
 
 
 def _write_snapshot(state: ProducerStateManager, end_offset: int) -> bool:
-    """Write down the producers below `end_offset`; False: no room."""
+    """Write a snapshot of the producers below `end_offset`; return False if the disk is full."""
     try:
         state.write_snapshot(end_offset)
     except OSError as error:

@@ -1,17 +1,18 @@
 """Check a segment's batches one by one, and recover a segment after a crash.
 
-Every batch is checked: its size, its checksum, its place in the order of offsets. Recovery cuts the
-segment where that fails, because a crash leaves the end torn, zeroed or stale. Below
-`keep_below_offset` (known to be durable) a batch that fails is bit rot and not a torn tail: the
-damaged bytes are kept and noted, and scanning continues after them, so that all else can be read.
+Each batch is checked: its size, its checksum, its place in the order of offsets. Recovery truncates
+the segment at the first batch that fails, because a crash leaves the end torn, zeroed or stale.
+Below `keep_below_offset` (known to be durable), a failing batch is bit rot, not a torn tail: the
+damaged bytes are kept and recorded, and scanning continues after them, so that all other records
+can be read.
 
 log_recovery.py decides which segments to recover and calls this in a job; index_rebuild.py scans a
-segment in use. Also here: reading a sound segment's headers to restore the state of producers and
-leader epochs.
+segment in use. This module also replays the headers of a valid segment to restore producer state
+and leader epochs.
 
-Source: Kafka 3.9 LogSegment.recover.
-Invariant: afterwards ``[0, size_bytes)`` is sound batches in rising order of offsets, but for
-`corrupt_ranges`, and both indexes speak of nothing else.
+Source: Kafka 3.9 LogSegment.recover. Invariant: afterwards ``[0, size_bytes)`` consists of valid
+batches in rising order of offsets, except for `corrupt_ranges`, and both indexes refer only to
+them.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ from plogd.log.segment.log_segment import LogSegment
 
 _CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 64 * 1024
-"""What a search for the next sound batch looks at in one step."""
+"""Bytes that one step of a search for the next valid batch reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredSegment:
-    """What recovery found in one segment."""
+    """The result of recovering one segment."""
 
     next_offset: int
-    """The first offset behind it; its base offset if it is empty."""
+    """The first offset after it; the base offset of an empty segment."""
     truncated_bytes: int
     reason: str
-    """Why it was cut; "" if it was not."""
+    """Why it was truncated; "" if it was not."""
     corrupt_ranges: tuple[CorruptRange, ...]
     """Damage that was kept."""
 
@@ -68,10 +69,10 @@ def recover_segment(
     following_base_offset: int | None = None,
     on_batch: Callable[[int, BatchHeader], None],
 ) -> RecoveredSegment:
-    """Check all of a segment, cut it where it ends, rebuild its indexes.
+    """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
-    `following_base_offset` is that of the segment behind it, if there is one. `on_batch` hears
-    position and header of each sound batch, in order. Reads every byte. Raises OSError only.
+    `following_base_offset` is that of the next segment, if any. `on_batch` is called with the
+    position and header of each valid batch, in order. Reads every byte. Raises OSError only.
     """
     scan = SegmentScan(
         segment.records,
@@ -91,7 +92,7 @@ def recover_segment(
     try:
         segment.on_become_inactive()
     except OSError as error:
-        if not is_refusal(error):  # No room for one more hint: the next start makes it good.
+        if not is_refusal(error):  # No space for one more hint: the next start adds it.
             raise
     return RecoveredSegment(
         next_offset=scan.next_offset,
@@ -104,10 +105,9 @@ def recover_segment(
 def replay_segment(
     segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
 ) -> None:
-    """Tell `on_batch` each batch of a segment that ends at or above `from_offset`.
+    """Call `on_batch` with each batch of a segment that ends at or after `from_offset`.
 
-    Reads headers only. Leaves out the damage that is known of. Raises CorruptMessage on any other,
-    OSError.
+    Reads headers only and skips known damage. Raises OSError, and CorruptMessage on other damage.
     """
     place = segment.find_offset(from_offset)
     start = segment.size_bytes if place is None else place.position
@@ -119,7 +119,7 @@ def replay_segment(
 def replay_readable(
     segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
 ) -> None:
-    """As `replay_segment`, up to the first bytes that are no batch; a reader meets those later."""
+    """`replay_segment` up to the first bytes that are not a batch; readers report those later."""
     with contextlib.suppress(CorruptMessage):
         replay_segment(segment, from_offset, on_batch)
 
@@ -131,7 +131,7 @@ def replay_batch(
     producer_state: ProducerStateManager,
     leader_epochs: LeaderEpochs,
 ) -> None:
-    """Tell producers' state and leader epochs of a batch found in the log."""
+    """Update producer state and leader epochs with a batch found in the log."""
     if header.partition_leader_epoch > leader_epochs.latest_epoch:
         leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
     replay_producers(segment, position, header, producer_state)
@@ -140,13 +140,14 @@ def replay_batch(
 def replay_producers(
     segment: LogSegment, position: int, header: BatchHeader, producer_state: ProducerStateManager
 ) -> None:
-    """Tell producers' state of a batch found in the log."""
+    """Update producer state with a batch found in the log."""
     if not header.has_producer_id:
         return
     if not header.is_control:
         producer_state.update(header, first_offset=header.base_offset)
         return
-    # A marker whose record compaction has removed, or that is not one, ends nothing.
+    # A marker without a record (removed by compaction), or an invalid one, completes no
+    # transaction.
     data = segment.records.read(position, header.size_bytes)
     for record in read_records(data, 0, header):
         if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
@@ -158,10 +159,10 @@ def replay_producers(
 
 
 class SegmentScan:
-    """Reads a segment's batches in order and judges each; notes damage below `keep_below_offset`.
+    """A scan of a segment's batches, in order; records damage below `keep_below_offset`.
 
-    Bytes and offsets up to `position` and `next_offset` are scanned; `reason` says what is wrong
-    with the batch there, if the scan ended before the file does.
+    The scan has covered `position` bytes and the offsets up to `next_offset`. If it ends before the
+    file, `reason` says what is wrong with the batch there.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class SegmentScan:
         self.next_offset = base_offset
         self.corrupt_ranges: list[CorruptRange] = []
         self.is_after_damage = False
-        """Whether damage ends where the batch just found begins."""
+        """Whether damage ends where the current batch begins."""
         self.reason = ""
         self._records = records
         self._base_offset = base_offset
@@ -186,13 +187,13 @@ class SegmentScan:
         self._chunk_position = 0
 
     def steps(self) -> Iterator[tuple[int, BatchHeader] | None]:
-        """Position and header of each sound batch; None between pieces of a search through damage.
+        """Yield position and header of each valid batch, and None between steps of a search.
 
-        The file may not change meanwhile.
+        The file must not change meanwhile.
         """
         while self.position < self._records.size_bytes:
             position, next_offset = self.position, self.next_offset
-            header = self.sound_batch(position, next_offset)
+            header = self.valid_batch(position, next_offset)
             if header is not None and not self._is_misplaced(position, header, next_offset):
                 self.is_after_damage = (
                     bool(self.corrupt_ranges) and self.corrupt_ranges[-1].end_position == position
@@ -206,8 +207,8 @@ class SegmentScan:
             self.corrupt_ranges.append(damaged)
             self.position, self.next_offset = damaged.end_position, damaged.end_offset
 
-    def sound_batch(self, position: int, expected_offset: int) -> BatchHeader | None:
-        """The header of the batch at `position`, if all of it is as it must be there."""
+    def valid_batch(self, position: int, expected_offset: int) -> BatchHeader | None:
+        """Return the header of the batch at `position` if size, checksum and offsets are valid."""
         header = self._plausible_header(position, expected_offset)
         if header is not None and self._crc(position, header) != header.crc:
             self.reason = f"the batch at byte {position} fails its checksum"
@@ -215,16 +216,16 @@ class SegmentScan:
         return header
 
     def _is_misplaced(self, position: int, header: BatchHeader, expected_offset: int) -> bool:
-        """Whether a sound batch cannot be at the offset it says: no checksum covers that.
+        """Return whether a valid batch has a wrong offset, which no checksum covers.
 
-        Compaction leaves gaps, so an offset above the expected one may be true. It is not if the
-        next batch, or the next segment, begins before this one would end; nor if it leaves out the
-        last offsets that were acknowledged: compaction never takes the last batch, and what is
-        acknowledged is whole batches.
+        Compaction leaves gaps, so an offset above the expected one may be right. It is wrong if the
+        next batch, or the next segment, begins before the batch would end; also if the batch skips
+        the last acknowledged offsets, because compaction never removes the last batch, and
+        acknowledged records form whole batches.
         """
         if header.base_offset == expected_offset:
             return False
-        following = self.sound_batch(position + header.size_bytes, expected_offset)
+        following = self.valid_batch(position + header.size_bytes, expected_offset)
         end_offset = self._following_base_offset if following is None else following.base_offset
         keep_below_offset = self._keep_below_offset
         leaps = following is None and expected_offset < keep_below_offset < header.next_offset
@@ -238,13 +239,13 @@ class SegmentScan:
             return None
         header = parse_header(data)
         if header.magic != MAGIC or header.size_bytes < HEADER_SIZE:
-            self.reason = f"there is no batch at byte {position}"
+            self.reason = f"no batch begins at byte {position}"
         elif position + header.size_bytes > self._records.size_bytes:
             self.reason = f"the file ends inside the batch at byte {position}"
         elif not self._fits(header, expected_offset):
             self.reason = (
                 f"the batch at byte {position} has offsets {header.base_offset} to "
-                f"{header.last_offset} where {expected_offset} is next"
+                f"{header.last_offset} instead of {expected_offset} onward"
             )
         else:
             return header
@@ -268,7 +269,7 @@ class SegmentScan:
         return crc
 
     def _at(self, position: int, length: int) -> memoryview:
-        """`length` bytes from `position`, fewer at the end of the file."""
+        """Return `length` bytes from `position`, fewer at the end of the file."""
         start = position - self._chunk_position
         if start < 0 or start + length > len(self._chunk):
             wanted = max(length, _CHUNK_BYTES)
@@ -279,12 +280,12 @@ class SegmentScan:
     def _damaged_range(
         self, position: int, expected_offset: int
     ) -> Generator[None, None, CorruptRange]:
-        """The bytes from `position` to the next sound batch, or to the end of the file.
+        """Return the range from `position` to the next valid batch, or to the end of the file.
 
-        Where the damaged batch's own header leads to the next one, or to the end of the file, it is
-        believed in that; otherwise a sound batch is looked for at every byte. Damage up to the end
-        of the file stands for all offsets below `keep_below_offset`: with a damaged header's
-        offsets the log might go on where no record was ever written.
+        If the damaged batch's header leads to the next batch, or to the end of the file, that is
+        the end of the range; otherwise, a valid batch is searched at every byte. Damage up to the
+        end of the file covers all offsets below `keep_below_offset`: with the offsets of a damaged
+        header, the log might continue at an offset that was never written.
         """
         end_offset_at_end = self._keep_below_offset
         header = self._plausible_header(position, expected_offset)
@@ -292,20 +293,20 @@ class SegmentScan:
             end_position, end_offset = position + header.size_bytes, header.next_offset
             if end_position == self._records.size_bytes:
                 return CorruptRange(position, end_position, expected_offset, end_offset_at_end)
-            following = self.sound_batch(end_position, end_offset)
+            following = self.valid_batch(end_position, end_offset)
             if following is not None:
                 return CorruptRange(position, end_position, expected_offset, following.base_offset)
         for start in self._candidates(position + 1):
             if start is None:
                 yield
                 continue
-            following = self.sound_batch(start, expected_offset)
+            following = self.valid_batch(start, expected_offset)
             if following is not None:
                 return CorruptRange(position, start, expected_offset, following.base_offset)
         return CorruptRange(position, self._records.size_bytes, expected_offset, end_offset_at_end)
 
     def _candidates(self, position: int) -> Iterator[int | None]:
-        """Where from `position` on a batch might begin: where its magic is. None after a piece."""
+        """Yield positions where a batch may begin (at its magic), and None after each step."""
         while window := self._records.read(position + MAGIC_POSITION, _SEARCH_BYTES):
             index = window.find(MAGIC)
             while index >= 0:

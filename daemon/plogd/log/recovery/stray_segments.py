@@ -1,8 +1,8 @@
-"""Segments that recovery rejects: renamed and never deleted.
+"""Segments that recovery rejects: renamed, never deleted.
 
-A segment is rejected when the records before it are missing and nothing proves that it was durable,
-or when a checkpoint contradicts it. Its files get a ``.stray`` name, which a start, retention and
-Kafka ignore. Deciding is log_recovery.py's work, reporting damage_report.py's.
+A segment is rejected if the records before it are missing and nothing proves that it was durable,
+or if a checkpoint contradicts it. Its files get a ``.stray`` name, which startup, retention and
+Kafka ignore. log_recovery.py decides, damage_report.py reports.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files
 
 
-def take_out(files: Files, segment: LogSegment) -> None:
-    """A job: close `segment` and give its files a ``.stray`` name of its own. Raises OSError.
+def mark_stray(files: Files, segment: LogSegment) -> None:
+    """Close `segment` and give its files a unique ``.stray`` name. A job. Raises OSError.
 
     The caller syncs the directory.
     """

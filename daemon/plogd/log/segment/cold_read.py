@@ -1,26 +1,28 @@
-"""Look-ups on the reactor that would have to wait: what a job has to do first.
+"""Look-ups on the reactor that would wait for the disk, and the jobs they need first.
 
-A look-up made for the reactor (``nowait``) reads nothing that it would have to wait for. It raises
-`ColdRead` instead, whose `warm` is a job's work; then the look-up is made again. A fetch may need
-that a few times, each time a step further: the index is opened, its entries, the batches.
-`LogManager.begin_read` starts the jobs. Where the index or the batches are damaged, log_segment.py
-raises its `UncheckedSegment`.
+A look-up with ``nowait`` only reads bytes in the page cache. Otherwise it raises `ColdRead`; a job
+calls `warm`, and the look-up is retried. A fetch may need several retries: to open the index, to
+read its entries, to read the batches. `LogManager.begin_read` starts the jobs. If the index or the
+batches are damaged, log_segment.py raises `UncheckedSegment` instead.
 
-Raised by segment_indexes.py, index_file.py and file_records.py, caught by ReplicaManager.
-Invariant: the file stays open until `warm` is done, so `warm` is called exactly once.
+Raised by segment_indexes.py and file_records.py, caught by ReplicaManager. Invariant: the file
+stays open until `warm` is done, so `warm` is called exactly once.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 from plogd.ports import File, Files
 
 _PIECE_BYTES = 128 * 1024
+_DELETED = (errno.ENOENT, errno.EBADF)
+"""Errors of a file whose segment was deleted; one that was open in between is closed for good."""
 
 
 class ColdRead(Exception):
-    """What was asked for is not in the page cache. `warm` brings it there, or raises OSError."""
+    """The requested bytes are not in the page cache; `warm` reads them, or raises OSError."""
 
     def __init__(self, warm: Callable[[], None]) -> None:
         super().__init__("not in the page cache")
@@ -28,14 +30,16 @@ class ColdRead(Exception):
 
 
 def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
-    """These bytes have to be read, and the file opened first if it is not open."""
+    """Return a ColdRead of these bytes; it opens the file first if necessary."""
     held = file.retain() if file.is_open else None
 
     def warm() -> None:
         try:
             opened = held or file.retain()
-        except FileNotFoundError:
-            return  # Deleted meanwhile: the look-up itself will find out.
+        except OSError as error:
+            if error.errno in _DELETED:
+                return  # The look-up itself finds out.
+            raise
         try:
             _read_through(opened, position, position + nbytes)
         finally:
@@ -45,13 +49,13 @@ def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
 
 
 def cold_file(files: Files, path: str) -> ColdRead:
-    """This file is not even open; it may be gone when its turn comes."""
+    """Return a ColdRead of a whole file that is not open and may be deleted meanwhile."""
 
     def warm() -> None:
         try:
             file = files.open_read(path)
         except FileNotFoundError:
-            return  # Deleted meanwhile, or never made: the look-up itself will find out.
+            return  # Deleted or never created: the look-up itself reports that.
         try:
             _read_through(file, 0, file.size())
         finally:

@@ -1,13 +1,13 @@
-"""Record batches in a file: appended whole, walked by their headers, handed out as regions.
+"""Record batches in a file: append them, walk their headers, and return slices of them.
 
-`FileRecords` is the ``.log`` file of one segment. `FileRegion` is a slice of it that a fetch answer
-carries to the socket; the slice is fixed before anything is sent and holds the file open, so a
-segment may be deleted meanwhile. Nothing here decompresses or checks a CRC: recovery does
-(segment_recovery.py), and the reader of a batch does.
+`FileRecords` is the ``.log`` file of one segment. `FileRegion` is a slice that a fetch response
+sends to the socket. The slice is fixed before sending begins and keeps the file open, so the
+segment may be deleted meanwhile. This module neither decompresses nor checks a CRC: recovery
+(recovery/segment_recovery.py) and the reader of a batch do.
 
-Invariant: ``[0, size_bytes)`` is whole batches, but for `corrupt_ranges`, which walks leave out. An
-append that fails leaves `size_bytes` as it was;
-bytes of it that reached the file are cut at once, or before the next append.
+Invariant: ``[0, size_bytes)`` consists of whole batches except for `corrupt_ranges`, which walks
+skip. A failed append leaves `size_bytes` unchanged; its bytes in the file are removed immediately,
+or before the next append.
 
 Source: Kafka 3.9 FileRecords, FileLogInputStream; KAFKA-9835 for the fixed slice.
 """
@@ -28,20 +28,20 @@ from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
 _WARM_BYTES = 1 << 20
-"""What a job reads from where a look-up found nothing in memory: the batches that will be sent."""
+"""Bytes that a job reads after a cold look-up: the batches that will be sent."""
 
 _PLACE = struct.Struct(">qi4xb6xi")
-"""What finding a batch takes: base offset, batch length, magic, last offset delta."""
+"""The fields needed to find a batch: base offset, batch length, magic, last offset delta."""
 
 _MAGIC = 2
 
 
 class RegionTruncated(PlogError):
-    """The file ends inside a region: the log was cut after the region had been handed out."""
+    """The file ends inside a region: it was truncated after the region was handed out."""
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies and which offsets it holds."""
+    """The position and size of a batch in the file, and its offsets."""
 
     position: int
     size_bytes: int
@@ -50,7 +50,7 @@ class BatchPlace(NamedTuple):
 
 
 class CorruptRange(NamedTuple):
-    """Bytes that recovery found damaged and kept, because good ones follow or once did."""
+    """Damaged bytes that recovery kept, because good batches follow or once did."""
 
     position: int
     end_position: int
@@ -73,7 +73,7 @@ class FileRegion:
         self._open = True
 
     def read(self) -> bytes:
-        """All of the region. Raises RegionTruncated if the file has become shorter than that."""
+        """Read the whole region. Raises RegionTruncated if the file has become shorter."""
         data = self.file.pread(self.nbytes, self.position)
         if len(data) != self.nbytes:
             raise RegionTruncated(
@@ -81,12 +81,8 @@ class FileRegion:
             )
         return data
 
-    def cached(self) -> bool:
-        """Whether reading the region cannot wait for the disk."""
-        return self.file.cached(self.position, self.nbytes)
-
     def close(self) -> None:
-        """Let go of the file; harmless the second time."""
+        """Release the file. Idempotent."""
         if self._open:
             self._open = False
             self.file.close()
@@ -96,7 +92,7 @@ class FileRegion:
 
 
 class FileRecords:
-    """The batches of one ``.log`` file. Appends come from one thread; reads from any."""
+    """The batches of a ``.log`` file. One thread appends; any thread reads."""
 
     __slots__ = ("_torn", "_writer", "corrupt_ranges", "file", "size_bytes")
 
@@ -110,13 +106,14 @@ class FileRecords:
             file.close()
             raise
         self.corrupt_ranges: list[CorruptRange] = []
-        """Damage that recovery has kept, in rising order."""
+        """Damage that recovery has kept, in file order."""
         self._torn = False
 
     def append(self, data: Buffer) -> int:
-        """Write whole batches at the end; returns the position of the first.
+        """Write whole batches at the end; return the position of the first.
 
-        Whatever is raised, nothing was appended; `repair` tells whether nothing is left, either.
+        If this raises, nothing was appended; the next `repair` or append removes bytes left in the
+        file.
         """
         position = self.size_bytes
         if self._torn:
@@ -126,7 +123,7 @@ class FileRecords:
             writer = self._begin_writing()
         try:
             writer.append(data)
-        except Exception:  # After any error, part of it may be in the file.
+        except Exception:  # After any error, part of the data may be in the file.
             self._torn = True
             with contextlib.suppress(Exception):
                 self.repair()
@@ -140,29 +137,29 @@ class FileRecords:
         return self._writer
 
     def end_writing(self) -> None:
-        """Nothing more is appended, and all is durable: the file may lose its descriptor."""
+        """End appends, when the file is durable, so that its descriptor may be closed."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
             self.file.end_writing()
 
     def close(self) -> None:
-        """Close the file; regions keep theirs open."""
+        """Close the file; regions keep it open."""
         self.end_writing()
         self.file.close()
 
     def repair(self) -> None:
-        """Cut what a failed append has left, if it could not be cut then. Raises OSError."""
+        """Remove bytes that a failed append left, if it could not do so itself. Raises OSError."""
         if self._torn:
             self.file.truncate(self.size_bytes)
             self._torn = False
 
     def truncate(self, size_bytes: int) -> int:
-        """Cut the file to `size_bytes`, a batch's start; returns how many bytes went."""
+        """Truncate the file at `size_bytes`, the start of a batch; return the bytes removed."""
         assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         cut = self.size_bytes - size_bytes
         if cut:
-            # Readers go by size_bytes: first they stop looking there, then it goes.
+            # Readers go by size_bytes, so it is lowered before the file is truncated.
             self.size_bytes = size_bytes
             self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
             self._torn = True
@@ -170,16 +167,16 @@ class FileRecords:
         return cut
 
     def read(self, position: int, nbytes: int) -> bytes:
-        """Up to `nbytes` from `position`, never beyond the last whole batch."""
+        """Read up to `nbytes` from `position`, but not past the last whole batch."""
         return self.file.pread(max(0, min(nbytes, self.size_bytes - position)), position)
 
     def region(self, position: int, nbytes: int) -> FileRegion:
-        """A slice for an answer; the caller closes it."""
+        """Return a slice for a response; the caller closes it."""
         assert position + nbytes <= self.size_bytes, (position, nbytes, self.size_bytes)
         return FileRegion(self._writer or self.file, position, nbytes)
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """The header of the batch at `position`; None at the end of the file.
+        """Return the header of the batch at `position`; None at the end of the file.
 
         Raises CorruptMessage if no whole batch begins there.
         """
@@ -190,16 +187,16 @@ class FileRecords:
     def batches_from(
         self, position: int = 0, end_position: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch that ends at or before `end_position`.
+        """Yield (position, header) of each batch that ends at or before `end_position`.
 
-        Leaves out the damage that is known of. Raises CorruptMessage where the bytes are no whole
-        batch. Costs one pread for each 64 KiB of small batches, one for each larger batch.
+        Skips known damage. Takes one pread per 64 KiB of small batches, one per larger batch.
+        Raises CorruptMessage if the bytes are not a whole batch.
         """
         for place, chunk, chunk_position in self._walk(position, end_position):
             yield place.position, parse_header(chunk, place.position - chunk_position)
 
     def places_from(self, position: int = 0, *, nowait: bool = False) -> Iterator[BatchPlace]:
-        """Like `batches_from`, only cheaper: just where each batch is.
+        """Yield the place of each batch; cheaper than `batches_from`.
 
         Raises ColdRead, with `nowait`.
         """
@@ -207,7 +204,7 @@ class FileRecords:
             yield place
 
     def find_offset(self, offset: int, position: int, *, nowait: bool = False) -> BatchPlace | None:
-        """The first batch from `position` on that ends at or above `offset`, if there is one.
+        """Return the first batch from `position` on that ends at or after `offset`, or None.
 
         Raises ColdRead, with `nowait`.
         """
@@ -217,7 +214,7 @@ class FileRecords:
         return None
 
     def _read_cached(self, position: int, nbytes: int) -> Buffer:
-        """As `read`, from the page cache. Raises ColdRead."""
+        """`read` from the page cache. Raises ColdRead."""
         left = self.size_bytes - position
         data = self.file.pread_nowait(min(nbytes, left), position)
         if data is None:
@@ -227,7 +224,7 @@ class FileRecords:
     def _walk(
         self, position: int, end_position: int | None, *, nowait: bool = False
     ) -> Iterator[tuple[BatchPlace, Buffer, int]]:
-        """Each batch with a chunk that holds its whole header, and the chunk's position."""
+        """Yield each batch with a chunk that holds its whole header, and the chunk's position."""
         chunk: Buffer = b""
         chunk_position = position
         read = self._read_cached if nowait else self.read
@@ -237,7 +234,7 @@ class FileRecords:
             if position >= end:
                 return
             if position + HEADER_SIZE > chunk_position + len(chunk):
-                # One index interval first: most walks look for an offset near an index entry.
+                # First one index interval: most walks look for an offset near an index entry.
                 wanted = READ_CHUNK_BYTES if chunk else READ_CHUNK_BYTES // 8
                 chunk, chunk_position = read(position, wanted), position
             if position - chunk_position + HEADER_SIZE > len(chunk):
@@ -247,7 +244,7 @@ class FileRecords:
             if magic != _MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or delta < 0:
                 raise self._corrupt(position, f"no batch header (magic {magic}, length {length})")
             if next_position > self.size_bytes:
-                raise self._corrupt(position, f"a batch of {length} bytes does not fit")
+                raise self._corrupt(position, f"a batch of {length} bytes exceeds the file")
             if next_position > end:
                 return
             place = BatchPlace(position, LOG_OVERHEAD + length, base_offset, base_offset + delta)
@@ -255,7 +252,7 @@ class FileRecords:
             position = next_position
 
     def _behind_damage(self, position: int) -> int:
-        """`position`, or where the damage ends that it lies in."""
+        """Return `position`, or the end of the damage that contains it."""
         for damaged in self.corrupt_ranges:
             if damaged.position <= position < damaged.end_position:
                 position = damaged.end_position

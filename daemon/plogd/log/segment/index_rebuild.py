@@ -1,17 +1,17 @@
-"""Check a whole segment once a look-up has met damage in it, and rebuild its indexes.
+"""Check a whole segment after a look-up has met damage in it, and rebuild its indexes.
 
-A damaged batch header, or an index entry that leads to a wrong place, would make each look-up walk
-through the segment. So the segment is read once, in jobs of a few MiB on the log directory's lane:
-damage is noted (`corrupt_ranges`) and reported, and new indexes lead around it. Look-ups that meet
-the damage in the meantime wait for that.
+With a damaged batch header, or an index entry that leads to a wrong place, each look-up would have
+to walk through the segment. Instead, jobs read the segment once, a few MiB each, on the log
+directory's lane. Damage is recorded (`corrupt_ranges`) and reported, and new indexes lead past it.
+Look-ups that meet the damage meanwhile wait for the check.
 
-The jobs read through files of their own and write the indexes under ``.cleaned`` names, which the
-next start removes if a crash leaves them. The segment's readers switch to the new indexes on the
-reactor, in one step. An active segment keeps its indexes, as appends go on: only its damage is
-noted, and the indexes are rebuilt when it has been rolled and sealed, if they are wrong.
+The jobs read through their own files and write the indexes under ``.cleaned`` names, which the next
+start removes after a crash. The segment switches to the new indexes on the reactor, in one step. An
+active segment keeps its indexes, because appends continue: only its damage is recorded, and the
+indexes are rebuilt, if they are wrong, once it has been rolled and sealed.
 
-Called on the reactor's thread. Source: Kafka 3.9 LogSegment.recover, which runs at a start only.
-Invariant: a segment is scanned at most once in `RECHECK_MS`, whatever the scan finds.
+Called on the reactor's thread. Source: Kafka 3.9 LogSegment.recover, which runs only at startup.
+Invariant: a segment is scanned at most once per `RECHECK_MS`, whatever the scan finds.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from plogd.ports import Jobs, Later, Report, Timers, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
-"""How long the outcome of a check counts; after that, more damage may be looked for."""
+"""How long the result of a check is valid; after that, a look-up may start another one."""
 
 _TASK = "index rebuild"
 _STEP_BYTES = 4 << 20
-"""What one job reads: other jobs of the log directory run in between."""
+"""Bytes that one job reads; other jobs of the log directory run in between."""
 
 
 class IndexRebuilds:
-    """The checks of all logs' segments that are under way."""
+    """The segment checks in progress, for all logs."""
 
     def __init__(
         self, *, jobs: Jobs, timers: Timers, report: Report, housekeeping: Housekeeping
@@ -50,12 +50,13 @@ class IndexRebuilds:
         self._report = report
         self._housekeeping = housekeeping
         self._waiters: dict[LogSegment, Waiters[None]] = {}
-        """Look-ups that wait, by the segment being checked."""
+        """Pending look-ups, by the segment being checked."""
 
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
-        """Check `segment` and rebuild its indexes; done, without an error, when that has ended.
+        """Check `segment` and rebuild its indexes; the result completes without an error when that
+        ends.
 
-        Joins a check under way. An error is reported; the look-up meets it again.
+        Joins a check in progress. Errors are reported; the look-up's retry meets them again.
         """
         waiters = self._waiters.get(segment)
         if waiters is not None:
@@ -95,7 +96,7 @@ class IndexRebuilds:
             self._take(log, segment, rebuild)
 
     async def _run(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> bool:
-        """Run the jobs of a check; whether it was not given up."""
+        """Run the jobs of a check; return False if it was abandoned."""
         is_done = False
         while not is_done:
             # The directory of a closed log may belong to another topic of the same name.
@@ -109,7 +110,7 @@ class IndexRebuilds:
         return True
 
     def _take(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> None:
-        """Switch to what was found, and report what is new of it."""
+        """Switch to the results of the check, and report new damage."""
         found, known = rebuild.scan.corrupt_ranges, segment.corrupt_ranges
         segment.note_checked(found, rebuild.maximum)
         findings = DamageReport(log.topic_partition, log.directory, self._report)
@@ -124,18 +125,18 @@ class IndexRebuilds:
         )
         if rebuild.maximum is not None:
             self._report(
-                "rebuilt the indexes of {path}, in which a look-up met a wrong entry or damage",
+                "rebuilt the indexes of {path}: a look-up met a wrong entry or damage",
                 path=segment.records_file.path,
                 level="warn",
             )
 
 
 class _Rebuild:
-    """One check under way. Its jobs never overlap; `close` is called after the last one."""
+    """A check in progress. Its jobs never overlap; `close` is called after the last one."""
 
     def __init__(self, segment: LogSegment, *, end_offset: int, is_active: bool) -> None:
         self.maximum: TimestampOffset | None = None
-        """The segment's largest timestamp, once rebuilt indexes are in place."""
+        """The segment's largest timestamp, set once the rebuilt indexes are in place."""
         self.scan: SegmentScan
         self._segment = segment
         self._end_offset = end_offset
@@ -145,7 +146,7 @@ class _Rebuild:
         self._steps = self._run()
 
     def run_step(self) -> bool:
-        """A job: read a few MiB; whether that was all. Raises OSError."""
+        """Read a few MiB; return whether the check is complete. A job. Raises OSError."""
         for _ in self._steps:
             return False
         return True
@@ -182,9 +183,9 @@ class _Rebuild:
                 yield
 
     def put_in_place(self) -> None:
-        """A job: make the new indexes durable and give them the names of the old ones.
+        """Sync the new indexes and rename them over the old ones. A job.
 
-        A full disk leaves the old ones. Raises any other OSError.
+        On a full disk, the old ones stay. Raises any other OSError.
         """
         indexes = self._indexes
         assert indexes is not None
@@ -202,16 +203,16 @@ class _Rebuild:
             self.maximum = indexes.maximum
 
     def close(self) -> None:
-        """Close the files, and remove indexes that are not in place."""
+        """Close the files, and remove indexes that were not put in place."""
         if self._reader is not None:
             self._reader.close()
         if self._indexes is not None and self.maximum is None:
-            with contextlib.suppress(OSError):  # What stays is removed by the next start.
+            with contextlib.suppress(OSError):  # The next start removes what is left.
                 self._indexes.discard()
 
 
 def _is_in(log: Log, segment: LogSegment) -> bool:
-    """Whether retention has left `segment` in `log`."""
+    """Whether `segment` is still in `log`, not deleted by retention."""
     return next(log.segments.starting_at(segment.base_offset)) is segment
 
 

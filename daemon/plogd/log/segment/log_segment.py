@@ -1,16 +1,17 @@
 """One segment of a log: a ``.log`` file of batches, its ``.index`` and its ``.timeindex``.
 
-Only the last, active segment of a log is appended to; any may be read. log.py decides which one an
-offset is in, how far readers may see and when files become durable, segment_recovery.py what is
-left of a segment after a crash. Look-ups by time are in time_lookup.py.
+Only the last segment of a log, the active one, is appended to; any may be read. log.py decides
+which segment holds an offset, how far readers may read and when files are synced;
+recovery/segment_recovery.py truncates a segment after a crash, and time_lookup.py looks up
+timestamps.
 
-The indexes are hints: a look-up checks what it finds in the ``.log``. Where a hint is wrong, or the
-bytes there are no batches, `index_is_suspect` is set and index_rebuild.py reads the whole segment
-once, in jobs; a look-up on the reactor waits for that. All files are opened on demand
+The indexes are hints: a look-up checks the batch they lead to. If a hint is wrong, or the bytes are
+not a batch, the look-up sets `index_is_suspect`. index_rebuild.py then reads the whole segment
+once, in jobs, and a look-up on the reactor waits for that. All files are opened on demand
 (file_pool.py).
 
-Source: Kafka 3.9 LogSegment.
-Invariant: an append that raises leaves the segment as it was, indexes included.
+Source: Kafka 3.9 LogSegment. Invariant: an append that raises leaves the segment unchanged, indexes
+included.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from plogd.topic_config import TopicConfig
 
 
 class UncheckedSegment(ColdRead):
-    """A look-up met damage, or a wrong index: jobs must read all of `segment` (index_rebuild.py).
+    """A look-up met damage or a wrong index: jobs must read all of `segment` (index_rebuild.py).
 
-    Waiting for them is not the work of `warm`, which runs on a thread.
+    `warm` does nothing, because it runs on a thread and the rebuild is a sequence of jobs.
     """
 
     def __init__(self, segment: LogSegment) -> None:
@@ -45,7 +46,7 @@ class UncheckedSegment(ColdRead):
 
 
 class LogSegment:
-    """One segment and its open files. Only one caller at a time may cut, rename or close it."""
+    """A segment and its open files. Only one caller at a time may truncate, rename or close it."""
 
     __slots__ = (
         "_created_ms",
@@ -67,9 +68,9 @@ class LogSegment:
     ) -> None:
         self.base_offset = base_offset
         self.index_is_suspect = False
-        """A look-up has met a wrong hint, or damage that was not known."""
+        """A look-up has met a wrong hint, or damage that is not in `corrupt_ranges`."""
         self.is_checked = False
-        """index_rebuild.py has read all of it a short while ago: `corrupt_ranges` is complete."""
+        """index_rebuild.py has recently read the whole segment: `corrupt_ranges` is complete."""
         self._is_closed = False
         self._files = files
         self._directory = directory
@@ -78,7 +79,7 @@ class LogSegment:
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
         self._recent = RecentBatches()
-        # None: not asked for yet.
+        # None: not computed yet.
         self._created_ms: int | None = None
         self._first_timestamp: int | None = None
 
@@ -86,10 +87,10 @@ class LogSegment:
     def create(
         cls, files: Files, directory: str, base_offset: int, config: TopicConfig
     ) -> LogSegment:
-        """A new, empty segment, with its index files: Kafka takes a missing one for damage.
+        """Create an empty segment with its index files; Kafka treats a missing one as damage.
 
-        Files of the same name, left by a roll that failed, are removed first. Raises OSError, and
-        leaves nothing behind if it can.
+        First removes files of the same name that a failed roll has left. Raises OSError, and then
+        removes its files if possible.
         """
         for suffix in SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
@@ -105,10 +106,10 @@ class LogSegment:
         return segment
 
     def open_for_reading(self) -> LogSegment:
-        """The same segment with files of its own, read-only, for a job; the caller closes it.
+        """Return the same segment with its own read-only files, for a job; the caller closes it.
 
-        It holds the batches of this moment. Neither an append, a deletion nor a rebuilt index
-        affects the job then. Raises FileNotFoundError if the segment was deleted, OSError.
+        The copy holds the batches present now; appends, deletions and index rebuilds do not affect
+        it. Raises FileNotFoundError if the segment was deleted, OSError.
         """
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
@@ -123,21 +124,21 @@ class LogSegment:
         except OSError:
             copy.close()
             raise
-        # Only now: an append adds its index entries last, so they lead to none but these batches.
+        # Set last: an append adds its index entries last, so entries lead only to these batches.
         copy.records.corrupt_ranges = self.records.corrupt_ranges
         copy.records.size_bytes = self.size_bytes
         return copy
 
-    # -- what it is ---------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of batches."""
+        """Size of the ``.log`` file in bytes."""
         return self.records.size_bytes
 
     @property
     def corrupt_ranges(self) -> Sequence[CorruptRange]:
-        """Damage that recovery has found and kept; see `FileRecords`."""
+        """Damaged ranges that recovery kept; see `FileRecords`."""
         return self.records.corrupt_ranges
 
     @property
@@ -147,37 +148,25 @@ class LogSegment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The ``.index``, opened now if it was not."""
+        """The ``.index``, opened if necessary."""
         return self.indexes.by_offset
 
     @property
     def time_index(self) -> TimeIndex:
-        """The ``.timeindex``, opened now if it was not."""
+        """The ``.timeindex``, opened if necessary."""
         return self.indexes.by_time
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp in the segment, ms; -1 if no batch has one."""
+        """The largest timestamp in the segment, in ms; -1 if no batch has one."""
         return self.indexes.maximum.timestamp
 
     @property
     def largest_timestamp(self) -> int:
-        """`max_timestamp`, or when the file was last written if no batch has one: its age."""
+        """`max_timestamp`, or the file's modification time if no batch has a timestamp."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._files.modified_ms(self.records.file.path)
-
-    def next_offset(self) -> int:
-        """The first offset behind the segment; its base offset if it is empty.
-
-        Usually one pread. Raises CorruptMessage.
-        """
-        next_offset = self.base_offset
-        last_indexed = self.find_offset(self.offset_index.last_entry.offset)
-        if last_indexed is not None:
-            for place in self.records.places_from(last_indexed.position):
-                next_offset = place.last_offset + 1
-        return next_offset
 
     def __repr__(self) -> str:
         return f"LogSegment({self.records.file.path!r}, size_bytes={self.size_bytes})"
@@ -192,9 +181,9 @@ class LogSegment:
         last_offset: int,
         now_ms: int,
     ) -> bool:
-        """Whether the next batch belongs into a new segment: by size, age or full indexes.
+        """Return whether the next batch needs a new segment, because of size, age or full indexes.
 
-        An empty segment takes whatever its indexes can express.
+        An empty segment accepts every batch whose offsets its indexes can represent.
         """
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
@@ -212,9 +201,9 @@ class LogSegment:
         return self.indexes.is_full
 
     def _roll_after_ms(self, config: TopicConfig) -> int:
-        """``segment.ms``, less some of ``segment.jitter.ms``: not all logs are to roll at once.
+        """``segment.ms`` minus a part of ``segment.jitter.ms``, so that not all logs roll together.
 
-        How much is chance to an observer, but always the same for one segment.
+        The part is pseudo-random, but constant for a segment.
         """
         if not config.segment_jitter_ms:
             return config.segment_ms
@@ -222,11 +211,11 @@ class LogSegment:
         return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
-        """The segment's age in the time of its records; by the clock if they carry none."""
+        """The segment's age in record time, or by the clock if its records have no timestamps."""
         if self._first_timestamp is None:
             try:
                 header = self.records.header_at(0)
-            except CorruptMessage:  # Damage that was kept: no reason to refuse what is appended.
+            except CorruptMessage:  # Known damage must not block appends.
                 header = None
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
         if self._first_timestamp >= 0:
@@ -238,11 +227,11 @@ class LogSegment:
     def append(
         self, batch: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
     ) -> int:
-        """Write one batch and, each ``index.interval.bytes``, index entries; returns its position.
+        """Write a batch and, every ``index.interval.bytes``, index entries; return its position.
 
-        `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not
-        a record). Whatever is raised, nothing was appended; if undoing it failed, too,
-        `truncate_to_size` tries again.
+        `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not a
+        record). If this raises, nothing was appended; if the undo failed, too, `truncate_to_size`
+        retries it.
         """
         position = self.records.append(batch)
         try:
@@ -257,10 +246,10 @@ class LogSegment:
         return position
 
     def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
-        """Tell emptied indexes of the next batch in the file, as its append did.
+        """Add the next batch of the file to emptied indexes, as its append did.
 
-        `always` makes an entry for it: what is before it cannot be walked. An entry that a full
-        disk refuses is left out: a log must load all the same, and indexes are only hints.
+        `always` adds an entry for it, because the bytes before it cannot be walked. If a full disk
+        refuses the entry, it is left out: indexes are hints, and the log must load.
         """
         self.indexes.add(
             position,
@@ -274,11 +263,12 @@ class LogSegment:
     # -- read ---------------------------------------------------------------------------------
 
     def find_offset(self, offset: int, *, nowait: bool = False) -> BatchPlace | None:
-        """The first batch that ends at or above `offset`; None if the segment ends before it.
+        """Return the first batch that ends at or after `offset`; None if the segment ends before
+        it.
 
-        No pread for a recent batch, else a look-up and usually one pread. Raises CorruptMessage if
-        the bytes on the way there are no batches. With `nowait`, raises ColdRead where the disk, or
-        a check of the whole segment, has to be waited for.
+        Takes no pread for a recent batch, otherwise one index look-up and usually one pread. Raises
+        CorruptMessage if bytes on the way are not batches. With `nowait`, raises ColdRead if the
+        look-up has to wait for the disk or for a check of the whole segment.
         """
         recent = self._recent.find(offset, self.size_bytes)
         if recent is not None:
@@ -292,11 +282,13 @@ class LogSegment:
                     raise UncheckedSegment(self) from None
                 if isinstance(error, CorruptMessage):
                     raise
-        # The hint was wrong, or the log is damaged right there: only a walk from the start tells.
+        # The hint was wrong, or the log is damaged here: only a walk from the start can tell.
         return self.records.find_offset(offset, 0, nowait=nowait)
 
     def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
-        """Raises CorruptIndex if the index led to a wrong place, or too far from the right one."""
+        """Look up `offset` by index. Raises CorruptIndex if the index leads to a wrong or distant
+        place.
+        """
         start = self.indexes.look_up(offset, nowait=nowait).position
         size_bytes = self.records.size_bytes
         if not 0 <= start < max(size_bytes, 1):
@@ -305,7 +297,7 @@ class LogSegment:
         for place in self.records.places_from(start, nowait=nowait):
             if place.last_offset >= offset:
                 if place.position == start and start and place.base_offset > offset:
-                    raise CorruptIndex(f"{self!r}: an index entry leads behind offset {offset}")
+                    raise CorruptIndex(f"{self!r}: an index entry leads past offset {offset}")
                 return place
             if place.position > end_of_gap and not self.is_checked:
                 raise CorruptIndex(f"{self!r}: no index entry near offset {offset}")
@@ -314,14 +306,16 @@ class LogSegment:
     def note_checked(
         self, corrupt_ranges: list[CorruptRange], maximum: TimestampOffset | None
     ) -> None:
-        """All of the segment was read. `maximum` comes with indexes that were rebuilt for it."""
+        """Record the result of reading the whole segment; `maximum` is set if its indexes were
+        rebuilt.
+        """
         self.records.corrupt_ranges = corrupt_ranges
         if maximum is not None:
             self.indexes.note_rebuilt(maximum)
         self.index_is_suspect = False
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
-        """Where the batches that lie wholly below `offset` end, or the damage that holds it."""
+        """Return where the batches below `offset` end, or the start of damage that contains it."""
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
                 return damaged.position
@@ -337,12 +331,12 @@ class LogSegment:
         at_least_one: bool,
         nowait: bool = False,
     ) -> FileRegion | None:
-        """The batches from the one holding `offset` on, up to `max_position`.
+        """Return the batches from the one containing `offset` on, up to `max_position`.
 
-        The last one may be cut by `max_bytes`, the first one never: with `at_least_one` it comes
-        whole, else not at all (a client that finds no whole batch takes the rest for an error).
-        None if all batches here lie below `offset`; an empty region if nothing is left. Raises
-        CorruptMessage if the batch is known to be damaged; ColdRead, with `nowait`.
+        `max_bytes` may cut the last batch, but never the first: that is returned whole with
+        `at_least_one`, otherwise omitted (a client treats bytes without a whole batch as an error).
+        Returns None if all batches here are below `offset`, and an empty region if no bytes remain.
+        Raises CorruptMessage if the batch is known to be damaged; ColdRead, with `nowait`.
         """
         place = self._sound_place(offset, nowait)
         if place is None:
@@ -359,7 +353,7 @@ class LogSegment:
         )
 
     def _sound_place(self, offset: int, nowait: bool) -> BatchPlace | None:
-        """`find_offset`, unless it leads into damage. Raises CorruptMessage."""
+        """`find_offset` for an offset outside known damage. Raises CorruptMessage."""
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
                 raise CorruptMessage(
@@ -368,10 +362,10 @@ class LogSegment:
                 )
         return self.find_offset(offset, nowait=nowait)
 
-    # -- cut and check ------------------------------------------------------------------------
+    # -- truncate and check -------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Drop the batches that end at or above `offset`; returns the bytes dropped."""
+        """Remove the batches that end at or after `offset`; return how many bytes."""
         place = self.find_offset(offset)
         self.indexes.truncate_to(offset)
         cut_bytes = 0 if place is None else self.records.truncate(place.position)
@@ -380,7 +374,7 @@ class LogSegment:
         return cut_bytes
 
     def truncate_to_size(self, size_bytes: int) -> None:
-        """Undo all appends, failed ones too, since the segment had this size. Raises OSError."""
+        """Undo all appends, even failed ones, since the segment had this size. Raises OSError."""
         self.records.repair()
         self.indexes.repair()
         if size_bytes < self.size_bytes:
@@ -389,7 +383,7 @@ class LogSegment:
             self.truncate_to(header.base_offset)
 
     def _read_maximum(self) -> TimestampOffset:
-        """The last time index entry, unless a batch after it is newer."""
+        """The last time index entry, or a later batch with a larger timestamp."""
         maximum = self.time_index.last_entry
         position = self.offset_index.lookup(maximum.offset).position
         for _, header in self.records.batches_from(position):
@@ -399,39 +393,41 @@ class LogSegment:
 
     @property
     def ends_damaged(self) -> bool:
-        """Whether its last bytes are known to be no batch: nothing may be appended behind them."""
+        """Whether the segment ends in known damage, so that nothing may be appended to it."""
         return bool(self.corrupt_ranges) and (
             self.corrupt_ranges[-1].end_position == self.size_bytes
         )
 
     def reset_indexes(self) -> None:
-        """Empty both indexes; `index_batch` fills them again."""
+        """Empty both indexes, before `index_batch` fills them again."""
         self.indexes.reset()
         self._forget()
         self.records.corrupt_ranges = []
         self.index_is_suspect = False
 
     def _forget(self) -> None:
-        """Drop what memory knows of batches that may be gone."""
+        """Discard cached facts about batches that may have been truncated."""
         self._recent.clear()
         if not self.size_bytes:
             self._first_timestamp = self._created_ms = None
 
     def sanity_check(self) -> int:
-        """Raises CorruptIndex if the indexes plainly are not the log's: recover the segment then.
+        """Check the indexes against the log and return the offset after the last batch.
 
-        To be asked before anything else after a start. Opens both indexes, three or four preads.
-        Returns the offset behind the last batch.
+        To be called first after a start. Opens both indexes and takes three or four preads. Raises
+        CorruptIndex if they clearly do not belong to the log, which then needs recovery.
         """
         self.indexes.sanity_check(self.size_bytes)
         last_position = self.offset_index.last_entry.position
         try:
             return self._check_last_time_entry(last_position)
         except CorruptMessage as error:
-            raise CorruptIndex(f"an index leads into damage: {error}") from error
+            raise CorruptIndex(f"an index leads to damaged bytes: {error}") from error
 
     def _check_last_time_entry(self, last_indexed_position: int) -> int:
-        """Retention goes by this entry: see that a batch is as it says, and none after it newer."""
+        """Check that a batch matches the last time index entry, on which retention relies, and none
+        is newer.
+        """
         latest, next_offset = self.indexes.maximum, self.base_offset
         for _, header in self.records.batches_from(last_indexed_position):
             next_offset = header.next_offset
@@ -441,43 +437,45 @@ class LogSegment:
             found = self.records.header_at(self.position_of(latest.offset))
             if found is None or found.max_timestamp != latest.timestamp:
                 raise CorruptIndex(
-                    f"{self.records.file.path}: no batch is as the time index says: {latest}"
+                    f"{self.records.file.path}: no batch matches the time index entry {latest}"
                 )
         return next_offset
 
-    # -- seal, move, delete -------------------------------------------------------------------
+    # -- seal, rename, delete -----------------------------------------------------------------
 
     def on_become_inactive(self) -> None:
-        """Write the last time index entry, by which retention judges the segment's age."""
+        """Write the last time index entry, from which retention derives the segment's age."""
         self.indexes.add_last_entry()
 
     def on_sealed(self) -> None:
-        """Free what only appends need: the descriptor, and what memory knows of the end."""
-        self._recent = RecentBatches()  # A new one: a job may be reading the old one.
+        """Free what only appends need: the descriptor, and the positions of recent batches."""
+        self._recent = RecentBatches()  # A new object: a job may be reading the old one.
         self.records.end_writing()
 
     def sync_files(self) -> list[File]:
-        """The open files, to make the segment durable: records first, then the indexes."""
+        """The open files to sync when sealing: records first, then the indexes."""
         return [self.records.file, *self.indexes.open_files]
 
     def release_indexes(self) -> None:
-        """Close the index files; the next look-up opens them again. Saves descriptors.
+        """Close the index files to save descriptors; the next look-up opens them again.
 
-        What `max_timestamp` needs stays in memory, if it was there.
+        What `max_timestamp` needs stays in memory if it is there.
         """
         self.indexes.close()
 
     def rename(self, state: str) -> None:
-        """Give all files another second suffix, as ``.deleted``; the caller syncs the directory."""
+        """Change the second suffix of all files, such as ``.deleted``; the caller syncs the
+        directory.
+        """
         for suffix in SEGMENT_SUFFIXES:
             target = segment_path(self._directory, self.base_offset, suffix, state)
             if self._files.exists(self._path(suffix)):
                 self._files.rename(self._path(suffix), target)
-        self._state = state  # Only now: a rename that failed on the way may be tried again.
+        self._state = state  # Set last: a partly failed rename may be retried.
         self._note_paths()
 
     def delete_files(self) -> None:
-        """Close the segment and unlink its files; those already gone are no error."""
+        """Close the segment and unlink its files; missing files are not an error."""
         self.close()
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
@@ -485,7 +483,7 @@ class LogSegment:
                 self._files.unlink(path)
 
     def close(self) -> None:
-        """Close the files; regions handed out keep theirs. Harmless the second time."""
+        """Close the files; regions handed out keep theirs open. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self.records.close()

@@ -1,4 +1,4 @@
-"""The ``.index`` of a segment: from an offset to a byte position at or before it.
+"""The ``.index`` of a segment: maps an offset to a byte position at or before its batch.
 
 One entry for about each ``index.interval.bytes`` of batches, 8 bytes, big-endian:
 
@@ -15,97 +15,62 @@ import struct
 from typing import NamedTuple
 
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex, IndexFile
-from plogd.ports import File, Files
-
-_ENTRY = struct.Struct(">ii")
-_OFFSET = 0
 
 
 class OffsetPosition(NamedTuple):
-    """An offset and where the batch ending at it begins."""
+    """The last offset of a batch, and the byte position of the batch."""
 
     offset: int
     position: int
 
 
-class OffsetIndex:
-    """The offset index of one segment. Offsets are absolute here, relative only on disk."""
+class OffsetIndex(IndexFile[OffsetPosition]):
+    """The offset index of one segment."""
 
-    __slots__ = ("_index", "base_offset", "last_entry")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        files: Files,
-        path: str,
-        base_offset: int,
-        max_bytes: int,
-        *,
-        read_only: bool = False,
-    ) -> None:
-        self._index = IndexFile(files, path, _ENTRY, max_bytes, read_only=read_only)
-        self.base_offset = base_offset
-        self.last_entry = self._read_last_entry()
-        """(base offset, 0) while the index is empty."""
+    LAYOUT = struct.Struct(">ii")
+    OFFSET_FIELD = 0
 
     @property
-    def file(self) -> File:
-        """The open file, to make it durable."""
-        return self._index.file
-
-    @property
-    def count(self) -> int:
-        """How many entries there are."""
-        return self._index.count
+    def empty_entry(self) -> OffsetPosition:
+        """The start of the segment."""
+        return OffsetPosition(self.base_offset, 0)
 
     @property
     def is_full(self) -> bool:
         """Whether the segment must roll because ``segment.index.bytes`` are used up."""
-        return self._index.count >= self._index.max_entries
+        return self.count >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
-        """Note that the batch ending at `offset` begins at `position`.
+        """Add an entry for the batch at `position`, whose last offset is `offset`.
 
-        Raises OSError with nothing appended.
+        If this raises OSError, nothing was appended.
         """
         relative_offset = offset - self.base_offset
         assert 0 <= relative_offset <= MAX_RELATIVE_OFFSET, (offset, self.base_offset)
         assert not self.count or offset > self.last_entry.offset, (offset, self.last_entry)
-        self._index.append(relative_offset, position)
+        self._append(relative_offset, position)
         self.last_entry = OffsetPosition(offset, position)
 
     def lookup(self, offset: int, *, nowait: bool = False) -> OffsetPosition:
-        """The last entry at or below `offset`; (base offset, 0) if there is none.
+        """Return the last entry at or below `offset`, or `empty_entry`.
 
         Raises ColdRead, with `nowait`.
         """
         if self.count and offset >= self.last_entry.offset:
             return self.last_entry
-        slot = self._index.floor_slot(_OFFSET, offset - self.base_offset, nowait=nowait)
-        return self.entry(slot, nowait=nowait) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        slot = self._floor_slot(self.OFFSET_FIELD, offset - self.base_offset, nowait=nowait)
+        return self.entry(slot, nowait=nowait) if slot >= 0 else self.empty_entry
 
     def entry(self, slot: int, *, nowait: bool = False) -> OffsetPosition:
-        """One entry; the first is number 0. Raises ColdRead, with `nowait`."""
-        relative_offset, position = self._index.entry(slot, nowait=nowait)
+        """Return an entry; the first is number 0. Raises CorruptIndex; ColdRead, with `nowait`."""
+        relative_offset, position = self._fields(slot, nowait)
         return OffsetPosition(self.base_offset + relative_offset, position)
 
-    def repair(self) -> None:
-        """Cut what a failed append has left. Raises OSError."""
-        self._index.repair()
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above `offset`."""
-        self.truncate_to_count(self._index.floor_slot(_OFFSET, offset - 1 - self.base_offset) + 1)
-
-    def truncate_to_count(self, count: int) -> None:
-        """Keep the first `count` entries."""
-        try:
-            self._index.truncate(count)
-        finally:  # The count has changed even if the file could not be cut yet.
-            self.last_entry = self._read_last_entry()
-
     def sanity_check(self, log_size_bytes: int) -> None:
-        """Raises CorruptIndex on what can be seen without reading all of it."""
-        self._index.check_size()
+        """Raise CorruptIndex if the size, the first or the last entry is invalid."""
+        self._check_size()
         if not self.count:
             return
         first, last = self.entry(0), self.last_entry
@@ -114,12 +79,3 @@ class OffsetIndex:
             raise CorruptIndex(f"{self.file.path}: entries from {first} to {last} do not rise")
         if not 0 < first.position <= last.position < log_size_bytes:
             raise CorruptIndex(f"{self.file.path}: {last} is not in {log_size_bytes} bytes of log")
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._index.close()
-
-    def _read_last_entry(self) -> OffsetPosition:
-        if not self.count:
-            return OffsetPosition(self.base_offset, 0)
-        return self.entry(self.count - 1)

@@ -1,10 +1,10 @@
-"""Where a segment's newest batches lie, so that most look-ups cost no read at all.
+"""The positions of a segment's newest batches, so that most look-ups need no read.
 
-Consumers that keep up ask for what was appended a moment ago, and a high watermark is a place
-near the end. Belongs to one `LogSegment`, which adds each batch it appends. At most 16 KiB: as a
-list of ints it would be 80, and there may be thousands of partitions.
+Consumers that keep up fetch what was just appended, and a high watermark is near the end, too.
+Owned by one `LogSegment`, which adds each batch it appends. Takes at most 16 KiB; a list of ints
+would take 80 KiB, for each of possibly thousands of partitions.
 
-Batches are added by one thread; another may look something up meanwhile.
+One thread adds batches, while another may look them up.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _REMEMBERED = 512
 
 
 class RecentBatches:
-    """The last 512 to 1024 appended batches. O(log n) look-up."""
+    """The last 512 to 1024 appended batches; a look-up takes O(log n)."""
 
     __slots__ = ("_lists",)
 
     def __init__(self) -> None:
         self._lists = (array("q"), array("q"))
-        """Last offsets and positions; replaced together, for a look-up may come at any time."""
+        """Last offsets and positions. Replaced together, because a look-up may run concurrently."""
 
     def add(self, position: int, last_offset: int) -> None:
-        """A batch ending at `last_offset` was appended at `position`."""
+        """Add a batch ending at `last_offset` that was appended at `position`."""
         last_offsets, positions = self._lists
-        # In this order: a look-up may come between the two.
+        # In this order, because a look-up may run between the two.
         positions.append(position)
         last_offsets.append(last_offset)
         if len(positions) > 2 * _REMEMBERED:
             self._lists = last_offsets[_REMEMBERED:], positions[_REMEMBERED:]
 
     def find(self, offset: int, end_position: int) -> BatchPlace | None:
-        """The first batch that ends at or above `offset`; None if it is not remembered.
+        """Return the first batch that ends at or after `offset`; None if it is not known.
 
         `end_position` is where the last batch ends.
         """
@@ -45,14 +45,14 @@ class RecentBatches:
             return None
         number = bisect_left(last_offsets, offset)
         if not number:
-            return None  # It may lie in an older batch.
+            return None  # It may be in an older batch.
         position = positions[number]
         end = positions[number + 1] if number + 1 < len(positions) else end_position
-        # Only compaction leaves gaps between batches, and never in a segment that is appended to.
+        # Only compaction leaves gaps between batches, and never in an active segment.
         return BatchPlace(
             position, end - position, last_offsets[number - 1] + 1, last_offsets[number]
         )
 
     def clear(self) -> None:
-        """Forget them all: the segment was cut."""
+        """Remove all batches: the segment was truncated."""
         self._lists = (array("q"), array("q"))

@@ -1,19 +1,19 @@
-"""Sealing: make all of a rolled segment durable, so that recovery may skip it.
+"""Sealing: make a rolled segment durable, so that recovery may skip it.
 
-A seal syncs the segment's records and indexes, and writes what a start needs besides them: the
-snapshot of the producers' state at its end, and the leader epochs. It runs in parallel with the
-sync rounds of group_commit.py, as a job on the log directory's lane. `Log` rolls, and advances its
-recovery point when the seal is done.
+A seal syncs the segment's records and indexes, and writes the other files that a start needs: the
+snapshot of the producer state at the segment's end, and the leader epochs. It runs in parallel with
+the sync rounds of disk/group_commit.py, as a job on the log directory's lane. `Log` rolls, and
+advances its recovery point when the seal is done.
 
 The seals of a log run one at a time, in order: a snapshot proves to recovery that all segments
-below it are durable, so none may be written before the seals of all earlier segments are done.
+below it are durable, so it must not be written before the seals of all earlier segments are done.
 
-An OSError from a sync takes the directory offline. A full disk, or an error that is a bug, costs
-only this seal, which is tried again after `RETRY_MS` unless the log has been closed since: its
-directory may belong to another topic of the same name by then.
+An OSError from a sync takes the directory offline. A full disk, or a bug, fails only this seal,
+which is retried after `RETRY_MS` unless the log has been closed: its directory may then belong to a
+new topic of the same name.
 
 Source: Kafka 3.9 UnifiedLog.roll, UnifiedLog.flush; docs/architecture.md, rules R11 and R12.
-Invariants: a segment counts as sealed only when everything above is on disk; a snapshot in a log's
+Invariants: a segment counts as sealed only when all of this is on disk; a snapshot in a log's
 directory proves that all segments below its offset were sealed.
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from plogd.log.deletion import lane_of
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
@@ -31,11 +31,13 @@ from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import File, Jobs, Timers
 
+T = TypeVar("T")
+
 _TASK = "seal"
 
 
 class _Seal(NamedTuple):
-    """A segment to seal, and what writes the snapshot of the producers at its end."""
+    """A segment to seal, and the function that writes the producer snapshot at its end."""
 
     segment: LogSegment
     write_snapshot: Callable[[], None]
@@ -62,7 +64,9 @@ class Sealing:
         self._index_rebuilds = index_rebuilds
         self._storage_failed = storage_failed
         self._waiting: dict[Log, deque[_Seal]] = {}
-        """Seals that are not done, oldest first. Only the first one of a log is in progress."""
+        """Seals that are not done, oldest first. Only the first one of each log is in progress."""
+        self._running: set[Log] = set()
+        """Logs with a seal job in progress, as opposed to a scheduled retry."""
 
     def seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
         """Make `segment`, just rolled at `end_offset`, durable, then call `log.sealed`."""
@@ -71,20 +75,24 @@ class Sealing:
         if len(waiting) == 1:
             self._begin(log)
 
+    def is_running(self, log_dir: str) -> bool:
+        """Whether a job is sealing a segment in this directory."""
+        return any(log.log_dir == log_dir for log in self._running)
+
     def _begin(self, log: Log) -> None:
-        """Begin the oldest seal of `log`, unless the log has been closed or is offline."""
-        # The directory of a closed log may be that of a new topic of the same name.
+        """Begin the oldest seal of `log`, unless the log is closed or offline."""
+        # The directory of a closed log may belong to a new topic of the same name.
         if log.closed or log.offline:
             del self._waiting[log]
             return
         seal = self._waiting[log][0]
         if log.is_unsealed(seal.segment):
             self._submit(log, seal)
-        else:  # Retention has deleted it: only the snapshot knows its producers.
+        else:  # Retention has deleted the segment: only the snapshot has its producers.
             self._note_producers(log, seal)
 
     def _ended(self, log: Log) -> None:
-        """The oldest seal of `log` is done: begin the next one."""
+        """Remove the finished seal of `log` and begin the next one."""
         waiting = self._waiting[log]
         waiting.popleft()
         if waiting:
@@ -97,14 +105,14 @@ class Sealing:
         files = segment.sync_files()
         held = [file.retain() for file in files if file.is_open]
         closed = [file for file in files if not file.is_open]  # The job opens them.
-        # Prepared here, where nobody assigns an epoch meanwhile.
+        # Prepared on the reactor, where no epoch is assigned concurrently.
         write_epochs = log.leader_epochs.prepare_flush()
 
         def run() -> OSError | None:
-            """A job; the error it returns means that there was no room, and is no failure."""
+            """The job; returns the error if the disk is only full, which is not a failure."""
             opened: list[File] = []
             try:
-                # Opened before the first sync: only what has not begun may be tried again.
+                # Opened before the first sync: a seal may be retried only if no sync has begun.
                 try:
                     opened.extend(file.retain() for file in closed)
                 except OSError as error:
@@ -128,7 +136,7 @@ class Sealing:
             _close(held)
             if refusal is None:
                 log.sealed(segment)
-                if segment.index_is_suspect:  # While it was active, that had to wait.
+                if segment.index_is_suspect:  # The check had to wait while the segment was active.
                     self._index_rebuilds.check(log, segment)
                 self._ended(log)
             else:
@@ -138,12 +146,33 @@ class Sealing:
         def failed(error: Exception) -> None:
             _close(held)  # Here and not in the job, which may never have run.
             log.leader_epochs.is_dirty = True  # They may not have been written.
-            if isinstance(error, OSError) and not log.closed:
-                self._disk_failed(log, error)  # Also without room: the sync has lost data.
-            else:
+            if not isinstance(error, OSError) or log.closed:
                 self._retry(log, error)
+            elif log.is_unsealed(segment):
+                self._disk_failed(log, error)  # Also without room: the sync has lost data.
+            else:  # Retention has deleted the segment meanwhile, with the files to open.
+                self._begin(log)
 
-        self._jobs.submit(lane_of(log.log_dir), run).then(done, failed)
+        self._run(log, run, done, failed)
+
+    def _run(
+        self,
+        log: Log,
+        job: Callable[[], T],
+        on_done: Callable[[T], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        def done(value: T) -> None:
+            self._running.discard(log)
+            on_done(value)
+
+        def failed(error: Exception) -> None:
+            self._running.discard(log)
+            on_failed(error)
+
+        running = self._jobs.submit(lane_of(log.log_dir), job)
+        self._running.add(log)
+        running.then(done, failed)
 
     def _note_producers(self, log: Log, seal: _Seal) -> None:
         def failed(error: Exception) -> None:
@@ -152,16 +181,14 @@ class Sealing:
             else:
                 self._retry(log, error)
 
-        self._jobs.submit(lane_of(log.log_dir), seal.write_snapshot).then(
-            lambda _: self._ended(log), failed
-        )
+        self._run(log, seal.write_snapshot, lambda _: self._ended(log), failed)
 
     def _disk_failed(self, log: Log, error: OSError) -> None:
         del self._waiting[log]  # The next start recovers these segments.
         self._storage_failed(log.log_dir, error)
 
     def _retry(self, log: Log, error: Exception) -> None:
-        """Try again later; until then, recovery would read the segment again."""
+        """Schedule a retry; until then, recovery would read the segment again."""
         if log.closed or log.offline:
             del self._waiting[log]
             return

@@ -1,12 +1,12 @@
-"""Both indexes of one segment, and what decides when they get an entry.
+"""The two indexes of a segment, and the rule when a batch gets an entry.
 
-Belongs to one `LogSegment`. A batch gets an entry in the offset index when it begins more than
-``index.interval.bytes`` behind the last one that did; along goes the segment's largest timestamp so
-far, to the time index. An index file is opened on first use, so that a start with many old segments
-opens few files.
+Owned by one `LogSegment`. A batch gets an offset index entry if it begins more than
+``index.interval.bytes`` after the last indexed batch; the time index then gets the segment's
+largest timestamp so far. Index files are opened on first use, so that a start with many old
+segments opens few files.
 
-Source: Kafka 3.9 LogSegment.append, LogSegment.onBecomeInactiveSegment.
-Invariant: an entry is made in both indexes or in none.
+Source: Kafka 3.9 LogSegment.append, LogSegment.onBecomeInactiveSegment. Invariant: either both
+indexes get an entry, or neither does.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
 
 _MAX_UNINDEXED_BYTES = 16 << 20
-"""More than any append leaves between the last entry and the end; a larger gap is damage."""
+"""More than any append leaves between the last entry and the end; a larger gap means damage."""
 
 
 class SegmentIndexes:
-    """The ``.index`` and the ``.timeindex`` of one segment."""
+    """The ``.index`` and the ``.timeindex`` of a segment, opened on demand."""
 
     __slots__ = (
         "_config",
@@ -61,15 +61,16 @@ class SegmentIndexes:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._may_open = False
-        """Whether a job was asked to read the ``.index``: to open it does not wait then."""
-        # None: not read from the files, or not asked for since they changed.
+        """Whether a job has read the ``.index`` into the page cache, so that opening it does not
+        block."""
+        # None: not read from the files yet, or stale since they changed.
         self._is_full: bool | None = None
         self._maximum: TimestampOffset | None = None
         self._last_indexed_position: int | None = None
         self.move_to(directory, state)
 
     def move_to(self, directory: str, state: str) -> None:
-        """Note where the files are now."""
+        """Set the paths of the files."""
         self._directory = directory
         offset_path = segment_path(directory, self.base_offset, INDEX_SUFFIX, state)
         time_path = segment_path(directory, self.base_offset, TIME_INDEX_SUFFIX, state)
@@ -81,7 +82,7 @@ class SegmentIndexes:
 
     @property
     def by_offset(self) -> OffsetIndex:
-        """The ``.index``, opened now if it was not."""
+        """The ``.index``, opened if necessary."""
         index = self._offset_index
         if index is None:
             index = OffsetIndex(
@@ -91,16 +92,16 @@ class SegmentIndexes:
                 self._config.segment_index_bytes,
                 read_only=self._read_only,
             )
-            if self._offset_index is not None:  # A job's look-up was faster.
+            if self._offset_index is not None:  # A job's look-up opened it first.
                 index.close()
                 return self._offset_index
             self._offset_index = index
         return index
 
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
-        """`OffsetIndex.lookup`; with `nowait` an index that is not open is cold, too."""
+        """`OffsetIndex.lookup`; with `nowait`, an index that is not open is cold."""
         if self._offset_index is None:
-            if self._last_indexed_position == 0:  # As is known, it has no entries.
+            if self._last_indexed_position == 0:  # It is known to have no entries.
                 return OffsetPosition(self.base_offset, 0)
             if nowait and not self._may_open:
                 self._may_open = True
@@ -109,7 +110,7 @@ class SegmentIndexes:
 
     @property
     def by_time(self) -> TimeIndex:
-        """The ``.timeindex``, opened now if it was not."""
+        """The ``.timeindex``, opened if necessary."""
         index = self._time_index
         if index is None:
             index = TimeIndex(
@@ -119,7 +120,7 @@ class SegmentIndexes:
                 self._config.segment_index_bytes,
                 read_only=self._read_only,
             )
-            if self._time_index is not None:  # A job's look-up was faster.
+            if self._time_index is not None:  # A job's look-up opened it first.
                 index.close()
                 return self._time_index
             self._time_index = index
@@ -138,29 +139,31 @@ class SegmentIndexes:
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must roll because one of them has no room left."""
+        """Whether the segment must roll because an index is full."""
         if self._is_full is None:
             self._is_full = self.by_offset.is_full or self.by_time.is_full
         return self._is_full
 
     @property
     def open_files(self) -> list[File]:
-        """The files that are open: nothing was written to the others since they were closed."""
+        """The open files; the others have not been written since they were closed."""
         indexes = (self._offset_index, self._time_index)
         return [index.file for index in indexes if index is not None]
 
     @property
     def longest_gap_bytes(self) -> int:
-        """How far apart two entries are at most, unless some were left out."""
+        """The largest distance between two entries in bytes, unless some were left out."""
         return _MAX_UNINDEXED_BYTES + self._config.index_interval_bytes
 
     def open(self) -> None:
-        """Open both now; one that is missing is met again by the look-up. Raises OSError."""
+        """Open both files; the look-up reports a missing one again. Raises OSError."""
         with contextlib.suppress(CorruptIndex):
             _ = self.by_offset, self.by_time
 
     def copy_for_reading(self, state: str) -> SegmentIndexes:
-        """The same files, for a job to open once more and read; `state` is their second suffix."""
+        """Return indexes over the same files, for a job to open and read; `state` is their second
+        suffix.
+        """
         return SegmentIndexes(
             self._files,
             self._directory,
@@ -171,7 +174,7 @@ class SegmentIndexes:
         )
 
     def begin_rebuild(self) -> SegmentIndexes:
-        """Empty indexes under ``.cleaned`` names, to be filled by a job. Raises OSError."""
+        """Create empty indexes under ``.cleaned`` names for a job to fill. Raises OSError."""
         new = SegmentIndexes(
             self._files, self._directory, self.base_offset, self._config, CLEANED_SUFFIX
         )
@@ -179,29 +182,29 @@ class SegmentIndexes:
         return new
 
     def put_in_place(self) -> None:
-        """A job: durably give rebuilt, closed files the names of the old ones. Raises OSError.
+        """Durably rename rebuilt, closed files over the old ones. A job. Raises OSError.
 
-        Readers that have the old files open go on with those until `note_rebuilt`.
+        Readers keep using the old files, which they have open, until `note_rebuilt`.
         """
         for path in self._paths:
             self._files.rename(path, path.removesuffix(CLEANED_SUFFIX))
         self._files.sync_dir(self._directory)
 
     def discard(self) -> None:
-        """Unlink what `begin_rebuild` has made."""
+        """Unlink the files that `begin_rebuild` created."""
         self.close()
         for path in self._paths:
             if self._files.exists(path):
                 self._files.unlink(path)
 
     def note_rebuilt(self, maximum: TimestampOffset) -> None:
-        """Other files have these names now: read them from here on."""
+        """Switch to the rebuilt files, which now have the names of the old ones."""
         self.close()
         self._is_full = self._last_indexed_position = None
         self._maximum = maximum
 
     def make_files(self) -> None:
-        """Make both files, empty, for a new segment. Raises OSError."""
+        """Create both files, empty, for a new segment. Raises OSError."""
         self.reset()
         self.close()
 
@@ -215,12 +218,11 @@ class SegmentIndexes:
         always: bool = False,
         if_room: bool = False,
     ) -> None:
-        """Take note of the next batch; `always` makes an entry for it.
+        """Update the indexes for the next batch; `always` adds an entry for it.
 
-        All or nothing, whatever is raised; only what `repair` cuts may be left in the files.
-
-        With `if_room` an entry that a full disk refuses is left out, and in any case one whose file
-        cannot be opened for want of descriptors. Raises OSError.
+        After any exception both are unchanged, except for bytes that `repair` removes. An entry is
+        left out if its file cannot be opened because descriptors have run out and, with `if_room`,
+        if the disk is full. Raises OSError.
         """
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
         old_maximum = self._maximum or self.maximum
@@ -232,7 +234,7 @@ class SegmentIndexes:
             if always or position - self._last_indexed_position > self._config.index_interval_bytes:
                 self._add_entries(position, last_offset)
         except Exception as error:
-            # Clients that are served already do not notice that descriptors have run out.
+            # Clients that are connected must not notice that descriptors have run out.
             if isinstance(error, OSError) and (
                 is_out_of_files(error) or (if_room and is_refusal(error))
             ):
@@ -255,31 +257,33 @@ class SegmentIndexes:
         self._is_full = by_offset.is_full or by_time.is_full
 
     def add_last_entry(self) -> None:
-        """The segment is not appended to any more: note its largest timestamp, for retention."""
-        self._is_full = None  # The entry takes the last slot; the roll may still fail after it.
+        """Add the segment's largest timestamp, for retention, because the segment gets no more
+        appends.
+        """
+        self._is_full = None  # The entry takes the last slot; the roll may still fail afterwards.
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
 
     def repair(self) -> None:
-        """Cut what a failed `add` has left in the files. Raises OSError."""
+        """Remove bytes that a failed `add` has left in the files. Raises OSError."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.repair()
 
     def truncate_to(self, offset: int) -> None:
-        """Drop what tells of batches that end at or above `offset`; `maximum` is to be set anew."""
+        """Remove entries of batches that end at or after `offset`; the caller sets `maximum`."""
         self.by_offset.truncate_to(offset)
         self.by_time.truncate_to(offset)
         self._maximum = self._last_indexed_position = self._is_full = None
 
     def reset(self) -> None:
-        """Empty both."""
+        """Empty both indexes."""
         self.by_offset.truncate_to_count(0)
         self.by_time.truncate_to_count(0)
         self._maximum = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._last_indexed_position = self._is_full = None
 
     def sanity_check(self, log_size_bytes: int) -> None:
-        """Raises CorruptIndex on what can be seen without a look into the ``.log``."""
+        """Check all that does not require the ``.log``. Raises CorruptIndex."""
         for path in self._paths:
             if not self._files.exists(path):
                 raise CorruptIndex(f"{path} is missing")
@@ -290,9 +294,9 @@ class SegmentIndexes:
             raise CorruptIndex(f"{self._paths[0]} ends long before the log does")
 
     def close(self) -> None:
-        """Let go of the files; the next use opens them again."""
+        """Close the files; the next use opens them again."""
         if self._offset_index is not None and self._time_index is not None:
-            self._is_full = self.is_full  # So that it is known without them.
+            self._is_full = self.is_full  # Keep the value available without the files.
             self._last_indexed_position = self._offset_index.last_entry.position
         self._may_open = False
         for index in (self._offset_index, self._time_index):

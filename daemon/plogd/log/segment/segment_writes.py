@@ -1,11 +1,11 @@
-"""The file work of appends and rolls: all or nothing, whatever is raised on the way.
+"""The file operations of appends and rolls: all or nothing, whatever exception is raised.
 
-Both ways to append use it: log.py writes at once, lane_writes.py in a job on a thread of its own.
-They decide what a write means for the log (offsets, epochs, producers); where that fails after the
-write, `remove_batch` undoes the write, too.
+Shared by log.py, which writes synchronously, and disk/lane_writes.py, which writes in a job on a
+thread. They update offsets, epochs and producers after the write; if that fails, `remove_batch`
+undoes the write.
 
-Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15.
-Invariant: after any exception the segment and its indexes are as before, or HalfWritten is raised.
+Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15. Invariant: after
+any exception the segment and its indexes are unchanged, or HalfWritten is raised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plogd.topic_config import TopicConfig
 
 
 def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig) -> None:
-    """Raise RecordListTooLarge if no segment may hold a batch of this size."""
+    """Raise RecordListTooLarge if a batch of this size exceeds ``segment.bytes``."""
     if nbytes > config.segment_bytes:
         raise RecordListTooLarge(
             f"{topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
@@ -31,7 +31,7 @@ def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig
 def must_roll(
     segment: LogSegment, batch: ValidatedBatch, last_offset: int, config: TopicConfig, now_ms: int
 ) -> bool:
-    """Whether the batch belongs into a new segment. Raises OSError."""
+    """Whether the batch needs a new segment. Raises OSError."""
     return segment.should_roll(config, len(batch.view), batch.max_timestamp, last_offset, now_ms)
 
 
@@ -40,7 +40,7 @@ def make_successor(
 ) -> LogSegment:
     """Return a new segment at `base_offset`, where `old` ends.
 
-    Whatever is raised, appends may go on in `old`. Raises OSError.
+    After any exception, appends may continue in `old`. Raises OSError.
     """
     old.on_become_inactive()
     return LogSegment.create(files, directory, base_offset, config)
@@ -49,7 +49,7 @@ def make_successor(
 def write_batch(segment: LogSegment, batch: ValidatedBatch, first_offset: int) -> int:
     """Append `batch`, whose offsets begin at `first_offset`, and return its position in the file.
 
-    Raises what the append has raised, and then nothing of the batch is left; or HalfWritten.
+    If the append raises, no part of the batch remains, unless the error is HalfWritten.
     """
     view, header, max_timestamp, max_timestamp_delta, _ = batch
     position = segment.records.size_bytes
@@ -73,4 +73,4 @@ def remove_batch(segment: LogSegment, position: int, error: Exception) -> None:
     try:
         segment.truncate_to_size(position)
     except Exception as problem:
-        raise HalfWritten(f"{error}; part of a batch is left: {problem!r}") from error
+        raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error

@@ -1,8 +1,8 @@
-"""The segments of one log in order: which one holds an offset, which one is active.
+"""The segments of one log in order: find the one that holds an offset, and the active one.
 
-Plain bookkeeping: no file is touched here. Called by `Log`, on the reactor's thread.
-Source: the paper, section 3.1: a sorted in-memory list of each segment's first offset.
-Invariant: base offsets rise strictly, and there is always an active (last) segment.
+Pure bookkeeping without file access. Used by `Log`, on the reactor's thread. Source: the paper,
+section 3.1: a sorted in-memory list of each segment's first offset. Invariant: base offsets rise
+strictly, and there is always an active (last) segment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plogd.log.segment.log_segment import LogSegment
 
 
 class Segments:
-    """A log's segments by base offset. Look-ups are O(log n)."""
+    """A log's segments by base offset. Look-ups take O(log n)."""
 
     __slots__ = ("_base_offsets", "_segments", "active")
 
@@ -24,7 +24,7 @@ class Segments:
         self._base_offsets = [segment.base_offset for segment in self._segments]
         assert self._segments, "a log has at least its active segment"
         self.active = self._segments[-1]
-        """The segment that is appended to."""
+        """The segment that receives appends."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -38,14 +38,14 @@ class Segments:
         return self._segments[0]
 
     def add(self, segment: LogSegment) -> None:
-        """`segment` becomes the active one."""
+        """Add `segment` as the active one."""
         assert segment.base_offset > self._base_offsets[-1]
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
         self.active = segment
 
     def remove_first(self, count: int) -> Sequence[LogSegment]:
-        """Take out and return the `count` oldest; the active one always stays."""
+        """Remove and return the `count` oldest segments, never the active one."""
         assert count < len(self._segments)
         removed = self._segments[:count]
         del self._segments[:count]
@@ -53,17 +53,21 @@ class Segments:
         return removed
 
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
-        """The segment that may hold `offset` and all later ones; from the first if below it."""
+        """Return the segment that may hold `offset` and all later ones; all, if the log starts
+        after it.
+        """
         start = max(0, bisect_right(self._base_offsets, offset) - 1)
         return iter(self._segments[start:])
 
     def end_offset_of(self, segment: LogSegment, log_end_offset: int) -> int:
-        """The first offset not in `segment`: the next one's base, or the log's end."""
+        """Return the first offset after `segment`: the next one's base offset, or the log end
+        offset.
+        """
         after = bisect_right(self._base_offsets, segment.base_offset)
         return self._base_offsets[after] if after < len(self._base_offsets) else log_end_offset
 
     def infos(self, log_end_offset: int) -> list[SegmentInfo]:
-        """What retention needs to know of each."""
+        """Return the facts that retention needs about each segment."""
         return [
             SegmentInfo(
                 base_offset=segment.base_offset,

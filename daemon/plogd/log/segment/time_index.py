@@ -1,12 +1,12 @@
-"""The ``.timeindex`` of a segment: from a timestamp to an offset before which all is older.
+"""The ``.timeindex`` of a segment: maps a timestamp to an offset before which all is older.
 
-12 bytes an entry, big-endian, written along with offset index entries where the largest timestamp
-has risen, and once more when the segment is rolled or closed:
+12 bytes an entry, big-endian, written along with offset index entries if the largest timestamp has
+risen, and once more when the segment is rolled or closed:
 
     timestamp         int64   the largest timestamp in the segment so far, ms
     relative offset   int32   last offset of the first batch that has it, minus the base offset
 
-The last entry tells a segment's age to retention without a look into the log.
+Retention gets a segment's age from the last entry, without reading the log.
 
 Source: Kafka 3.9 TimeIndex, LogSegment.append.
 Invariant: timestamps rise strictly and offsets never fall from entry to entry.
@@ -18,12 +18,9 @@ import struct
 from typing import NamedTuple
 
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex, IndexFile
-from plogd.ports import File, Files
 
 NO_TIMESTAMP = -1
-
-_ENTRY = struct.Struct(">qi")
-_TIMESTAMP, _OFFSET = 0, 1
+_TIMESTAMP_FIELD = 0
 
 
 class TimestampOffset(NamedTuple):
@@ -41,44 +38,29 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: int
 
 
-class TimeIndex:
-    """The time index of one segment. Offsets are absolute here, relative only on disk."""
+class TimeIndex(IndexFile[TimestampOffset]):
+    """The time index of one segment."""
 
-    __slots__ = ("_index", "base_offset", "last_entry")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        files: Files,
-        path: str,
-        base_offset: int,
-        max_bytes: int,
-        *,
-        read_only: bool = False,
-    ) -> None:
-        self._index = IndexFile(files, path, _ENTRY, max_bytes, read_only=read_only)
-        self.base_offset = base_offset
-        self.last_entry = self._read_last_entry()
-        """(-1, base offset) while the index is empty."""
+    LAYOUT = struct.Struct(">qi")
+    OFFSET_FIELD = 1
 
     @property
-    def file(self) -> File:
-        """The open file, to make it durable."""
-        return self._index.file
-
-    @property
-    def count(self) -> int:
-        """How many entries there are."""
-        return self._index.count
+    def empty_entry(self) -> TimestampOffset:
+        """No timestamp, at the start of the segment."""
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must roll; the last slot is kept for the entry written then."""
-        return self._index.count >= self._index.max_entries - 1
+        """Whether the segment must roll; the last slot is reserved for the entry at the roll."""
+        return self.count >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
         """Add an entry if `timestamp` is larger than the last one's.
 
-        `skip_full_check` is for the entry at the roll. Raises OSError with nothing appended.
+        `skip_full_check` is for the entry at the roll. If this raises OSError, nothing was
+        appended.
         """
         assert skip_full_check or not self.is_full, self.file.path
         if timestamp <= self.last_entry.timestamp:
@@ -86,39 +68,24 @@ class TimeIndex:
         relative_offset = offset - self.base_offset
         assert 0 <= relative_offset <= MAX_RELATIVE_OFFSET, (offset, self.base_offset)
         assert offset >= self.last_entry.offset, (offset, self.last_entry)
-        self._index.append(timestamp, relative_offset)
+        self._append(timestamp, relative_offset)
         self.last_entry = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry at or below `timestamp`; (-1, base offset) if there is none."""
+        """Return the last entry at or below `timestamp`, or `empty_entry`."""
         if self.count and timestamp >= self.last_entry.timestamp:
             return self.last_entry
-        slot = self._index.floor_slot(_TIMESTAMP, timestamp)
-        return self.entry(slot) if slot >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        slot = self._floor_slot(_TIMESTAMP_FIELD, timestamp)
+        return self.entry(slot) if slot >= 0 else self.empty_entry
 
-    def entry(self, slot: int) -> TimestampOffset:
-        """One entry; the first is number 0."""
-        timestamp, relative_offset = self._index.entry(slot)
+    def entry(self, slot: int, *, nowait: bool = False) -> TimestampOffset:
+        """Return an entry; the first is number 0. Raises CorruptIndex; ColdRead, with `nowait`."""
+        timestamp, relative_offset = self._fields(slot, nowait)
         return TimestampOffset(timestamp, self.base_offset + relative_offset)
 
-    def repair(self) -> None:
-        """Cut what a failed append has left. Raises OSError."""
-        self._index.repair()
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or above `offset`."""
-        self.truncate_to_count(self._index.floor_slot(_OFFSET, offset - 1 - self.base_offset) + 1)
-
-    def truncate_to_count(self, count: int) -> None:
-        """Keep the first `count` entries."""
-        try:
-            self._index.truncate(count)
-        finally:  # The count has changed even if the file could not be cut yet.
-            self.last_entry = self._read_last_entry()
-
     def sanity_check(self) -> None:
-        """Raises CorruptIndex on what can be seen without reading all of it."""
-        self._index.check_size()
+        """Raise CorruptIndex if the size, the first or the last entry is invalid."""
+        self._check_size()
         if not self.count:
             return
         first, last = self.entry(0), self.last_entry
@@ -126,12 +93,3 @@ class TimeIndex:
             raise CorruptIndex(f"{self.file.path}: entries from {first} to {last} do not rise")
         if not self.base_offset <= first.offset <= last.offset:
             raise CorruptIndex(f"{self.file.path}: entries from {first} to {last} do not rise")
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._index.close()
-
-    def _read_last_entry(self) -> TimestampOffset:
-        if not self.count:
-            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        return self.entry(self.count - 1)

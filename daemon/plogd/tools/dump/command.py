@@ -42,7 +42,7 @@ _DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print what is in the files of a log: records, indexes, producer snapshots."""
+    """Print the contents of log files: records, indexes, producer snapshots."""
     parser.add_argument(
         "--files",
         required=True,

@@ -36,7 +36,7 @@ _PROMPT = ">> "
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Walk through a cluster's metadata as if it were a file system, offline."""
+    """Browse a cluster's metadata as a file system, offline."""
     parser.add_argument(
         "--snapshot",
         "-s",

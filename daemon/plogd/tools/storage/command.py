@@ -28,7 +28,7 @@ _TOOLS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Look after data directories, offline."""
+    """Format, inspect and import data directories, offline."""
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for name, configure_tool in _TOOLS.items():
         summary = first_line(configure_tool.__doc__)

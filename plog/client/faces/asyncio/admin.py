@@ -12,12 +12,12 @@ from plog.client.settings.settings_loader import Servers
 
 
 class Admin(Client[AdminCore]):
-    """Looks after topics, configs, groups and brokers.
+    """A client that manages topics, configs, groups and brokers.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:
             await admin.create_topic("page-views", partitions=3)
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What the asyncio clients have in common: an engine made on first use, in the running loop."""
+"""The base class of the asyncio clients: the engine on the running loop, and closing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 from twisted.internet.defer import Deferred
 
 from plog.client.errors import ClosedError, IllegalState
-from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, described
+from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, client_repr
 from plog.client.network.cluster import Cluster
 from plog.client.network.loop_reactor import LoopReactor
 from plog.client.network.twisted_network import TwistedNetwork
@@ -25,7 +25,7 @@ Core = TypeVar("Core")
 
 
 class Client(NoCopy, Generic[Core]):
-    """What the three have in common: an engine made on first use, in the running loop."""
+    """An asyncio client. It creates its engine on first use, in the loop that runs then."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Client(NoCopy, Generic[Core]):
 
     def _make(self) -> Core:
         if self._is_closed:
-            raise ClosedError("the client is closed: make a new one")
+            raise ClosedError("the client is closed; create a new one")
         self._loop = asyncio.get_running_loop()
         self._loop_reactor = LoopReactor.acquire()
         settings = self._settings
@@ -60,11 +60,14 @@ class Client(NoCopy, Generic[Core]):
         return self._make_core(self._cluster, network)
 
     def _check_loop(self) -> None:
-        """Raise IllegalState outside the loop in which the engine runs: nobody would wake us."""
+        """Raise IllegalState unless the engine runs in the current loop.
+
+        The engine could not wake a task of another loop.
+        """
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
             raise IllegalState(
-                f"{self!r} belongs to another event loop, the one in which it was first used:"
-                " make a client in each"
+                f"{self!r} belongs to another event loop, the one in which it was first used;"
+                " create a client in each loop"
             )
 
     def _run(
@@ -87,23 +90,23 @@ class Client(NoCopy, Generic[Core]):
             return
         try:
             await self.close(EXIT_TIMEOUT_S)
-        except Exception as failure:  # The first one says more.
-            log.warning("closing %r after an error failed: %s", self, failure)
+        except Exception as failure:  # The exception that left the block matters more.
+            log.warning("failed to close %r after an error: %s", self, failure)
 
     def __repr__(self) -> str:
-        return described("plog.aio", self, self._settings, "closed" if self._is_closed else "")
+        return client_repr("plog.aio", self, self._settings, "closed" if self._is_closed else "")
 
     def __del__(self) -> None:
         if getattr(self, "_made", None) is not None and not self._is_closed:
             warnings.warn(
-                f"{self!r} was not closed: `await close()`, or use `async with`",
+                f"{self!r} was not closed; await close() or use `async with`",
                 ResourceWarning,
                 source=self,
                 stacklevel=1,
             )
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Close the client; harmless when it is closed."""
+        """Close the client; closing it again has no effect."""
         if self._is_closed:
             return
         self._check_loop()
@@ -118,4 +121,4 @@ class Client(NoCopy, Generic[Core]):
             await self._loop_reactor.release()
 
     async def _close_core(self, timeout_s: float | None) -> None:
-        """End what is of this kind of client."""
+        """Close the engine's object, if it needs closing."""

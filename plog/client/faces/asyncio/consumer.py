@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a listener; it may be a coroutine function."""
+    """Call a function of a listener, which may be a coroutine function."""
     result = function(*arguments)
     if inspect.isawaitable(result):
         result = await Deferred.fromFuture(asyncio.ensure_future(result))
@@ -41,17 +41,17 @@ async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class Consumer(Client[PollingConsumer], ReactorConsumerFace):
-    """Reads records of topics; used by one task at a time.
+    """A client that reads records from topics. Use it from one task at a time.
 
         async with Consumer("page-views", bootstrap_servers="localhost:9092") as consumer:
             async for record in consumer:
                 print(record.offset, record.value)
 
-    With a `group_id` the group shares the partitions, and remembers how far they have been read;
-    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
-    methods may be coroutine functions.
+    With a `group_id`, the members of the group share the partitions, and the group stores the
+    committed offsets. Without one, this consumer reads all partitions and starts where
+    ``auto.offset.reset`` says. The methods of `listener` may be coroutine functions.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     # -- records ------------------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records without end; waits where there are none."""
+        """Yield records indefinitely, waiting for new ones."""
         unread = self._core.unread
         while True:
             if not unread:
@@ -103,26 +103,29 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 yield record
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record; waits until there is one."""
+        """Return the next record, waiting until there is one."""
         unread = self._core.unread
         if not unread:
             unread.put(await self.consume())
         return next(unread.records())
 
     async def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
-        """The next record, None if there is none within `timeout_s`."""
+        """Return the next record, or None if none arrives within `timeout_s`."""
         records = await self.consume(1, timeout_s)
         return records[0] if records else None
 
     async def consume(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> list[ConsumerRecord]:
-        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
+        """Return up to `max_records` (default ``max.poll.records``) as soon as any are available.
 
-        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
-        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
-        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
-        the group's coordinator and of a listener; WokenUp after `wakeup`.
+        Without `timeout_s` the call waits indefinitely; with it, the list is empty after that time.
+
+        Raises:
+            OffsetOutOfRange, CorruptRecords, SerializationFailed: a record cannot be read.
+            UnknownTopicOrPartition: a topic does not exist and may not be created.
+            WokenUp: `wakeup` was called.
+            Exception: the group coordinator returned an error or a rebalance listener raised one.
         """
         core = self._core
         self._check_loop()
@@ -137,9 +140,10 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     async def consume_arrow(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> pyarrow.RecordBatch | None:
-        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+        """Read records as `consume` does, but return them as columns of an Arrow record batch.
 
-        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        The columns are topic, partition, offset, timestamp, key, value, headers … Deserializers are
+        not applied. Requires the extra ``plog[arrow]``.
         """
         core = self._core
         count = ARROW_RECORDS_MAX if max_records is None else max_records
@@ -147,25 +151,25 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         return await self._await_taken(lambda: core.take_arrow(count), timeout_s)
 
     async def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
-        """What `take` gives, asked again until it is something or the time is over.
+        """Call `take` until it returns something or `timeout_s` is over; return its last result.
 
-        In the task that asks: one that is cancelled as its records come would lose them otherwise,
-        and they would take a way round by the engine.
+        `take` runs in the task that reads. If the engine called it instead, a task that is
+        cancelled while its records arrive would lose them.
         """
         self._check_loop()
         loop = asyncio.get_running_loop()
         if timeout_s is not None and timeout_s <= 0:
-            await asyncio.sleep(0)  # The engine's turn: it runs in this loop, too.
+            await asyncio.sleep(0)  # Let the engine run, which shares this loop.
 
-        def here(awaitable: Any) -> asyncio.Future[Any]:
+        def as_future(awaitable: Any) -> asyncio.Future[Any]:
             if not isinstance(awaitable, Deferred):
                 awaitable = Deferred.fromCoroutine(awaitable)
             future: asyncio.Future[Any] = awaitable.asFuture(loop)
             return future
 
-        return await self._core.until_taken(take, timeout_s, here=here)
+        return await self._core.until_taken(take, timeout_s, adapt=as_future)
 
-    # -- what to read, and how far ------------------------------------------------------------
+    # -- subscription, positions and commits --------------------------------------------------
 
     unsubscribe = awaitable(PollingConsumer.unsubscribe)
     position = awaitable(PollingConsumer.position)

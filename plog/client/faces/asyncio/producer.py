@@ -1,4 +1,4 @@
-"""The asyncio face's `Producer`, and the awaitable that its `send` returns."""
+"""The asyncio face's `Producer` and the awaitable that its `send` returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plog.client.callback_checks import (
     check_partitioner,
 )
 from plog.client.faces.asyncio.base import Client
-from plog.client.faces.method_adapters import awaitable, here
+from plog.client.faces.method_adapters import awaitable, direct
 from plog.client.producer.core import ProducerCore
 from plog.client.producer.interceptors import ProducerInterceptor
 from plog.client.producer.partitioner import Partitioner
@@ -31,7 +31,7 @@ from plog.client.values import RecordMetadata
 
 
 class RecordAwaitable(RecordHandle):
-    """A record on its way: await it for where the record is, as often as you like."""
+    """The outcome of a sent record. Awaiting it, any number of times, returns its metadata."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class RecordAwaitable(RecordHandle):
         return metadata_of(self)
 
     async def result(self) -> RecordMetadata:
-        """The same, as a coroutine."""
+        """Wait for the record to be acknowledged and return its metadata."""
         return await self
 
 
@@ -53,15 +53,15 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
-    """Sends records to topics.
+    """A client that sends records to topics.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             sent = await producer.send("page-views", b"/index.html", key=b"alice")
             print((await sent).offset)
 
-    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
+    Settings have Kafka's names: with underscores as keywords, with dots in `config`.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -107,21 +107,23 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         headers: Headers = (),
         on_delivery: OnDelivery | None = None,
     ) -> RecordAwaitable:
-        """Send a record; waits only for a topic that is not known yet, and for memory.
+        """Send a record; the call waits only for the metadata of a new topic and for memory.
 
-        `value` and `key` are bytes, or what the serializers take, `headers` a dict or pairs of name
-        and bytes, `timestamp` is in ms since 1970, now by default. `on_delivery` is called with
-        metadata and None, or None and an error, in the loop's thread.
+        Args:
+            value, key: bytes, or what the serializers take.
+            timestamp: ms since 1970 (default: now).
+            headers: a dict, or pairs of a name and bytes.
+            on_delivery: called in the loop's thread with metadata and None, or None and an error.
 
         Raises:
-            SerializationFailed: a serializer failed, or key or value are no bytes.
-            RecordTooLarge: it is larger than max.request.size or buffer.memory.
-            UnknownTopicOrPartition, RequestTimedOut: the topic did not come in max.block.ms.
-            BufferExhausted: memory stayed full for as long.
+            SerializationFailed: a serializer failed, or the key or value is not bytes.
+            RecordTooLarge: the record exceeds max.request.size or buffer.memory.
+            UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic in max.block.ms.
+            BufferExhausted: memory was still full after max.block.ms.
         """
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
         core = self._core
-        if asyncio.get_running_loop() is not self._loop:  # Here for speed: mostly it is.
+        if asyncio.get_running_loop() is not self._loop:  # Usually false, and cheaper than a call.
             self._check_loop()
         sent = None if core.has_waiters else core.send(*record)
         if sent is not None:
@@ -138,7 +140,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record, and wait for where it is. Raises as `send`, and why it failed."""
+        """Send a record and return its metadata. Raises as `send`, or the error of the delivery."""
         sent = await self.send(
             topic, value, key, partition=partition, timestamp=timestamp, headers=headers
         )
@@ -146,7 +148,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
 
     flush = awaitable(ProducerCore.flush)
     partitions_for = awaitable(ProducerCore.partitions_for)
-    metrics = here(ProducerCore.metrics)
+    metrics = direct(ProducerCore.metrics)
 
     async def _close_core(self, timeout_s: float | None) -> None:
         await self._run(lambda core: core.close(timeout_s))

@@ -12,12 +12,12 @@ from plog.client.settings.settings_loader import Servers
 
 
 class Admin(Client):
-    """Looks after topics, configs, groups and brokers; any number of threads may use one.
+    """A client that manages topics, configs, groups and brokers. Thread-safe.
 
         with Admin(bootstrap_servers="localhost:9092") as admin:
             admin.create_topic("page-views", partitions=3)
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Admin(Client):
     update_features = blocking(AdminCore.update_features)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Close the client, which takes no time; harmless when it is closed."""
+        """Close the client immediately; closing it again has no effect."""
         if not self._is_closed and not self._is_forked:
             self._run(self._cluster.close)
             self._is_closed = True

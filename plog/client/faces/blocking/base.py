@@ -1,4 +1,4 @@
-"""What the blocking clients have in common: a network on the private reactor, and closing."""
+"""The base class of the blocking clients: a network on the private reactor, and closing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from plog.client.errors import ClosedError, ForkedError
-from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, described
+from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, client_repr
 from plog.client.network.cluster import Cluster
 from plog.client.network.private_reactor import PrivateReactor
 from plog.client.network.twisted_network import TwistedNetwork
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Client(NoCopy):
-    """A client that blocks: its cluster and network, on the process' private reactor."""
+    """A blocking client: its cluster and its network, on the private reactor of the process."""
 
     def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
         self._settings = settings
@@ -37,14 +37,14 @@ class Client(NoCopy):
         return self._private.run(function, *arguments, **options)
 
     def _forked(self) -> None:
-        """In the child of a fork: nothing of this client works here."""
+        """Mark this copy, in the child of a fork, as unusable."""
         self._is_forked = True
 
     def _check(self) -> None:
         if self._is_forked:
-            raise ForkedError("the client was made before a fork: make a new one in the child")
+            raise ForkedError("the client was created before a fork; create a new one in the child")
         if self._is_closed:
-            raise ClosedError("the client is closed: make a new one")
+            raise ClosedError("the client is closed; create a new one")
 
     def __enter__(self) -> Self:
         return self
@@ -57,13 +57,13 @@ class Client(NoCopy):
             return
         try:
             self.close(EXIT_TIMEOUT_S)
-        except Exception as failure:  # The first one says more.
-            log.warning("closing %r after an error failed: %s", self, failure)
+        except Exception as failure:  # The exception that left the block matters more.
+            log.warning("failed to close %r after an error: %s", self, failure)
 
     def __repr__(self) -> str:
-        state = "of before a fork" if self._is_forked else "closed" if self._is_closed else ""
-        return described("plog", self, self._settings, state)
+        state = "from before a fork" if self._is_forked else "closed" if self._is_closed else ""
+        return client_repr("plog", self, self._settings, state)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Close the client; harmless when it is closed."""
+        """Close the client; closing it again has no effect."""
         raise NotImplementedError

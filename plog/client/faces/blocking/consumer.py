@@ -1,6 +1,6 @@
 """The blocking face's `Consumer`.
 
-It decodes records in the caller's thread, and calls listeners and callbacks there, while the caller
+It decodes records in the caller's thread, and runs listeners and callbacks there while the caller
 waits. Everything else is a coroutine of the engine.
 """
 
@@ -25,7 +25,7 @@ from plog.client.errors import WrongThread
 from plog.client.faces.application_callback import ApplicationCallback
 from plog.client.faces.blocking.base import Client
 from plog.client.faces.consumer_face import ConsumerFace
-from plog.client.faces.method_adapters import blocking, check_topics, elsewhere
+from plog.client.faces.method_adapters import blocking, check_topics, in_engine_thread
 from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.settings import ConsumerSettings
 from plog.client.settings.settings_loader import Servers
@@ -43,16 +43,17 @@ _LEAVE_TIMEOUT_S = 2.0
 
 
 class Consumer(Client, ConsumerFace):
-    """Reads records of topics; used by one thread at a time.
+    """A client that reads records from topics. Use it from one thread at a time.
 
         for record in Consumer("page-views", bootstrap_servers="localhost:9092"):
             print(record.offset, record.value)
 
-    With a `group_id` the group shares the partitions, and remembers how far they have been read;
-    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
-    methods are called in the consuming thread, while it waits here.
+    With a `group_id`, the members of the group share the partitions, and the group stores the
+    committed offsets. Without one, this consumer reads all partitions and starts where
+    ``auto.offset.reset`` says. The methods of `listener` run in the consuming thread while it waits
+    in a method of the consumer.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -103,32 +104,35 @@ class Consumer(Client, ConsumerFace):
     # -- records ------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records without end; waits where there are none."""
+        """Yield records indefinitely, waiting for new ones."""
         while True:
             if not self._unread:
                 self._unread.put(self.consume())
             yield from self._unread.records()
 
     def __next__(self) -> ConsumerRecord:
-        """The next record; waits until there is one."""
+        """Return the next record, waiting until there is one."""
         if not self._unread:
             self._unread.put(self.consume())
         return next(self._unread.records())
 
     def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
-        """The next record, None if there is none within `timeout_s`."""
+        """Return the next record, or None if none arrives within `timeout_s`."""
         records = self.consume(1, timeout_s)
         return records[0] if records else None
 
     def consume(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> list[ConsumerRecord]:
-        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
+        """Return up to `max_records` (default ``max.poll.records``) as soon as any are available.
 
-        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
-        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
-        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
-        the group's coordinator and of a listener; WokenUp after `wakeup`.
+        Without `timeout_s` the call waits indefinitely; with it, the list is empty after that time.
+
+        Raises:
+            OffsetOutOfRange, CorruptRecords, SerializationFailed: a record cannot be read.
+            UnknownTopicOrPartition: a topic does not exist and may not be created.
+            WokenUp: `wakeup` was called.
+            Exception: the group coordinator returned an error or a rebalance listener raised one.
         """
         count = self._core.max_records if max_records is None else max_records
         with self._use():
@@ -139,9 +143,10 @@ class Consumer(Client, ConsumerFace):
     def consume_arrow(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> pyarrow.RecordBatch | None:
-        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+        """Read records as `consume` does, but return them as columns of an Arrow record batch.
 
-        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        The columns are topic, partition, offset, timestamp, key, value, headers … Deserializers are
+        not applied. Requires the extra ``plog[arrow]``.
         """
         count = ARROW_RECORDS_MAX if max_records is None else max_records
         with self._use():
@@ -149,7 +154,7 @@ class Consumer(Client, ConsumerFace):
             return self._await_taken(lambda: self._core.take_arrow(count), timeout_s)
 
     def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
-        """What `take` gives, asked again until it is something or the time is over."""
+        """Call `take` until it returns something or `timeout_s` is over; return its last result."""
         core = self._core
         core.polled()
         if not core.needs_prepare and (taken := take()):
@@ -162,19 +167,19 @@ class Consumer(Client, ConsumerFace):
             if taken or not came:
                 return taken
 
-    # -- what to read -------------------------------------------------------------------------
+    # -- subscription and seeking -------------------------------------------------------------
 
-    subscribe = elsewhere(PollingConsumer.subscribe)
+    subscribe = in_engine_thread(PollingConsumer.subscribe)
     unsubscribe = blocking(PollingConsumer.unsubscribe)
-    assign = elsewhere(PollingConsumer.assign)
-    seek = elsewhere(PollingConsumer.seek)
-    seek_to_beginning = elsewhere(PollingConsumer.seek_to_beginning)
-    seek_to_end = elsewhere(PollingConsumer.seek_to_end)
-    seek_to_time = elsewhere(PollingConsumer.seek_to_time)
-    pause = elsewhere(PollingConsumer.pause)
-    resume = elsewhere(PollingConsumer.resume)
+    assign = in_engine_thread(PollingConsumer.assign)
+    seek = in_engine_thread(PollingConsumer.seek)
+    seek_to_beginning = in_engine_thread(PollingConsumer.seek_to_beginning)
+    seek_to_end = in_engine_thread(PollingConsumer.seek_to_end)
+    seek_to_time = in_engine_thread(PollingConsumer.seek_to_time)
+    pause = in_engine_thread(PollingConsumer.pause)
+    resume = in_engine_thread(PollingConsumer.resume)
 
-    # -- how far ------------------------------------------------------------------------------
+    # -- positions and commits ----------------------------------------------------------------
 
     position = blocking(PollingConsumer.position)
     committed = blocking(PollingConsumer.committed)
@@ -191,20 +196,22 @@ class Consumer(Client, ConsumerFace):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
         callback: Callable[..., Any] | None = None,
     ) -> None:
-        """Commit without waiting; a later call here calls `callback` with offsets and error.
+        """Commit `offsets` without waiting, by default the positions after all returned records.
 
-        The error is None if the commit succeeded.
+        A later call of this consumer calls `callback` with the offsets and the error, which is None
+        if the commit succeeded.
         """
         check_callback("callback", callback)
         with self._use():
             self._private.soon(self._core.commit_async, self._core.to_commit(offsets), callback)
 
-    # -- the end ------------------------------------------------------------------------------
+    # -- wakeup and close ---------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End a call that waits in another thread: it raises WokenUp. From any thread.
+        """Make the call that waits in another thread raise WokenUp. Call from any thread.
 
-        Where none does, the next one that asks for records. `close` and `unsubscribe` go on.
+        If no call waits, the next call that reads records raises it. `close` and `unsubscribe` are
+        not interrupted.
         """
         self._private.soon(self._wake)
 
@@ -214,7 +221,7 @@ class Consumer(Client, ConsumerFace):
         self._news.set()
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Commit what was read, if that is automatic, leave the group, and end."""
+        """Commit if ``enable.auto.commit`` is true, leave the group and close the consumer."""
         if self._is_closed or self._is_forked:
             return
         try:
@@ -224,11 +231,11 @@ class Consumer(Client, ConsumerFace):
             self._private.run(self._cluster.close)
 
     def _abandon(self) -> None:
-        """Leave the group at the end of the process, as the application has not called `close`."""
+        """Leave the group when the process exits without a call of `close`."""
         if self._is_closed or self._is_forked:
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
-        with suppress(Exception):  # No one is left to be helped by it.
+        with suppress(Exception):  # The process exits: no caller could handle it.
             self._private.wait_for(self._private.begin(self._core.abandon), _LEAVE_TIMEOUT_S)
 
     # -- threads ------------------------------------------------------------------------------
@@ -237,20 +244,20 @@ class Consumer(Client, ConsumerFace):
         return _Use(self)
 
     async def _call_user(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Have a function of the application called by the consuming thread; in the engine's."""
+        """Run `function` in the consuming thread and await its result in the engine's thread."""
         call = ApplicationCallback(function, arguments)
         self._calls.append(call)
         self._news.set()
         try:
             return await call.outcome
         finally:
-            if call in self._calls:  # The wait was interrupted before it was made.
+            if call in self._calls:  # The wait was interrupted before the call was run.
                 self._calls.remove(call)
 
     def _run(
         self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
     ) -> T:
-        """Wait for a coroutine of the engine, and do what it wants done here meanwhile."""
+        """Wait for a coroutine of the engine, and run its callbacks in this thread meanwhile."""
         self._check()
         with self._use():
             running = self._private.begin(function, *arguments, **options)
@@ -272,7 +279,7 @@ class Consumer(Client, ConsumerFace):
 
     def _make_calls(self) -> None:
         while self._calls:
-            self._calls.popleft().make(self._private.soon)
+            self._calls.popleft().run(self._private.soon)
 
 
 _WOKEN = frozenset(
@@ -287,11 +294,14 @@ _WOKEN = frozenset(
         PollingConsumer.topics,
     }
 )
-"""What `wakeup` ends; those that ask for records hear of it by themselves."""
+"""The methods that `wakeup` interrupts here; those that read records check for it themselves."""
 
 
 class _Use:
-    """One thread at a time; a listener's calls are of the same thread, within another."""
+    """A guard that admits one thread at a time.
+
+    It is reentrant, because a listener calls the consumer within another call.
+    """
 
     __slots__ = ("_consumer",)
 
@@ -300,10 +310,10 @@ class _Use:
 
     def __enter__(self) -> None:
         consumer, thread = self._consumer, threading.get_ident()
-        if consumer._user.setdefault("thread", thread) != thread:  # In one step, without a lock.
+        if consumer._user.setdefault("thread", thread) != thread:  # Atomic, without a lock.
             raise WrongThread(
-                "this consumer is in use in another thread: use it in one at a time, or make one"
-                " for each; only wakeup() may be called from everywhere"
+                "the consumer is in use in another thread; use it in one thread at a time or"
+                " create one for each thread (only wakeup() may be called from any thread)"
             )
         consumer._depth += 1
 
@@ -317,5 +327,5 @@ _consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
 
 
 def known_consumers() -> list[Consumer]:
-    """All that still exist, closed ones too."""
+    """Return all consumers that still exist, including closed ones."""
     return list(_consumers)

@@ -1,4 +1,4 @@
-"""Flush the open producers and close the consumers when the process ends."""
+"""Flush open producers and close consumers when the process exits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _EXIT_TIMEOUT_S = 30.0
 
 @atexit.register
 def _at_exit() -> None:
-    """Send what producers hold, and have consumers leave their groups, if that is quick.
+    """Send the buffered records of producers and remove consumers from their groups.
 
-    Consumers commit nothing then: a program may end because of the record it is working on.
+    Consumers do not commit: the process may exit because of the record it is processing.
     """
     deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
     try:
@@ -27,7 +27,7 @@ def _at_exit() -> None:
         for producer in open_producers():
             try:
                 producer.close(max(0.0, deadline_s - time.monotonic()))
-            except Exception:  # The other producers have their turn all the same.
-                log.exception("a producer could not be closed")
+            except Exception:  # It must not keep the other producers from closing.
+                log.exception("failed to close a producer at exit")
     except KeyboardInterrupt:
-        pass  # The user does not want to wait for it.
+        pass  # The user does not want to wait.

@@ -1,6 +1,6 @@
 """The blocking face's `Producer`.
 
-`send` puts a record into the accumulator in the caller's thread and returns a future. Everything
+`send` adds a record to the accumulator in the caller's thread and returns a future. Everything
 else is a coroutine of the engine that the caller waits for.
 """
 
@@ -13,7 +13,7 @@ from plog.client.callback_checks import check_functions, check_interceptors, che
 from plog.client.errors import ForkedError
 from plog.client.faces.blocking.base import Client
 from plog.client.faces.blocking.record_future import RecordFuture
-from plog.client.faces.method_adapters import blocking, here
+from plog.client.faces.method_adapters import blocking, direct
 from plog.client.network.private_reactor import PrivateReactor
 from plog.client.producer.core import ProducerCore
 from plog.client.producer.interceptors import ProducerInterceptor
@@ -28,15 +28,15 @@ from plog.client.values import RecordMetadata
 
 
 class Producer(Client, BlockingTransactions):
-    """Sends records to topics; any number of threads may use one.
+    """A client that sends records to topics. Thread-safe.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:
             future = producer.send("page-views", b"/index.html", key=b"alice")
             print(future.result().offset)
 
-    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
+    Settings have Kafka's names: with underscores as keywords, with dots in `config`.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -83,17 +83,19 @@ class Producer(Client, BlockingTransactions):
         headers: Headers = (),
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
-        """Send a record; waits only for a topic that is not known yet, and for memory.
+        """Send a record; the call waits only for the metadata of a new topic and for memory.
 
-        `value` and `key` are bytes, or what the serializers take, `headers` a dict or pairs of name
-        and bytes, `timestamp` is in ms since 1970, now by default. `on_delivery` is called with
-        metadata and None, or None and an error, in the client's thread.
+        Args:
+            value, key: bytes, or what the serializers take.
+            timestamp: ms since 1970 (default: now).
+            headers: a dict, or pairs of a name and bytes.
+            on_delivery: called in the client's thread with metadata and None, or None and an error.
 
         Raises:
-            SerializationFailed: a serializer failed, or key or value are no bytes.
-            RecordTooLarge: it is larger than max.request.size or buffer.memory.
-            UnknownTopicOrPartition, RequestTimedOut: the topic did not come in max.block.ms.
-            BufferExhausted: memory stayed full for as long.
+            SerializationFailed: a serializer failed, or the key or value is not bytes.
+            RecordTooLarge: the record exceeds max.request.size or buffer.memory.
+            UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic in max.block.ms.
+            BufferExhausted: memory was still full after max.block.ms.
         """
         future = self._send(topic, value, key, partition, timestamp, headers, on_delivery)
         if future is not None:
@@ -112,7 +114,7 @@ class Producer(Client, BlockingTransactions):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record, and wait for where it is. Raises as `send`, and why it failed."""
+        """Send a record and return its metadata. Raises as `send`, or the error of the delivery."""
         sent = self.send(
             topic, value, key, partition=partition, timestamp=timestamp, headers=headers
         )
@@ -120,10 +122,10 @@ class Producer(Client, BlockingTransactions):
 
     flush = blocking(ProducerCore.flush)
     partitions_for = blocking(ProducerCore.partitions_for)
-    metrics = here(ProducerCore.metrics)
+    metrics = direct(ProducerCore.metrics)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send what is there, and end. What is not acknowledged after `timeout_s` fails."""
+        """Send the buffered records and close; those unacknowledged after `timeout_s` fail."""
         if self._is_closed or self._is_forked:
             return
         PrivateReactor.check_caller()
@@ -140,19 +142,20 @@ class Producer(Client, BlockingTransactions):
         self._send = _raise_forked
         self._core.forked(
             ForkedError(
-                "the record was sent before a fork: only the parent process learns its outcome"
+                "the outcome of the record is unknown: it was sent before a fork,"
+                " and only the parent process receives the response"
             )
         )
 
 
 def _raise_forked(*_: Any) -> Any:
-    raise ForkedError("the producer was made before a fork: make a new one in the child")
+    raise ForkedError("the producer was created before a fork; create a new one in the child")
 
 
 _open_producers: set[Producer] = set()
-"""Also those that the application has dropped: their records are still to be sent."""
+"""Strong references: a producer that the application has dropped may still hold records to send."""
 
 
 def open_producers() -> list[Producer]:
-    """All that were neither closed nor left behind by a fork."""
+    """Return the producers of this process that were not closed."""
     return list(_open_producers)

@@ -1,9 +1,9 @@
-"""The future of a record, as the blocking producer's `send` returns it.
+"""The future that the blocking producer's `send` returns.
 
-A `RecordFuture` stands for a `concurrent.futures.Future`: `concurrent.futures.wait`, `as_completed`
-and `asyncio.wrap_future` take it, and `isinstance` says that it is one. At run time it does not
-inherit from that class: each instance would carry a dict, which makes `send` 5 % slower. The
-condition and the waiters that such functions need are made when one first asks for them.
+A `RecordFuture` behaves as a `concurrent.futures.Future`: `concurrent.futures.wait`, `as_completed`
+and `asyncio.wrap_future` accept it, and `isinstance` returns True. At run time it does not
+inherit from that class, because each instance would carry a dict, which makes `send` 5 % slower.
+The condition and the waiters that those functions need are created on first access.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plog.client.values import RecordMetadata
 if TYPE_CHECKING:
 
     class _Base(RecordHandle, Future[RecordMetadata]):
-        """What type checkers see."""
+        """The base class that type checkers see."""
 
 else:
     _Base = RecordHandle
@@ -32,7 +32,7 @@ _making_state = threading.Lock()
 
 
 class RecordFuture(_Base):
-    """A record on its way: a `concurrent.futures.Future` that cannot be cancelled.
+    """The outcome of a sent record: a `concurrent.futures.Future` that cannot be cancelled.
 
     Its result is the record's metadata: topic, partition, offset and timestamp.
     """
@@ -40,16 +40,17 @@ class RecordFuture(_Base):
     __slots__ = ("_future",)
 
     _future: Future[Any]
-    """Has the state for functions that wait; unset until one does."""
+    """The state that `concurrent.futures` uses; unset until it is first accessed."""
 
     def result(
         self, timeout: float | None = None, *, timeout_s: float | None = None
     ) -> RecordMetadata:
-        """Return where the record is, once that is known.
+        """Wait for the record to be acknowledged and return its metadata.
 
-        `timeout_s` is another name for `timeout`, as this library's other methods have it. Raises
-        why the record failed, or TimeoutError if its outcome is not known in time: it may still be
-        written. Raises IllegalState in a callback of this client, which would wait for itself.
+        `timeout_s` is an alias of `timeout`, named as in this library's other methods. Raises the
+        error of the delivery, or TimeoutError if the outcome is unknown in time: the record may
+        still be written. Raises IllegalState in a callback of this client, which would wait for
+        itself.
         """
         self._wait(timeout_s if timeout is None else timeout)
         return metadata_of(self)
@@ -57,7 +58,7 @@ class RecordFuture(_Base):
     def exception(
         self, timeout: float | None = None, *, timeout_s: float | None = None
     ) -> Exception | None:
-        """Return why the record failed, None if it did not. Raises TimeoutError as `result`."""
+        """Return the error of the delivery, or None. Raises TimeoutError as `result` does."""
         self._wait(timeout_s if timeout is None else timeout)
         return error_of(self)
 
@@ -66,19 +67,19 @@ class RecordFuture(_Base):
         return RecordHandle.done(self)
 
     def running(self) -> bool:
-        """Return whether the record's outcome is still unknown: it is on its way."""
+        """Return whether the record's outcome is still unknown."""
         return not self.done()
 
     def cancelled(self) -> bool:
-        """Return False: a record that was sent cannot be taken back."""
+        """Return False: a record cannot be cancelled."""
         return False
 
     def cancel(self) -> bool:
-        """Return False: a record that was sent cannot be taken back."""
+        """Return False: a record cannot be cancelled."""
         return False
 
     def add_done_callback(self, fn: Callable[[RecordFuture], Any]) -> None:
-        """Call `fn` with this future in the client's thread, or now if the outcome is known."""
+        """Call `fn` with this future: immediately if it is done, else in the client's thread."""
         call_when_done(self, fn)
 
     def __repr__(self) -> str:
@@ -95,16 +96,16 @@ class RecordFuture(_Base):
         call_when_done(self, lambda _: done.set())
         if not done.wait(timeout_s):
             raise TimeoutError(
-                f"the record has no outcome after {timeout_s:g} s; it may still be written"
+                f"the record was not acknowledged within {timeout_s:g} s; it may still be written"
             )
 
-    # -- standing for a concurrent.futures.Future -----------------------------------------------
+    # -- behaving as a concurrent.futures.Future ------------------------------------------------
 
     if not TYPE_CHECKING:
 
         @property
         def __class__(self) -> type:
-            return Future  # `isinstance` looks here, too; `type` and `super` do not.
+            return Future  # `isinstance` uses this as well; `type` and `super` do not.
 
         def __getattr__(self, name: str) -> Any:
             if name not in _STATE:
@@ -127,7 +128,7 @@ def _has_state(future: RecordFuture) -> bool:
 
 
 def _settle(future: RecordFuture) -> None:
-    """Wake the functions that wait for the record, as a Future does when it gets its result."""
+    """Wake the functions that wait for the record, as a Future does when its result is set."""
     state: Any = future._future
     with state._condition:
         state._state = _FINISHED

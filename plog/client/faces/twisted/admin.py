@@ -15,12 +15,12 @@ from plog.client.settings.settings_loader import Servers
 
 
 class Admin(Client):
-    """Looks after topics, configs, groups and brokers.
+    """A client that manages topics, configs, groups and brokers.
 
         admin = Admin(bootstrap_servers="localhost:9092")
         admin.create_topic("page-views", partitions=3).addCallback(print)
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from plog.client.faces.method_adapters import (
     EXIT_TIMEOUT_S,
     NoCopy,
-    described,
+    client_repr,
 )
 from plog.client.network.cluster import Cluster
 from plog.client.network.twisted_network import TwistedNetwork
@@ -21,22 +21,22 @@ log = logging.getLogger("plog.client")
 
 
 class Client(NoCopy):
-    """A client for Twisted: its cluster and network, on the caller's reactor.
+    """A client for Twisted: its cluster and its network, on the caller's reactor.
 
-    ``async with`` closes it, in coroutines that run as Deferreds.
+    Coroutines that run as Deferreds can close it with ``async with``.
     """
 
     def __init__(
         self, settings: ClientSettings, reactor: Any, *, auto_create_topics: bool = False
     ) -> None:
         if reactor is None:
-            from twisted.internet import reactor  # Only who names none wants the installed one.
+            from twisted.internet import reactor  # Importing it installs a reactor.
         self._settings = settings
         self._network = TwistedNetwork.of(reactor, settings)
         self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
 
     def __repr__(self) -> str:
-        return described("plog.twisted", self, self._settings)
+        return client_repr("plog.twisted", self, self._settings)
 
     async def __aenter__(self) -> Self:
         return self
@@ -49,11 +49,11 @@ class Client(NoCopy):
             return
         try:
             await self.close(EXIT_TIMEOUT_S)
-        except Exception as failure:  # The first one says more.
-            log.warning("closing %r after an error failed: %s", self, failure)
+        except Exception as failure:  # The exception that left the block matters more.
+            log.warning("failed to close %r after an error: %s", self, failure)
 
     def close(self, timeout_s: float | None = None) -> Deferred[None]:
-        """Close the client; harmless when it is closed."""
+        """Close the client; closing it again has no effect."""
         return Deferred.fromCoroutine(self._close(timeout_s))
 
     async def _close(self, timeout_s: float | None) -> None:

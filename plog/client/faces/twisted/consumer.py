@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 
 def _call_user(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
-    """Call a listener; it may return a Deferred."""
+    """Call a function of a listener, which may return a Deferred."""
     return maybeDeferred(function, *arguments)
 
 
 class Consumer(Client, ReactorConsumerFace):
-    """Reads records of topics.
+    """A client that reads records from topics.
 
         consumer = Consumer("page-views", bootstrap_servers="localhost:9092")
         consumer.consume().addCallback(print)
 
-    With a `group_id` the group shares the partitions, and remembers how far they have been read;
-    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
-    methods may return Deferreds. One `consume` at a time; `ConsumerFactory` is for who would rather
-    be called.
+    With a `group_id`, the members of the group share the partitions, and the group stores the
+    committed offsets. Without one, this consumer reads all partitions and starts where
+    ``auto.offset.reset`` says. The methods of `listener` may return Deferreds. Only one `consume`
+    may be in progress. `ConsumerFactory` calls a protocol with records instead.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Consumer(Client, ReactorConsumerFace):
 
     @property
     def _unread(self) -> PendingRecords:
-        """Records that were taken, and are not given out yet."""
+        """The records that were taken but not yet returned."""
         return self._core.unread
 
     unsubscribe = deferred(PollingConsumer.unsubscribe)

@@ -17,7 +17,7 @@ from plog.client.callback_checks import (
 )
 from plog.client.faces.method_adapters import (
     deferred,
-    here,
+    direct,
 )
 from plog.client.faces.twisted.base import Client
 from plog.client.network.backoff import timed_out
@@ -37,14 +37,14 @@ from plog.errors import RequestTimedOut
 
 
 class Producer(Client, TwistedTransactions):
-    """Sends records to topics.
+    """A client that sends records to topics.
 
         producer = Producer(bootstrap_servers="localhost:9092")
         producer.send("page-views", b"/index.html", key=b"alice").addCallback(print)
 
-    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
+    Settings have Kafka's names: with underscores as keywords, with dots in `config`.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Producer(Client, TwistedTransactions):
         )
         self._begun = 0
         self._waiting: dict[int, None] = {}
-        """Records that wait for their topic, or for memory, by when they began to."""
-        self._one_came_through = self._network.signal()
+        """The numbers of records that wait for their topic or for memory, in order of arrival."""
+        self._wait_ended = self._network.signal()
 
     def send(
         self,
@@ -90,11 +90,12 @@ class Producer(Client, TwistedTransactions):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Deferred[RecordMetadata]:
-        """Send a record; where it is, once that is known.
+        """Send a record; the Deferred fires with its metadata once the record is acknowledged.
 
-        Fails with why the record was not taken (SerializationFailed, RecordTooLarge,
-        UnknownTopicOrPartition, BufferExhausted after max.block.ms) or not written.
-        What is sent while memory is full waits for it: see `ProducerFactory` for flow control.
+        It fails with SerializationFailed, RecordTooLarge, UnknownTopicOrPartition or
+        BufferExhausted (after max.block.ms) if the record is not accepted, otherwise with the error
+        of the delivery. A record sent while memory is full waits; `ProducerFactory` adds flow
+        control.
         """
         record = (topic, value, key, partition, timestamp, headers)
         try:
@@ -109,20 +110,20 @@ class Producer(Client, TwistedTransactions):
         self._begun += 1
         number = self._begun
         self._waiting[number] = None
-        with TaskCompletion(self._came_through, number):
+        with TaskCompletion(self._end_wait, number):
             return await self._core.send_soon(*record)
 
-    def _came_through(self, number: int) -> None:
+    def _end_wait(self, number: int) -> None:
         del self._waiting[number]
-        self._one_came_through.set()
+        self._wait_ended.set()
 
-    send_and_wait = send  # Named so by the other faces, where `send` itself tells less.
+    send_and_wait = send  # In the other faces `send` returns before the record is acknowledged.
 
     def flush(self, timeout_s: float | None = None) -> Deferred[None]:
-        """Send what lingers, and wait until every record sent so far has its outcome.
+        """Send all buffered records and wait for the outcome of every record sent so far.
 
-        Records that wait for their topic or for memory count as well. Fails with RequestTimedOut
-        if `timeout_s` pass before; the records are still sent.
+        This includes records that wait for their topic or for memory. Fails with RequestTimedOut
+        after `timeout_s`; the records are still sent.
         """
         return Deferred.fromCoroutine(self._flush(timeout_s))
 
@@ -130,27 +131,30 @@ class Producer(Client, TwistedTransactions):
         await self._core.flush(await self._until_taken(timeout_s))
 
     async def _until_taken(self, timeout_s: float | None) -> float | None:
-        """Wait until records that wait for their topic or for memory are taken; the time left."""
+        """Wait until the records that wait are accepted; return the time left in seconds.
+
+        Returns None if `timeout_s` is None.
+        """
         deadline = Deadline(self._network, math.inf if timeout_s is None else timeout_s)
         pending = list(self._waiting)
         while pending:
             if pending[-1] not in self._waiting:
                 pending.pop()
                 continue
-            self._one_came_through.clear()
-            came = await self._one_came_through.wait(deadline.wait_s)
-            if not came and timeout_s is not None:
+            self._wait_ended.clear()
+            has_ended = await self._wait_ended.wait(deadline.wait_s)
+            if not has_ended and timeout_s is not None:
                 waiting = len(self._waiting.keys() & pending)
-                raise timed_out(f"a flush ({waiting} records still wait)", timeout_s)
+                raise timed_out(f"cannot flush {waiting} records that wait for memory", timeout_s)
         return deadline.wait_s
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no memory for a batch more: what is sent now waits."""
+        """Whether memory is full, so that the next record has to wait."""
         return self._core.is_full
 
     partitions_for = deferred(ProducerCore.partitions_for)
-    metrics = here(ProducerCore.metrics)
+    metrics = direct(ProducerCore.metrics)
 
     async def _close(self, timeout_s: float | None) -> None:
         left_s: float | None = 0.0
@@ -168,7 +172,7 @@ def _outcome_of(handle: SendHandle) -> Deferred[RecordMetadata]:
     outcome: Deferred[RecordMetadata] = Deferred()
 
     def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
-        if outcome.called:  # Cancelled: nobody wants to know any more.
+        if outcome.called:  # The caller has cancelled it.
             return
         if error is None and metadata is not None:
             outcome.callback(metadata)

@@ -1,4 +1,4 @@
-"""Protocols and factories for streams of records, with Twisted's flow control, and services.
+"""Protocols, factories and a service for streams of records, with Twisted's flow control.
 
     class Printer(ConsumerProtocol):
         def recordReceived(self, record):
@@ -8,9 +8,9 @@
     factory.protocol = Printer
     application.addService(StreamService(factory))
 
-A consumer's `transport` is an `IPushProducer`: what pauses it stops the calls, and soon the
-fetching. A producer's is an `IConsumer`: it pauses whoever is registered with it while
-``buffer.memory`` is full, so that a file, a socket or a consumer can be joined to it.
+A consumer's `transport` is an `IPushProducer`: pausing it stops the calls, and soon the fetch
+requests. A producer's `transport` is an `IConsumer`: it pauses the registered producer while
+``buffer.memory`` is full, so that a file, a socket or a consumer can be connected to it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ log = logging.getLogger("plog.client")
 
 @implementer(IAddress)
 class StreamAddress:
-    """What `buildProtocol` is given: the topics a stream comes from or goes to."""
+    """The address passed to `buildProtocol`: the topics that a stream reads or writes."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self.topics = topics
 
 
 class StreamFactory(Factory):
-    """What both kinds have in common: one protocol, from `start` to `stop`."""
+    """The base class of both factories: one protocol, from `start` to `stop`."""
 
     noisy = False
 
@@ -51,11 +51,11 @@ class StreamFactory(Factory):
         """The protocol, between `start` and the end of `stop`."""
 
     def start(self) -> Any:
-        """Begin, and return the protocol, whose `connectionMade` has been called by then."""
+        """Start the stream and return the protocol, after calling its `connectionMade`."""
         raise NotImplementedError
 
     def stop(self) -> Deferred[None]:
-        """End once what is under way has finished; harmless when it has ended."""
+        """Stop once the operation in progress has finished; stopping again has no effect."""
         raise NotImplementedError
 
     def _connect(self, transport: Any, topics: tuple[str, ...]) -> Any:
@@ -73,9 +73,9 @@ class StreamFactory(Factory):
 
 
 class ConsumerProtocol:
-    """What is done with records. Override `recordReceived`, or `recordsReceived` for many at once.
+    """A receiver of records. Override `recordReceived`, or `recordsReceived` for whole lists.
 
-    `consumer` is for all else: commits, seeks, positions.
+    Use `consumer` for commits, seeks and positions.
     """
 
     factory: ConsumerFactory
@@ -83,29 +83,30 @@ class ConsumerProtocol:
 
     @property
     def consumer(self) -> Consumer:
-        """The consumer the records come from."""
+        """The consumer that reads the records."""
         return self.transport.consumer
 
     def connectionMade(self) -> None:
-        """Records will come."""
+        """Handle the start of the stream."""
 
     def recordsReceived(self, records: list[ConsumerRecord]) -> Any:
-        """Some records, in their order in each partition.
+        """Handle records, which are in offset order within each partition.
 
-        May return a Deferred: no more come until it has fired. If it fails, or this raises, the
-        stream ends with that. Where this is not overridden, `recordReceived` is called for each.
+        May return a Deferred: no more records are delivered until it has fired. If it fails or this
+        method raises, the stream ends with that error. Unless overridden, `recordReceived` is
+        called for each record.
         """
 
     def recordReceived(self, record: ConsumerRecord) -> Any:
-        """One record. May return a Deferred, as `recordsReceived`."""
+        """Handle one record. May return a Deferred, as `recordsReceived` may."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """No more records come: the stream was stopped, or `reason` is what went wrong."""
+        """Handle the end of the stream; `reason` is the error unless the stream was stopped."""
 
 
 @implementer(IPushProducer)
 class ConsumerTransport:
-    """Hands records to a protocol until it is stopped; may be paused at any time."""
+    """The transport of a `ConsumerProtocol`: delivers records until stopped; can be paused."""
 
     def __init__(self, consumer: Consumer, factory: ConsumerFactory) -> None:
         self.consumer = consumer
@@ -115,34 +116,34 @@ class ConsumerTransport:
         self._is_stopping = False
 
     def pauseProducing(self) -> None:
-        """Hand out no more after the call that is under way."""
+        """Deliver no more records after the call in progress."""
         self._resumed.clear()
 
     def resumeProducing(self) -> None:
-        """Undo `pauseProducing`."""
+        """Resume delivery after `pauseProducing`."""
         self._resumed.set()
 
     def stopProducing(self) -> None:
-        """End the stream."""
+        """Stop the stream."""
         self._factory.stop()
 
     def start(self) -> None:
-        """Begin."""
-        self.consumer._network.spawn(self._hand_out(), "handing out records")
+        """Start to deliver records."""
+        self.consumer._network.spawn(self._deliver_all(), "delivering records")
 
     def stop(self) -> Deferred[None]:
-        """End when the call under way has returned, and close the consumer."""
+        """Stop when the call in progress has returned, and close the consumer."""
         self._is_stopping = True
         self.resumeProducing()
         self.consumer.wakeup()
         return self.consumer.close()
 
-    async def _give(self, stream: Any, records: list[ConsumerRecord]) -> None:
-        """Records to the protocol: at once if it wants that, else one by one.
+    async def _deliver(self, stream: Any, records: list[ConsumerRecord]) -> None:
+        """Pass records to the protocol: as a list if it overrides `recordsReceived`, else singly.
 
-        Those it has not had when the stream is stopped do not count as consumed.
+        Records that were not delivered when the stream stops do not count as consumed.
         """
-        if self._stops():
+        if self._must_stop():
             self.consumer._unread.put(records)
             return
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
@@ -156,34 +157,34 @@ class ConsumerTransport:
                 await outcome
             if not self._resumed.is_set:
                 await self._resumed.wait()
-            if self._stops():
+            if self._must_stop():
                 return
 
-    def _stops(self) -> bool:
-        """Whether it is to end; that may have come meanwhile."""
+    def _must_stop(self) -> bool:
+        """Return whether `stop` was called; a method, because mypy would narrow the attribute."""
         return self._is_stopping
 
-    async def _hand_out(self) -> None:
+    async def _deliver_all(self) -> None:
         stream, reason = self._factory.stream, connectionDone
         try:
             while not self._is_stopping:
                 await self._resumed.wait()
                 records = await self.consumer.consume()
-                await self._resumed.wait()  # It may have been paused meanwhile.
-                await self._give(stream, records)
+                await self._resumed.wait()  # The protocol may have paused it meanwhile.
+                await self._deliver(stream, records)
         except (ClosedError, WokenUp):
             pass
         except Exception as error:
-            log.error("a stream of records has ended: %s", error, exc_info=error)
+            log.error("record stream failed: %s", error, exc_info=error)
             reason = Failure()
         finally:
             self._factory.ended(reason)
 
 
 class ConsumerFactory(StreamFactory):
-    """Makes a `protocol` that is given the records of topics; the arguments are `Consumer`'s."""
+    """A factory whose `protocol` receives the records of topics; takes `Consumer`'s arguments."""
 
-    protocol = ConsumerProtocol  # type: ignore[assignment]  # It is no IProtocol of bytes.
+    protocol = ConsumerProtocol  # type: ignore[assignment]  # Not an IProtocol: no bytes.
 
     def __init__(self, *topics: str, **settings: Any) -> None:
         super().__init__()
@@ -192,7 +193,7 @@ class ConsumerFactory(StreamFactory):
         self._transport: ConsumerTransport | None = None
 
     def start(self) -> Any:
-        """Begin to consume, and return the protocol that gets the records."""
+        """Start to consume and return the protocol that receives the records."""
         consumer = Consumer(*self._topics, **self._settings)
         self._transport = ConsumerTransport(consumer, self)
         stream = self._connect(self._transport, self._topics)
@@ -200,37 +201,39 @@ class ConsumerFactory(StreamFactory):
         return stream
 
     def stop(self) -> Deferred[None]:
-        """Stop once the call under way has returned, and close the consumer."""
+        """Stop once the call in progress has returned, and close the consumer."""
         transport, self._transport = self._transport, None
         return succeed(None) if transport is None else transport.stop()
 
     def ended(self, reason: Failure) -> None:
-        """No more records come."""
+        """Notify the protocol that the stream has ended, and close the consumer."""
         self._disconnect(reason)
         if self._transport is not None:
-            self.stop().addErrback(lambda failure: log.error("closing: %s", failure.value))
+            self.stop().addErrback(
+                lambda failure: log.error("failed to close the consumer: %s", failure.value)
+            )
 
 
 class ProducerProtocol:
-    """What sends records, through `transport`. Override what is needed."""
+    """A sender of records through `transport`. Override the methods you need."""
 
     factory: ProducerFactory
     transport: ProducerTransport
 
     def connectionMade(self) -> None:
-        """Records may be sent."""
+        """Handle the start of the stream: records may be sent from now on."""
 
     def deliveryFailed(self, error: Exception) -> None:
-        """A record that was given to ``transport.write`` has not been written."""
-        log.error("a record was not written: %s", error)
+        """Handle the failure of a record that was passed to ``transport.write``."""
+        log.error("record was not delivered: %s", error)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Everything was sent; nothing more can be."""
+        """Handle the end of the stream: all records were sent, and no more can be."""
 
 
 @implementer(IConsumer)
 class ProducerTransport:
-    """Where records are written; pauses who is registered while memory is full."""
+    """The transport of a `ProducerProtocol`: pauses the registered producer on full memory."""
 
     def __init__(self, producer: Producer, factory: ProducerFactory) -> None:
         self.producer = producer
@@ -242,7 +245,7 @@ class ProducerTransport:
     def send(
         self, topic: str, value: Any = None, key: Any = None, **options: Any
     ) -> Deferred[RecordMetadata]:
-        """`Producer.send`, with flow control for who is registered."""
+        """Send a record as `Producer.send` does, with flow control for the registered producer."""
         record = (topic, value, key)
         outcome = self.producer.send(*record, **options)
         if not outcome.called and self.producer.is_full:
@@ -250,22 +253,22 @@ class ProducerTransport:
         return outcome
 
     def write(self, data: Any) -> None:
-        """Send a value to the factory's topic; the protocol hears of it if that fails."""
+        """Send a value to the factory's topic; a failure calls the protocol's `deliveryFailed`."""
         stream = self._factory.stream
         self.send(self._factory.topic, data).addErrback(
             lambda failure: stream.deliveryFailed(failure.value)
         )
         if not self._is_streaming and not self._waiting:
-            self.producer._network.spawn(self._ask_for_more(), "asking for more to send")
+            self.producer._network.spawn(self._pull(), "resuming a pull producer")
 
-    async def _ask_for_more(self) -> None:
-        """Let a pull producer write again, but not from within what it has just written."""
+    async def _pull(self) -> None:
+        """Resume a pull producer, but not within its own call of `write`."""
         await self.producer._network.sleep(0)
         if self._registered is not None and not self._waiting:
             self._registered.resumeProducing()
 
     def _pause(self, outcome: Deferred[Any]) -> None:
-        """Somebody waits for memory until `outcome` is there."""
+        """Pause the registered producer until `outcome`, which waits for memory, has fired."""
         self._waiting += 1
         if self._waiting == 1 and self._registered is not None and self._is_streaming:
             self._registered.pauseProducing()
@@ -279,25 +282,25 @@ class ProducerTransport:
         outcome.addBoth(resume)
 
     def registerProducer(self, producer: IProducer, streaming: bool) -> None:
-        """Have `producer` paused while memory is full, or asked for more when it is not (pull)."""
+        """Register a push producer to pause on full memory, or a pull producer to resume."""
         if self._registered is not None:
-            raise RuntimeError("there is a producer registered already: unregister it first")
+            raise RuntimeError("a producer is already registered; unregister it first")
         self._registered, self._is_streaming = producer, streaming
         if not streaming:
             self._registered.resumeProducing()
 
     def unregisterProducer(self) -> None:
-        """Leave it alone from now on."""
+        """Stop controlling the registered producer."""
         self._registered = None
 
 
 class ProducerFactory(StreamFactory):
-    """Makes a `protocol` that sends records; the settings are `Producer`'s.
+    """A factory whose `protocol` sends records; takes `Producer`'s settings.
 
-    `topic` is where ``transport.write`` sends to.
+    ``transport.write`` sends to `topic`.
     """
 
-    protocol = ProducerProtocol  # type: ignore[assignment]  # It is no IProtocol of bytes.
+    protocol = ProducerProtocol  # type: ignore[assignment]  # Not an IProtocol: no bytes.
 
     def __init__(self, topic: str = "", **settings: Any) -> None:
         super().__init__()
@@ -306,12 +309,12 @@ class ProducerFactory(StreamFactory):
         self._transport: ProducerTransport | None = None
 
     def start(self) -> Any:
-        """Begin, and return the protocol that sends records."""
+        """Start the stream and return the protocol that sends records."""
         self._transport = ProducerTransport(Producer(**self._settings), self)
         return self._connect(self._transport, (self.topic,) if self.topic else ())
 
     def stop(self) -> Deferred[None]:
-        """Send what was written, and close the producer."""
+        """Send the buffered records and close the producer."""
         transport, self._transport = self._transport, None
         if transport is None:
             return succeed(None)
@@ -325,7 +328,7 @@ class ProducerFactory(StreamFactory):
 
 
 class StreamService(Service):
-    """A factory of either kind as a service of a twistd application."""
+    """A service of a twistd application that runs a stream factory of either kind."""
 
     def __init__(self, factory: StreamFactory) -> None:
         self.factory = factory
@@ -336,6 +339,6 @@ class StreamService(Service):
         self.factory.start()
 
     def stopService(self) -> Deferred[None]:
-        """Stop the stream; what was sent is finished first."""
+        """Stop the stream after its operation in progress has finished."""
         super().stopService()  # type: ignore[no-untyped-call]
         return self.factory.stop()

@@ -46,13 +46,13 @@ def test_entities(line: str, entities: list[tuple[str, str | None]]) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("", "say whose settings"),
-        ("--entity-name t", "need their --entity-type"),
-        ("--topic t --broker 1", "only a user and a client go together"),
-        ("--topic t --topic u", "only a user and a client go together"),
+        ("", "no entity given"),
+        ("--entity-name t", "require --entity-type"),
+        ("--topic t --broker 1", "only a user and a client combine"),
+        ("--topic t --topic u", "only a user and a client combine"),
         ("--entity-type topics --entity-default", "have no default"),
-        ("--broker one", "no broker's id"),
-        ("--entity-type broker-loggers", "need the broker's id"),
+        ("--broker one", "not a broker id"),
+        ("--entity-type broker-loggers", "require a broker id"),
     ],
 )
 def test_what_makes_no_sense_is_refused(line: str, told: str) -> None:

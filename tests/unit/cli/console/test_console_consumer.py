@@ -40,11 +40,17 @@ def _parsed(*words: str) -> argparse.Namespace:
     [
         ([], "--topic or --include"),
         (["--topic", "t", "--include", "t"], "--topic or --include"),
-        (["--include", "t", "--partition", "0"], "--partition only goes with --topic"),
-        (["--topic", "t", "--offset", "7"], "--offset only goes with --partition"),
-        (["--topic", "t", "--partition", "0", "--offset", "7", "--from-beginning"], "not both"),
-        (["--topic", "t", "--partition", "0", "--group", "g"], "--group or --partition"),
-        (["--topic", "t", "--group", "g", "--consumer-property", "group.id=h"], "--group says g"),
+        (["--include", "t", "--partition", "0"], "--partition requires --topic"),
+        (["--topic", "t", "--offset", "7"], "--offset requires --partition"),
+        (
+            ["--topic", "t", "--partition", "0", "--offset", "7", "--from-beginning"],
+            "exclude each other",
+        ),
+        (["--topic", "t", "--partition", "0", "--group", "g"], "--group and --partition"),
+        (
+            ["--topic", "t", "--group", "g", "--consumer-property", "group.id=h"],
+            "--group g contradicts group.id=h",
+        ),
         (["--topic", "t", "--from-beginning", "--command-property", "auto.offset.reset=latest"],
          "auto.offset.reset=latest"),
     ],

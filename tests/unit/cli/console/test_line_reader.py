@@ -44,7 +44,7 @@ def test_a_line_is_read(properties: dict[str, str], line: bytes, expected: Field
         (b"no tab", "line 7 has no headers delimiter '\\t': 'no tab'"),
         (b"a:1\tno tab", "line 7 has no key separator '\\t': 'no tab'"),
         (b"a\tk\tv", "line 7 has a header without ':': 'a'"),
-        (b"NULL:a\tk\tv", "line 7 has the null marker as a header's name"),
+        (b"NULL:a\tk\tv", "line 7 has the null marker as a header name"),
         (b"x" * 100, "line 7 has no headers delimiter '\\t': '" + "x" * 60 + "...'"),
     ],
 )
@@ -57,7 +57,7 @@ def test_a_line_that_cannot_be_read_is_told_with_its_number(line: bytes, told: s
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ({"key.divider": ":"}, "no property key.divider"),
+        ({"key.divider": ":"}, "unknown reader property key.divider"),
         ({"key.separator": ""}, "key.separator is empty"),
         ({"null.marker": ","}, "null.marker and headers.separator"),
         ({"headers.separator": ":"}, "headers.separator and headers.key.separator"),

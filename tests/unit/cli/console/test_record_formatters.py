@@ -92,12 +92,12 @@ def test_formatters_have_their_names_of_all_times(name: str) -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(UsageError, match="no formatter Mine"):
+    with pytest.raises(UsageError, match="unknown formatter Mine"):
         find_formatter("Mine")
-    with pytest.raises(UsageError, match=r"no property print\.all"):
+    with pytest.raises(UsageError, match=r"unknown formatter property print\.all"):
         DefaultFormatter({"print.all": "true"})
-    with pytest.raises(UsageError, match="no deserializer Mine"):
+    with pytest.raises(UsageError, match="unknown deserializer Mine"):
         DefaultFormatter({"value.deserializer": "Mine"})
-    with pytest.raises(UsageError, match="takes no properties"):
+    with pytest.raises(UsageError, match="accepts no formatter properties"):
         JsonFormatter({"print.key": "true"})
     DefaultFormatter({"value.deserializer.encoding": "UTF-8"})

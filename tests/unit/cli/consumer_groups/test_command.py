@@ -150,18 +150,18 @@ def test_a_pattern_is_tried_without_a_broker(site: CliSite, pattern: str, told: 
     [
         ("", "exactly one of --list, --describe"),
         ("--list --delete --group g", "exactly one of"),
-        ("--describe", "--describe needs --group, or --all-groups"),
-        ("--describe --group g --all-groups", "leave one out"),
+        ("--describe", "--describe requires --group or --all-groups"),
+        ("--describe --group g --all-groups", "exclude each other"),
         ("--list --group g", "--list lists all groups"),
-        ("--describe --group g --members --offsets", "--describe tells one of"),
-        ("--describe --group g --state Stable", "takes no states"),
-        ("--list --members", "--members only goes with --describe"),
-        ("--list --state odd", "there is no state odd"),
-        ("--list --type share", "there is no type share"),
-        ("--describe --group g --topic t", "--topic only goes with"),
-        ("--describe --group g --to-earliest", "--to-earliest only goes with --reset-offsets"),
-        ("--delete-offsets --group g", "needs one --group, and at least one --topic"),
-        ("--delete-offsets --group billing --topic orders:x", "partitions are numbers"),
+        ("--describe --group g --members --offsets", "--describe accepts only one of"),
+        ("--describe --group g --state Stable", "does not accept states"),
+        ("--list --members", "--members requires --describe"),
+        ("--list --state odd", "unknown state odd"),
+        ("--list --type share", "unknown type share"),
+        ("--describe --group g --topic t", "--topic requires"),
+        ("--describe --group g --to-earliest", "--to-earliest requires --reset-offsets"),
+        ("--delete-offsets --group g", "requires one --group, and at least one --topic"),
+        ("--delete-offsets --group billing --topic orders:x", "partitions must be numbers"),
         ("--list --timeout 0", "0 is less than 1"),
     ],
 )
@@ -174,7 +174,7 @@ def test_what_makes_no_sense_is_one_line(groups: Run, line: str, told: str) -> N
 
 def test_the_servers_are_needed(site: CliSite) -> None:
     ended = site.ended(configure, ["--list"])
-    assert ended.err == "plog: --bootstrap-server is needed\n"
+    assert ended.err == "plog: no server given; use --bootstrap-server HOST:PORT\n"
 
 
 def test_names_are_taken_in_any_case() -> None:

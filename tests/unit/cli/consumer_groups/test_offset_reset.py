@@ -77,7 +77,7 @@ def test_an_offset_outside_the_log_is_brought_into_it(reset: Reset) -> None:
     ended = reset("--topic orders:0 --to-offset 99 --dry-run --json")
     assert json.loads(ended.out)[0]["new_offset"] == 4
     assert ended.err == (
-        "plog: warning: offset 99 of orders-0 is not in its log, which has 0 to 4: 4 is taken\n"
+        "plog: warning: offset 99 of orders-0 is outside its log, which has 0 to 4: using 4\n"
     )
     assert reset.planned("--all-topics --shift-by -9") == {"orders-0": 0}
 
@@ -97,7 +97,7 @@ def test_nothing_is_changed_without_being_told_to(reset: Reset) -> None:
         "billing         orders          0          0",
     ]
     told = reset("--topic orders:0 --to-earliest")
-    assert "add --execute to do it" in told.err
+    assert "add --execute to commit them" in told.err
     assert reset.committed() == ["2"]
     assert reset("--topic orders:0 --to-earliest --execute").code == 0
     assert reset.committed() == ["0"]
@@ -114,8 +114,8 @@ def test_a_group_with_members_is_left_alone(site: CliSite, reset: Reset) -> None
     ended = reset("--topic orders --to-earliest --execute", group=GROUP)
     assert ended.code == 1
     assert ended.err == (
-        f"plog: offsets of group '{GROUP}' can only be moved while it has no members, and it is "
-        "Stable: stop its consumers first\n"
+        f"plog: cannot reset offsets of group '{GROUP}': its state is "
+        "Stable; stop its consumers first\n"
     )
 
 
@@ -129,24 +129,24 @@ def test_a_plan_is_exported_and_carried_out(reset: Reset, tmp_path: Path) -> Non
     plan.write_text("other,orders,0,1\n")
     ended = reset("--from-file", plan, "--dry-run")
     assert ended.code == 1
-    assert "has no offsets of group 'billing'" in ended.err
+    assert "has no offsets for group 'billing'" in ended.err
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("--topic orders", "say where to in one way"),
-        ("--topic orders --to-earliest --to-latest", "say where to in one way"),
-        ("--to-earliest", "needs --topic, --all-topics or --from-file"),
-        ("--topic orders --all-topics --to-earliest", "leave one out"),
-        ("--topic orders --to-earliest --dry-run --execute", "not both"),
-        ("--topic orders --to-datetime yesterday", "is no time like"),
-        ("--topic orders --to-datetime 2026-01-01", "is no time like"),
-        ("--topic orders --by-duration 1d", "is no duration like"),
+        ("--topic orders", "give exactly one of"),
+        ("--topic orders --to-earliest --to-latest", "give exactly one of"),
+        ("--to-earliest", "requires --topic, --all-topics or --from-file"),
+        ("--topic orders --all-topics --to-earliest", "exclude each other"),
+        ("--topic orders --to-earliest --dry-run --execute", "exclude each other"),
+        ("--topic orders --to-datetime yesterday", "is not a time like"),
+        ("--topic orders --to-datetime 2026-01-01", "is not a time like"),
+        ("--topic orders --by-duration 1d", "is not a duration like"),
         ("--topic orders --shift-by x", "--shift-by"),
-        ("--topic orders:7 --to-earliest --dry-run", "the partitions orders-7 do not exist"),
+        ("--topic orders:7 --to-earliest --dry-run", "partitions orders-7 do not exist"),
         ("--topic none --to-earliest --dry-run", "none"),
-        ("--topic orders --shift-by 1 --dry-run", "has no offset of orders-1 to begin from"),
+        ("--topic orders --shift-by 1 --dry-run", "has no offset for orders-1"),
     ],
 )
 def test_what_cannot_be_is_one_line(reset: Reset, line: str, told: str) -> None:

@@ -38,9 +38,9 @@ def test_the_older_order_means_the_same(words: tuple[str, ...]) -> None:
     [
         ((), "say --bootstrap-server"),
         (NAMED[:2], "say --topic"),
-        (("a:1", "t"), "2 arguments without a name"),
+        (("a:1", "t"), "got 2"),
         (("a:1", "t", "x", "all", "3"), "num-records: 'x'"),
-        (("a:1", "t", "7", "0", "3"), "--producer-acks is 1 or all"),
+        (("a:1", "t", "7", "0", "3"), "--producer-acks must be 1 or all"),
         ((*NAMED, "--record-header-size", "-2"), "-1 or more"),
     ],
 )

@@ -61,5 +61,5 @@ def test_nothing_comes_while_an_earlier_one_may_come() -> None:
 
 @pytest.mark.parametrize("text", ["fast", "0x", "x", "-1x", "10", "1x/s", ""])
 def test_what_is_no_speed_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="no speed"):
+    with pytest.raises(argparse.ArgumentTypeError, match="not a speed"):
         speed(text)

@@ -26,7 +26,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 def test_the_file_of_another_replay_is_refused(tmp_path: Path) -> None:
     State(tmp_path / "state", "a@1", "b@1").save(RANGES)
-    with pytest.raises(UsageError, match="is of a replay from a@1 to b@1"):
+    with pytest.raises(UsageError, match="belongs to a replay from a@1 to b@1"):
         State(tmp_path / "state", "a@1", "b@2").load()
 
 
@@ -34,13 +34,13 @@ def test_the_file_of_another_replay_is_refused(tmp_path: Path) -> None:
 def test_another_file_is_refused_and_not_written_to(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is no state of a replay"):
+    with pytest.raises(UsageError, match="not the state of a replay"):
         State(path, "a@1", "b@1").load()
     assert path.read_text() == text
 
 
 def test_what_is_no_time_is_refused() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="no time"):
+    with pytest.raises(argparse.ArgumentTypeError, match="not a time"):
         time_ms("noon")
 
 
@@ -49,5 +49,5 @@ def test_a_range_that_ends_before_it_begins_is_refused(bounds: tuple[str, str, s
     kind, first, until = bounds
     words = ["--bootstrap-server", "a:1", "--topic", "t", "--to-topic", "u"]
     words += [f"--from-{kind}", first, f"--until-{kind}", until]
-    with pytest.raises(UsageError, match=f"--until-{kind} has to be later"):
+    with pytest.raises(UsageError, match=f"--until-{kind} must be later"):
         check(tool_parser("replay", configure).parse_args(words))

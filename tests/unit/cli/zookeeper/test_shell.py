@@ -103,7 +103,7 @@ def test_a_tls_file_that_says_nonsense_is_refused(
     assert _run("a:1", "-waitforconnection", "-zk-tls-config-file", file, "ls", "/") == 1
     assert "convert it once: keytool -list -rfc" in capsys.readouterr().err
     assert _run("a:1", "ls", "/", "-zk-tls-config-file") == 1
-    assert "needs the name of a file" in capsys.readouterr().err
+    assert "requires a file name" in capsys.readouterr().err
     assert connections.asked == []
 
 

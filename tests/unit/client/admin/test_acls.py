@@ -36,7 +36,7 @@ NO_WRITE = Acl(
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_a_rule_is_told_in_the_protocols_numbers() -> None:
+def test_rule_is_encoded_with_protocol_numbers() -> None:
     [creation] = create_acls_request([NO_WRITE]).creations
     assert (creation.resource_type, creation.resource_name) == (2, "pay")
     assert creation.resource_pattern_type == 4
@@ -44,7 +44,7 @@ def test_a_rule_is_told_in_the_protocols_numbers() -> None:
     assert (creation.operation, creation.permission_type) == (4, 2)
 
 
-def test_an_empty_filter_matches_everything() -> None:
+def test_empty_filter_matches_everything() -> None:
     request = describe_acls_request(AclFilter())
     assert (request.resource_type_filter, request.pattern_type_filter) == (1, 1)
     assert (request.operation, request.permission_type) == (1, 1)
@@ -52,7 +52,7 @@ def test_an_empty_filter_matches_everything() -> None:
     assert names == (None, None, None)
 
 
-def test_a_rule_of_a_newer_kafka_is_unknown_and_no_error() -> None:
+def test_rule_of_a_newer_kafka_has_unknown_values() -> None:
     resource = DescribeAclsResource(
         resource_type=99, resource_name="x", acls=[AclDescription(operation=99, permission_type=3)]
     )
@@ -65,7 +65,7 @@ def test_a_rule_of_a_newer_kafka_is_unknown_and_no_error() -> None:
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_rules_are_made_described_and_deleted(site: Site) -> None:
+def test_rules_are_created_described_and_deleted(site: Site) -> None:
     admin = site.admin
     assert site.run(admin.create_acls([READ, NO_WRITE])) == {READ: None, NO_WRITE: None}
     assert set(site.run(admin.describe_acls())) == {READ, NO_WRITE}
@@ -80,7 +80,7 @@ def test_rules_are_made_described_and_deleted(site: Site) -> None:
     assert site.run(admin.describe_acls()) == [READ]
 
 
-def test_each_rule_has_its_own_outcome(site: Site) -> None:
+def test_rules_have_their_own_outcomes(site: Site) -> None:
     wrong = Acl(
         resource_type=AclResourceType.TOPIC,
         resource_name="a",
@@ -93,7 +93,7 @@ def test_each_rule_has_its_own_outcome(site: Site) -> None:
     assert site.run(site.admin.describe_acls()) == [READ]
 
 
-def test_a_filter_that_cannot_be_has_its_own_error(site: Site) -> None:
+def test_invalid_filter_has_its_own_error(site: Site) -> None:
     wrong = AclFilter(operation=AclOperation.UNKNOWN)
     deleted = site.run(site.admin.delete_acls([wrong, AclFilter()]))
     assert isinstance(deleted[wrong], InvalidRequest)
@@ -102,7 +102,7 @@ def test_a_filter_that_cannot_be_has_its_own_error(site: Site) -> None:
         site.run(site.admin.describe_acls(wrong))
 
 
-def test_a_broker_that_stores_rules_and_does_not_enforce_them_is_logged(
+def test_stored_but_unenforced_rules_are_logged(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.run(site.admin.describe_acls())

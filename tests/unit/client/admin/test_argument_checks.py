@@ -83,7 +83,7 @@ def test_wrong_argument_raises_type_error_naming_it(
         (lambda x: x.list_topics(include_internal=1), r"include_internal is 1: give a bool"),
     ],
 )
-def test_what_is_wrong_within_an_argument_is_named(
+def test_error_names_the_wrong_part_of_an_argument(
     admin: AdminCore, call: Any, problem: str
 ) -> None:
     with pytest.raises(TypeError, match=problem):
@@ -95,7 +95,7 @@ def test_call_with_unknown_parameter_is_refused(admin: AdminCore) -> None:
         admin.create_topic("t", partition=3)  # type: ignore[call-arg]
 
 
-def test_values_of_settings_may_be_numbers_and_truth_values(site: Site) -> None:
+def test_config_values_may_be_numbers_and_bools(site: Site) -> None:
     configs = {"retention.ms": 5, "preallocate": True, "min.cleanable.dirty.ratio": 0.25}
     site.run(site.admin.create_topic("t", configs=configs))
     topic = ConfigResource.topic("t")
@@ -113,7 +113,7 @@ def test_values_of_settings_may_be_numbers_and_truth_values(site: Site) -> None:
     assert config_text(False) == "false"
 
 
-def test_plain_values_stand_for_typed_ones() -> None:
+def test_plain_values_are_converted_to_typed_ones() -> None:
     assert conform([("t", 0)], Iterable[TopicPartition], "x") == [T0]
     assert conform(3, AclOperation, "x") is AclOperation.READ
     assert conform(ElectionType.UNCLEAN, ElectionType, "x") is ElectionType.UNCLEAN
@@ -124,7 +124,7 @@ def test_plain_values_stand_for_typed_ones() -> None:
         conform(("a",), tuple[str, int], "x")
 
 
-def test_integers_of_other_libraries_are_integers() -> None:
+def test_integers_of_other_libraries_are_accepted() -> None:
     class Index:
         def __index__(self) -> int:
             return 7

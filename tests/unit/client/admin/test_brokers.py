@@ -40,7 +40,7 @@ from tests.unit.client.admin.conftest import Site
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_brokers_are_told_in_the_order_of_their_numbers() -> None:
+def test_brokers_are_in_order_of_their_ids() -> None:
     response = DescribeClusterResponse(
         cluster_id="c",
         controller_id=2,
@@ -59,7 +59,7 @@ def test_brokers_are_told_in_the_order_of_their_numbers() -> None:
     assert described_cluster(response).controller is None
 
 
-def test_an_old_broker_tells_of_the_cluster_in_its_metadata() -> None:
+def test_old_broker_describes_the_cluster_with_metadata() -> None:
     cluster = FakeCluster()
 
     def answer(node_id: int, request: ApiMessage) -> ApiMessage:
@@ -82,7 +82,7 @@ def test_an_old_broker_tells_of_the_cluster_in_its_metadata() -> None:
         run_blocking(admin.describe_cluster(include_fenced=True))
 
 
-def test_versions_and_features_are_told_by_number_and_by_name() -> None:
+def test_api_versions_and_features_are_decoded() -> None:
     response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=3, min_version=0, max_version=13),
@@ -105,7 +105,7 @@ def test_versions_and_features_are_told_by_number_and_by_name() -> None:
     assert described_features(ApiVersionsResponse()).finalized_epoch is None
 
 
-def test_a_downgrade_is_asked_for_in_the_words_of_the_version() -> None:
+def test_downgrade_is_encoded_for_the_request_version() -> None:
     updates = {"f": FeatureUpdate(2, UpgradeType.SAFE_DOWNGRADE), "g": FeatureUpdate(3)}
     new = update_features_request(updates, version=1, validate_only=True, timeout_ms=5)
     assert [(x.feature, x.max_version_level, x.upgrade_type) for x in new.feature_updates] == [
@@ -116,11 +116,11 @@ def test_a_downgrade_is_asked_for_in_the_words_of_the_version() -> None:
     old = update_features_request(updates, version=0, validate_only=False, timeout_ms=5)
     assert [x.allow_downgrade for x in old.feature_updates] == [True, False]
     assert old.encode(0)
-    with pytest.raises(UnsupportedVersion, match="without making it"):
+    with pytest.raises(UnsupportedVersion, match="does not support validate_only"):
         update_features_request(updates, version=0, validate_only=True, timeout_ms=5)
 
 
-def test_features_share_a_fate_or_have_their_own() -> None:
+def test_features_have_a_common_or_individual_outcome() -> None:
     whole = UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message="no")
     assert {str(error) for error in updated_features(["f", "g"], whole).values()} == {"no"}
     own = UpdateFeaturesResponse(
@@ -136,7 +136,7 @@ def test_features_share_a_fate_or_have_their_own() -> None:
 
 
 @pytest.mark.parametrize(("served", "told"), [(3, {}), (4, {"share.version": VersionRange(0, 1)})])
-def test_features_that_may_be_at_level_0_are_asked_for_where_a_broker_tells_them(
+def test_describe_features_includes_level_0_where_supported(
     served: int, told: dict[str, VersionRange]
 ) -> None:
     cluster = FakeCluster(versions={ApiVersionsRequest: served})
@@ -151,7 +151,7 @@ def test_features_that_may_be_at_level_0_are_asked_for_where_a_broker_tells_them
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_the_cluster_is_described(site: Site) -> None:
+def test_describe_cluster_returns_the_brokers(site: Site) -> None:
     broker = site.sim.broker
     cluster = site.run(site.admin.describe_cluster(include_fenced=True))
     assert cluster.cluster_id == broker.broker.cluster_id
@@ -163,14 +163,14 @@ def test_the_cluster_is_described(site: Site) -> None:
     assert AclOperation.ALTER in allowed.authorized_operations
 
 
-def test_what_each_broker_speaks_is_told(site: Site) -> None:
+def test_api_versions_returns_the_versions_of_each_broker(site: Site) -> None:
     [versions] = site.run(site.admin.api_versions()).raise_first().values()
     assert versions.broker.id == site.sim.broker.config.node_id
     assert set(versions.apis) == {row.api_key for row in HANDLERS}
     assert versions.apis[ApiKey.METADATA] == VersionRange(0, 13)
 
 
-def test_features_are_described_and_keep_their_levels(site: Site) -> None:
+def test_unsupported_feature_level_is_refused_and_changes_nothing(site: Site) -> None:
     features = site.run(site.admin.describe_features())
     assert features.finalized
     name, levels = next(iter(features.finalized.items()))

@@ -42,7 +42,7 @@ TOPIC = ConfigResource.topic("a")
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_a_setting_is_told_with_all_that_is_known_of_it() -> None:
+def test_config_entry_has_all_fields_of_the_response() -> None:
     told = DescribeConfigsResourceResult(
         name="retention.ms",
         value="7",
@@ -68,7 +68,7 @@ def test_a_setting_is_told_with_all_that_is_known_of_it() -> None:
     assert entry.synonyms == (synonym,)
 
 
-def test_a_source_of_a_newer_kafka_is_unknown_and_no_error() -> None:
+def test_source_of_a_newer_kafka_is_unknown() -> None:
     told = DescribeConfigsResourceResult(name="x", config_source=99, config_type=99)
     result = DescribeConfigsResult(resource_type=2, resource_name="a", configs=[told])
     described = described_configs(DescribeConfigsResponse(results=[result]))[TOPIC]
@@ -77,7 +77,7 @@ def test_a_source_of_a_newer_kafka_is_unknown_and_no_error() -> None:
     assert described["x"].type is ConfigType.UNKNOWN
 
 
-def test_a_resources_error_names_it_where_the_broker_does_not() -> None:
+def test_error_without_message_names_the_resource() -> None:
     response = AlterConfigsResourceResponse(
         resource_type=4, resource_name="", error_code=ErrorCode.INVALID_REQUEST
     )
@@ -86,7 +86,7 @@ def test_a_resources_error_names_it_where_the_broker_does_not() -> None:
     assert str(error).startswith("BROKER <default>: ")
 
 
-def test_changes_of_settings_are_numbered_as_the_protocol_does() -> None:
+def test_config_operations_have_protocol_numbers() -> None:
     changes = [
         AlterConfig("a", "1"),
         AlterConfig("b", operation=AlterOperation.DELETE),
@@ -102,7 +102,7 @@ def test_changes_of_settings_are_numbered_as_the_protocol_does() -> None:
     ]
 
 
-def test_a_brokers_own_settings_are_asked_of_that_broker() -> None:
+def test_broker_configs_are_requested_from_that_broker() -> None:
     cluster = FakeCluster()
     cluster.answer = lambda node_id, request: DescribeConfigsResponse(
         results=[
@@ -126,7 +126,7 @@ def test_a_brokers_own_settings_are_asked_of_that_broker() -> None:
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_settings_of_a_topic_are_described(site: Site) -> None:
+def test_topic_configs_are_described(site: Site) -> None:
     site.run(site.admin.create_topic("a", configs={"retention.ms": "60000"}))
     entries = site.run(site.admin.describe_config(TOPIC))
     assert entries["retention.ms"].value == "60000"
@@ -136,7 +136,7 @@ def test_settings_of_a_topic_are_described(site: Site) -> None:
     assert entries["retention.ms"].synonyms == ()
 
 
-def test_synonyms_documentation_and_some_names_are_told_on_demand(site: Site) -> None:
+def test_synonyms_and_documentation_are_returned_on_request(site: Site) -> None:
     site.run(site.admin.create_topic("a", configs={"retention.ms": "60000"}))
     described = site.run(
         site.admin.describe_configs(
@@ -152,7 +152,7 @@ def test_synonyms_documentation_and_some_names_are_told_on_demand(site: Site) ->
     assert entry.type is ConfigType.LONG
 
 
-def test_settings_are_set_and_deleted_one_by_one(site: Site) -> None:
+def test_configs_are_set_and_deleted_individually(site: Site) -> None:
     admin = site.admin
     site.run(admin.create_topic("a"))
     site.run(admin.alter_config(TOPIC, {"retention.ms": "60000", "max.message.bytes": "2000"}))
@@ -162,7 +162,7 @@ def test_settings_are_set_and_deleted_one_by_one(site: Site) -> None:
     assert entries["max.message.bytes"].value == "2000"
 
 
-def test_values_are_appended_to_lists_and_subtracted(site: Site) -> None:
+def test_values_are_appended_to_and_subtracted_from_lists(site: Site) -> None:
     admin = site.admin
     site.run(admin.create_topic("a", configs={"cleanup.policy": "delete"}))
     for operation, expected in (
@@ -174,7 +174,7 @@ def test_values_are_appended_to_lists_and_subtracted(site: Site) -> None:
         assert site.run(admin.describe_config(TOPIC))["cleanup.policy"].value == expected
 
 
-def test_a_trial_of_a_change_changes_nothing(site: Site) -> None:
+def test_validate_only_changes_nothing(site: Site) -> None:
     admin = site.admin
     site.run(admin.create_topic("a"))
     site.run(admin.alter_config(TOPIC, {"retention.ms": "60000"}, validate_only=True))
@@ -183,7 +183,7 @@ def test_a_trial_of_a_change_changes_nothing(site: Site) -> None:
         site.run(admin.alter_config(TOPIC, {"retention.ms": "soon"}, validate_only=True))
 
 
-def test_each_resource_has_its_own_outcome(site: Site) -> None:
+def test_resources_have_their_own_outcomes(site: Site) -> None:
     admin = site.admin
     site.run(admin.create_topic("a"))
     other = ConfigResource.topic("b")
@@ -196,7 +196,7 @@ def test_each_resource_has_its_own_outcome(site: Site) -> None:
     assert described.get(TOPIC)["retention.ms"].value == "60000"
 
 
-def test_all_settings_of_a_topic_can_be_replaced(site: Site) -> None:
+def test_alter_configs_replaces_all_topic_configs(site: Site) -> None:
     admin = site.admin
     site.run(admin.create_topic("a", configs={"retention.ms": "60000"}))
     site.run(admin.alter_configs({TOPIC: {"max.message.bytes": "2000"}})).raise_first()
@@ -205,7 +205,7 @@ def test_all_settings_of_a_topic_can_be_replaced(site: Site) -> None:
     assert entries["max.message.bytes"].value == "2000"
 
 
-def test_a_brokers_settings_are_described_and_altered(site: Site) -> None:
+def test_broker_configs_are_described_and_altered(site: Site) -> None:
     admin, node_id = site.admin, site.sim.broker.config.node_id
     own, every = ConfigResource.broker(node_id), ConfigResource.broker()
     assert site.run(admin.describe_config(own))["node.id"].is_read_only
@@ -215,14 +215,14 @@ def test_a_brokers_settings_are_described_and_altered(site: Site) -> None:
     assert list(site.run(admin.describe_config(every))) == ["log.retention.ms"]
 
 
-def test_what_has_settings_is_listed(site: Site) -> None:
+def test_config_resources_are_listed(site: Site) -> None:
     site.run(site.admin.create_topic("a"))
     assert TOPIC in site.run(site.admin.list_config_resources())
     brokers = site.run(site.admin.list_config_resources([ConfigResourceType.BROKER]))
     assert brokers == [ConfigResource.broker(site.sim.broker.config.node_id)]
 
 
-def test_subscriptions_are_listed_where_types_cannot_be_asked_for() -> None:
+def test_client_metrics_are_listed_by_a_broker_without_types() -> None:
     """Before Kafka 4.1."""
 
     def answer(node_id: int, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:

@@ -27,7 +27,7 @@ def _imported(*modules: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_it_needs_no_reactor() -> None:
+def test_admin_needs_no_reactor() -> None:
     loaded = _imported(
         "plog.client.admin.core",
         "plog.client.network.cluster",
@@ -36,7 +36,7 @@ def test_it_needs_no_reactor() -> None:
     assert {name for name in loaded if name.partition(".")[0] in _REACTORS} == set()
 
 
-def test_a_family_can_be_had_without_the_others() -> None:
+def test_family_is_imported_without_the_others() -> None:
     loaded = _imported("plog.client.admin.topic_descriptions")
     families = {name for name in loaded if name.startswith("plog.client.admin.")}
     assert {name.rpartition(".")[2] for name in families} == {
@@ -48,7 +48,7 @@ def test_a_family_can_be_had_without_the_others() -> None:
     }
 
 
-def test_every_name_for_users_is_found_in_one_place() -> None:
+def test_public_names_are_exported_by_the_package() -> None:
     for name, module in admin._MODULE_BY_NAME.items():
         home = importlib.import_module(module)
         assert getattr(admin, name) is getattr(home, name)
@@ -57,7 +57,7 @@ def test_every_name_for_users_is_found_in_one_place() -> None:
         admin.Nothing  # noqa: B018
 
 
-def test_every_operation_is_a_coroutine_with_a_text_and_types() -> None:
+def test_every_operation_is_a_typed_coroutine_with_a_docstring() -> None:
     public = {name: x for name, x in inspect.getmembers(AdminCore) if not name.startswith("_")}
     operations = {name: x for name, x in public.items() if is_operation(name, x)}
     assert operations == public
@@ -68,7 +68,7 @@ def test_every_operation_is_a_coroutine_with_a_text_and_types() -> None:
         assert signature.return_annotation is not inspect.Signature.empty, name
 
 
-def test_a_cluster_that_cannot_be_reached_fails_when_the_time_for_a_call_is_over(
+def test_unreachable_cluster_fails_after_the_api_timeout(
     site: Site,
 ) -> None:
     site.sim.refuses = True
@@ -78,7 +78,7 @@ def test_a_cluster_that_cannot_be_reached_fails_when_the_time_for_a_call_is_over
     assert site.sim.now_s() - started_s == pytest.approx(60, abs=2)
 
 
-def test_a_broker_that_restarts_is_found_again(site: Site) -> None:
+def test_restarted_broker_is_found_again(site: Site) -> None:
     site.run(site.admin.create_topic("a"))
     site.sim.restart()
     assert list(site.run(site.admin.list_topics())) == ["a"]

@@ -43,7 +43,7 @@ def _described(group: DescribedGroup) -> GroupDescription:
     return described
 
 
-def test_a_consumers_subscription_and_assignment_are_decoded() -> None:
+def test_subscription_and_assignment_are_decoded() -> None:
     member = DescribedGroupMember(
         member_id="m",
         group_instance_id="i",
@@ -78,7 +78,7 @@ def test_a_consumers_subscription_and_assignment_are_decoded() -> None:
     ("protocol_type", "data"),
     [("connect", ASSIGNMENT), ("consumer", b""), ("consumer", b"\0"), ("consumer", b"\0\1\0\0\1")],
 )
-def test_what_is_no_assignment_is_left_as_it_came(protocol_type: str, data: bytes) -> None:
+def test_invalid_assignment_is_kept_as_bytes(protocol_type: str, data: bytes) -> None:
     member = DescribedGroupMember(member_id="m", member_metadata=data, member_assignment=data)
     group = _described(DescribedGroup(group_id="g", protocol_type=protocol_type, members=[member]))
     [told] = group.members
@@ -86,12 +86,12 @@ def test_what_is_no_assignment_is_left_as_it_came(protocol_type: str, data: byte
     assert (told.raw_metadata, told.raw_assignment) == (data, data)
 
 
-def test_what_one_may_do_with_a_group_is_told_if_it_was_asked_for() -> None:
+def test_authorized_operations_are_returned_on_request() -> None:
     group = _described(DescribedGroup(group_id="g", authorized_operations=0b1_0000_1000))
     assert group.authorized_operations == {AclOperation.READ, AclOperation.DESCRIBE}
 
 
-def test_a_group_of_the_newer_protocol_tells_what_is_and_what_is_to_be() -> None:
+def test_newer_group_has_current_and_target_assignments() -> None:
     has = newer.Assignment(
         topic_partitions=[newer.TopicPartitions(topic_name="t", partitions=[0, 1])]
     )

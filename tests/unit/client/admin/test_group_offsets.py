@@ -50,7 +50,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_several_groups_are_asked_about_at_once_or_one_by_one() -> None:
+def test_offset_fetch_requests_are_combined_where_supported() -> None:
     groups = {"g": [T0, T1, U0], "h": None}
     [new] = offset_fetch_requests(groups, version=9, require_stable=True)
     g, h = new.groups
@@ -67,7 +67,7 @@ def test_several_groups_are_asked_about_at_once_or_one_by_one() -> None:
     assert other.encode(6)
 
 
-def test_offsets_are_told_alike_by_new_brokers_and_old_ones() -> None:
+def test_offsets_are_decoded_from_new_and_old_responses() -> None:
     new = OffsetFetchResponse(
         groups=[
             OffsetFetchResponseGroup(
@@ -110,7 +110,7 @@ def test_offsets_are_told_alike_by_new_brokers_and_old_ones() -> None:
     assert fetched_offsets(OffsetFetchRequest(group_id="g"), old) == {"g": expected}
 
 
-def test_errors_of_groups_and_of_partitions_are_kept_apart() -> None:
+def test_group_errors_and_partition_errors_are_separate() -> None:
     unstable = OffsetFetchResponsePartitions(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
     )
@@ -128,7 +128,7 @@ def test_errors_of_groups_and_of_partitions_are_kept_apart() -> None:
     assert isinstance(fetched["h"][T0], UnstableOffsetCommit)
 
 
-def test_offsets_are_committed_in_nobodys_name() -> None:
+def test_offsets_are_committed_without_a_member_id() -> None:
     request = offset_commit_request("g", {T0: 5, T1: OffsetAndMetadata(6, "why", 3)})
     assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
     [topic] = request.topics
@@ -138,17 +138,17 @@ def test_offsets_are_committed_in_nobodys_name() -> None:
     ] == [(5, "", -1), (6, "why", 3)]
 
 
-def test_a_member_we_did_not_name_means_that_the_group_has_some() -> None:
+def test_unknown_member_error_becomes_non_empty_group() -> None:
     partition = OffsetCommitResponsePartition(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     response = OffsetCommitResponse(
         topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])]
     )
     error = committed_offsets("g", response)[T0]
     assert isinstance(error, NonEmptyGroup)
-    assert "group g has members" in str(error)
+    assert "offsets of group g: it has members" in str(error)
 
 
-def test_a_coordinator_that_has_moved_is_found() -> None:
+def test_moved_coordinator_is_found_again() -> None:
     cluster = FakeCluster(coordinators={"g": 1})
 
     def answer(node_id: int, request: object) -> OffsetCommitResponse:
@@ -166,7 +166,7 @@ def test_a_coordinator_that_has_moved_is_found() -> None:
     assert cluster.forgotten == ["g"]
 
 
-def test_an_old_coordinator_is_asked_about_one_group_after_the_other() -> None:
+def test_old_coordinator_gets_one_request_per_group() -> None:
     cluster = FakeCluster(coordinators={"g": 1, "h": 1}, versions={OffsetFetchRequest: 5})
     cluster.answer = lambda node_id, request: OffsetFetchResponse(
         error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED if request.group_id == "g" else 0
@@ -179,7 +179,7 @@ def test_an_old_coordinator_is_asked_about_one_group_after_the_other() -> None:
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_offsets_are_set_listed_and_forgotten(site: Site) -> None:
+def test_offsets_are_set_listed_and_deleted(site: Site) -> None:
     admin = site.admin
     create_topic(site.sim.broker, "t", 3)
     altered = site.run(admin.alter_group_offsets("g", {T0: 5, T1: OffsetAndMetadata(6, "why", 0)}))
@@ -199,7 +199,7 @@ def test_offsets_are_set_listed_and_forgotten(site: Site) -> None:
     assert list(site.run(admin.group_offsets("g"))) == [T1]
 
 
-def test_offsets_of_several_groups_are_listed_at_once(site: Site) -> None:
+def test_offsets_of_several_groups_are_listed_together(site: Site) -> None:
     admin = site.admin
     create_topic(site.sim.broker, "t", 2)
     for number, group in enumerate(["g", "h"]):
@@ -215,18 +215,18 @@ def test_offsets_of_several_groups_are_listed_at_once(site: Site) -> None:
 def test_offsets_of_a_group_with_members_cannot_be_set(site: Site) -> None:
     create_topic(site.sim.broker, "t")
     stable(site.sim.broker)
-    with pytest.raises(NonEmptyGroup, match="group g has members"):
+    with pytest.raises(NonEmptyGroup, match="offsets of group g: it has members"):
         site.run(site.admin.alter_group_offsets(GROUP, {T0: 5})).get(T0)
 
 
-def test_offsets_of_topics_that_are_not_there_cannot_be_set(site: Site) -> None:
+def test_offsets_of_missing_topics_cannot_be_set(site: Site) -> None:
     create_topic(site.sim.broker, "t")
     altered = site.run(site.admin.alter_group_offsets("g", {T0: 5, U0: 5}))
     assert altered[T0] is None
     assert isinstance(altered[U0], UnknownTopicOrPartition)
 
 
-def test_offsets_of_a_topic_that_members_consume_stay(site: Site) -> None:
+def test_offsets_of_a_subscribed_topic_cannot_be_deleted(site: Site) -> None:
     broker = site.sim.broker
     create_topic(broker, "t")
     create_topic(broker, "u")
@@ -242,12 +242,12 @@ def test_offsets_of_a_topic_that_members_consume_stay(site: Site) -> None:
     assert forgotten[U0] is None
 
 
-def test_a_group_nobody_knows_has_no_offsets_to_forget(site: Site) -> None:
+def test_deleting_offsets_of_an_unknown_group_fails(site: Site) -> None:
     create_topic(site.sim.broker, "t")
     with pytest.raises(GroupIdNotFound, match="group nobody"):
         site.run(site.admin.delete_group_offsets("nobody", [T0]))
 
 
-def test_nothing_to_set_is_not_asked_for(site: Site) -> None:
+def test_empty_alter_sends_no_request(site: Site) -> None:
     assert site.run(site.admin.alter_group_offsets("g", {})) == {}
     assert site.sim.requests == []

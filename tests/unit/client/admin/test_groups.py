@@ -58,7 +58,7 @@ ASSIGNMENT = encode_assignment(
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_a_listed_group_has_a_state_and_a_type_where_they_are_told() -> None:
+def test_listed_group_has_state_and_type_if_the_broker_sends_them() -> None:
     response = ListGroupsResponse(
         groups=[
             ListedGroup(
@@ -79,13 +79,13 @@ def test_a_listed_group_has_a_state_and_a_type_where_they_are_told() -> None:
     assert new.state is GroupState.UNKNOWN
 
 
-def test_states_are_known_in_any_case_of_letters() -> None:
+def test_group_state_ignores_case() -> None:
     assert GroupState("stable") is GroupState.STABLE
     assert GroupState("COMPLETINGREBALANCE") is GroupState.COMPLETING_REBALANCE
     assert GroupState.EMPTY == "Empty"
 
 
-def test_members_leave_by_id_or_by_instance_and_with_a_reason() -> None:
+def test_leave_group_request_names_members_and_reason() -> None:
     members = [MemberToRemove("m"), MemberToRemove(group_instance_id="i")]
     request = leave_group_request("g", members, "tired")
     assert [(x.member_id, x.group_instance_id, x.reason) for x in request.members] == [
@@ -94,7 +94,7 @@ def test_members_leave_by_id_or_by_instance_and_with_a_reason() -> None:
     ]
 
 
-def test_each_member_that_was_to_leave_has_its_own_outcome() -> None:
+def test_removed_members_have_their_own_outcomes() -> None:
     by_id, static, lost = MemberToRemove("m"), MemberToRemove("", "i"), MemberToRemove("x")
     response = LeaveGroupResponse(
         members=[
@@ -108,10 +108,10 @@ def test_each_member_that_was_to_leave_has_its_own_outcome() -> None:
     removed = removed_members([by_id, static, lost], response)
     assert isinstance(removed[by_id], UnknownMemberId)
     assert removed[static] is None
-    assert "does not say what became of member x" in str(removed[lost])
+    assert "has no result for member x" in str(removed[lost])
 
 
-def test_the_groups_of_all_brokers_are_listed_together() -> None:
+def test_groups_of_all_brokers_are_listed() -> None:
     cluster = FakeCluster(brokers=(1, 2))
     codes = {1: [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0], 2: [0]}
     cluster.answer = lambda node_id, request: ListGroupsResponse(
@@ -125,9 +125,7 @@ def test_the_groups_of_all_brokers_are_listed_together() -> None:
 
 @pytest.mark.parametrize("told", ["GROUP_ID_NOT_FOUND", "Dead"])
 @pytest.mark.parametrize("newer", ["GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"])
-def test_a_group_unknown_in_the_classic_protocol_may_speak_the_newer_one(
-    told: str, newer: str
-) -> None:
+def test_unknown_classic_group_is_described_with_the_newer_protocol(told: str, newer: str) -> None:
     cluster = FakeCluster(coordinators={"g": 2, "h": 2, "i": 2})
     code = ErrorCode.GROUP_ID_NOT_FOUND if told != "Dead" else ErrorCode.NONE
 
@@ -158,7 +156,7 @@ def test_a_group_unknown_in_the_classic_protocol_may_speak_the_newer_one(
         assert described.get("i").state is GroupState.DEAD
 
 
-def test_groups_are_not_listed_in_part() -> None:
+def test_list_groups_raises_the_error_of_any_broker() -> None:
     cluster = FakeCluster(brokers=(1, 2))
     cluster.answer = lambda node_id, request: ListGroupsResponse(
         error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED if node_id == 2 else 0
@@ -189,7 +187,7 @@ def test_groups_are_listed_by_state_and_type(site: Site) -> None:
     assert site.run(admin.list_groups(types=["share"])) == {}
 
 
-def test_a_group_is_described_with_its_coordinator(site: Site) -> None:
+def test_group_description_has_its_coordinator(site: Site) -> None:
     first, second = stable(site.sim.broker, 2, instances=True)
     group = site.run(site.admin.describe_group(GROUP))
     assert (group.state, group.protocol_type, group.protocol) == ("Stable", "consumer", "range")
@@ -200,7 +198,7 @@ def test_a_group_is_described_with_its_coordinator(site: Site) -> None:
     assert group.coordinator.port > 0
 
 
-def test_a_group_nobody_knows_has_its_own_error(site: Site) -> None:
+def test_unknown_group_has_its_own_error(site: Site) -> None:
     stable(site.sim.broker)
     described = site.run(site.admin.describe_groups([GROUP, "nobody"]))
     assert described.get(GROUP).state is GroupState.STABLE
@@ -208,7 +206,7 @@ def test_a_group_nobody_knows_has_its_own_error(site: Site) -> None:
         described.get("nobody")
 
 
-def test_groups_are_deleted_once_they_are_empty(site: Site) -> None:
+def test_only_empty_groups_are_deleted(site: Site) -> None:
     broker = site.sim.broker
     create_topic(broker, "t")
     stable(broker)
@@ -220,7 +218,7 @@ def test_groups_are_deleted_once_they_are_empty(site: Site) -> None:
     assert list(site.run(site.admin.list_groups())) == [GROUP]
 
 
-def test_static_members_are_taken_out_by_their_instance(site: Site) -> None:
+def test_static_members_are_removed_by_instance_id(site: Site) -> None:
     first, _ = stable(site.sim.broker, 2, instances=True)
     removed = site.run(site.admin.remove_members(GROUP, ["i1", "nobody"]))
     assert removed[MemberToRemove(group_instance_id="i1")] is None
@@ -230,7 +228,7 @@ def test_static_members_are_taken_out_by_their_instance(site: Site) -> None:
     assert heartbeat(site.sim.broker, first) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_all_members_are_taken_out_at_once(site: Site) -> None:
+def test_all_members_are_removed_together(site: Site) -> None:
     first, second = stable(site.sim.broker, 2)
     removed = site.run(site.admin.remove_members(GROUP, reason="maintenance"))
     assert sorted(removed) == sorted(
@@ -239,7 +237,7 @@ def test_all_members_are_taken_out_at_once(site: Site) -> None:
     assert removed.errors == {}
 
 
-def test_a_coordinator_that_restarts_meanwhile_is_asked_again(site: Site) -> None:
+def test_request_is_retried_after_a_coordinator_restart(site: Site) -> None:
     stable(site.sim.broker)
     cuts = ["drop", "lose"]
     site.sim.on_request = lambda request: (
@@ -249,7 +247,7 @@ def test_a_coordinator_that_restarts_meanwhile_is_asked_again(site: Site) -> Non
     assert cuts == []
 
 
-def test_what_a_leader_has_assigned_is_told(site: Site) -> None:
+def test_description_has_the_assignment_of_the_leader(site: Site) -> None:
     broker = site.sim.broker
     broker.ask(join_request(), 9)  # The coordinator loads.
     protocols = [JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)]

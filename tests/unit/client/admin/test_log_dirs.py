@@ -37,14 +37,14 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_some_partitions_or_all_are_asked_about() -> None:
+def test_describe_request_names_given_or_all_partitions() -> None:
     assert describe_log_dirs_request(None).topics is None
     topics = describe_log_dirs_request([A0, A1]).topics
     assert topics is not None
     assert [(x.topic, x.partitions) for x in topics] == [("a", [0, 1])]
 
 
-def test_a_directory_tells_what_it_holds_or_what_is_wrong_with_it() -> None:
+def test_log_dir_has_replicas_or_an_error() -> None:
     future = DescribeLogDirsPartition(
         partition_index=1, partition_size=7, offset_lag=3, is_future_key=True
     )
@@ -69,7 +69,7 @@ def test_a_directory_tells_what_it_holds_or_what_is_wrong_with_it() -> None:
     assert (bad.replicas, bad.total_bytes, bad.usable_bytes) == ({}, None, None)
 
 
-def test_replicas_are_moved_by_directory() -> None:
+def test_alter_request_groups_replicas_by_directory() -> None:
     request = alter_replica_log_dirs_request(
         {
             TopicPartitionReplica("a", 0, 1): "/x",
@@ -83,7 +83,7 @@ def test_replicas_are_moved_by_directory() -> None:
     ]
 
 
-def test_each_broker_moves_its_own_replicas() -> None:
+def test_each_broker_gets_a_request_for_its_replicas() -> None:
     cluster = FakeCluster()
 
     def answer(node_id: int, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
@@ -111,7 +111,7 @@ def test_each_broker_moves_its_own_replicas() -> None:
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_directories_are_described_with_what_they_hold(site: Site) -> None:
+def test_log_dirs_are_described_with_their_replicas(site: Site) -> None:
     create_topic(site.sim.broker, "a", 2)
     site.sim.broker.produce("a", b"x" * 1_000)
     node_id = site.sim.broker.config.node_id
@@ -126,14 +126,14 @@ def test_directories_are_described_with_what_they_hold(site: Site) -> None:
     assert set(some[LOG_DIR].replicas) == {A1}
 
 
-def test_a_broker_nobody_has_told_of_has_an_error_at_once(site: Site) -> None:
+def test_unknown_broker_fails_immediately(site: Site) -> None:
     before_s = site.sim.now_s()
-    with pytest.raises(KafkaError, match="broker 77 is not known"):
+    with pytest.raises(KafkaError, match="broker 77 is not in the cluster"):
         site.run(site.admin.describe_log_dirs([77])).get(77)
     assert site.sim.now_s() - before_s < 1
 
 
-def test_a_broker_that_moves_nothing_says_so(site: Site) -> None:
+def test_broker_without_moves_raises_unsupported_version(site: Site) -> None:
     replica = TopicPartitionReplica("a", 0, site.sim.broker.config.node_id)
     with pytest.raises(UnsupportedVersion, match="ALTER_REPLICA_LOG_DIRS"):
         site.run(site.admin.alter_replica_log_dirs({replica: "/x"})).get(replica)

@@ -33,7 +33,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_leaders_of_some_partitions_or_of_all_are_elected() -> None:
+def test_leaders_of_given_or_all_partitions_are_elected() -> None:
     some = elect_leaders_request(ElectionType.UNCLEAN, [A1, A0, B0], timeout_ms=5)
     assert some.topic_partitions is not None
     assert [(x.topic, x.partitions) for x in some.topic_partitions] == [("a", [1, 0]), ("b", [0])]
@@ -42,7 +42,7 @@ def test_leaders_of_some_partitions_or_of_all_are_elected() -> None:
     assert every.topic_partitions is None
 
 
-def test_partitions_are_moved_or_their_move_is_ended() -> None:
+def test_reassignments_are_started_or_cancelled() -> None:
     request = alter_partition_reassignments_request(
         {A0: (1, 2), A1: None}, allow_replication_factor_change=False, timeout_ms=5
     )
@@ -51,7 +51,7 @@ def test_partitions_are_moved_or_their_move_is_ended() -> None:
     assert not request.allow_replication_factor_change
 
 
-def test_a_partition_on_its_way_tells_from_where_to_where() -> None:
+def test_reassignment_lists_added_and_removed_replicas() -> None:
     moving = OngoingPartitionReassignment(
         partition_index=1, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]
     )
@@ -66,7 +66,7 @@ def test_a_partition_on_its_way_tells_from_where_to_where() -> None:
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_the_only_broker_leads_already(site: Site) -> None:
+def test_election_is_not_needed_on_the_only_broker(site: Site) -> None:
     create_topic(site.sim.broker, "a", 2)
     elected = site.run(site.admin.elect_leaders(ElectionType.PREFERRED, [A0, B0]))
     assert {p: type(error) for p, error in elected.errors.items()} == {
@@ -76,7 +76,7 @@ def test_the_only_broker_leads_already(site: Site) -> None:
     assert site.run(site.admin.elect_leaders(ElectionType.PREFERRED)) == {}
 
 
-def test_a_partition_stays_where_it_can_only_be(site: Site) -> None:
+def test_partition_on_the_only_broker_cannot_move(site: Site) -> None:
     create_topic(site.sim.broker, "a", 2)
     node_id = site.sim.broker.config.node_id
     altered = site.run(
@@ -91,6 +91,6 @@ def test_a_partition_stays_where_it_can_only_be(site: Site) -> None:
     assert site.run(site.admin.list_partition_reassignments([A0])) == {}
 
 
-def test_an_unknown_kind_of_election_is_refused(site: Site) -> None:
+def test_unknown_election_type_is_refused(site: Site) -> None:
     with pytest.raises(KafkaError):
         site.run(site.admin.elect_leaders(ElectionType.UNKNOWN))

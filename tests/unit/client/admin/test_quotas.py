@@ -29,12 +29,12 @@ ANYBODY = QuotaEntity.of(user=None, client_id="batch")
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_an_entity_is_the_same_whatever_the_order_of_its_parts() -> None:
+def test_entity_ignores_the_order_of_its_parts() -> None:
     assert QuotaEntity.of(client_id="batch", user=None) == ANYBODY
     assert QuotaEntity.of_parts({"ip": "192.0.2.1"}) == QuotaEntity.of(ip="192.0.2.1")
 
 
-def test_a_filter_asks_for_a_name_for_the_default_or_for_any() -> None:
+def test_filter_matches_a_name_the_default_or_any() -> None:
     which = {USER: "alice", CLIENT_ID: None, "ip": ANY_NAME}
     request = describe_client_quotas_request(which, strict=True)
     assert [(x.entity_type, x.match_type, x.match) for x in request.components] == [
@@ -45,7 +45,7 @@ def test_a_filter_asks_for_a_name_for_the_default_or_for_any() -> None:
     assert request.strict
 
 
-def test_a_quota_is_set_or_removed() -> None:
+def test_quota_is_set_or_removed() -> None:
     request = alter_client_quotas_request(
         {ALICE: {"producer_byte_rate": 5.0, "consumer_byte_rate": None}}, validate_only=True
     )
@@ -57,7 +57,7 @@ def test_a_quota_is_set_or_removed() -> None:
     assert [(x.entity_type, x.entity_name) for x in entry.entity] == [("user", "alice")]
 
 
-def test_no_entries_are_no_quotas() -> None:
+def test_response_without_entries_has_no_quotas() -> None:
     assert described_quotas(DescribeClientQuotasResponse(entries=None)) == {}
     entry = DescribedEntry(
         entity=[
@@ -87,7 +87,7 @@ def test_quotas_are_set_described_and_removed(site: Site) -> None:
     assert site.run(admin.describe_client_quotas()) == {ANYBODY: quotas[ANYBODY]}
 
 
-def test_a_trial_sets_nothing_and_each_entity_has_its_own_outcome(site: Site) -> None:
+def test_validate_only_sets_nothing_and_entities_have_own_outcomes(site: Site) -> None:
     admin = site.admin
     wrong = QuotaEntity.of(tribe="x")
     trial = site.run(

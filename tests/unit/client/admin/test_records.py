@@ -46,7 +46,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_times_are_asked_for_by_topic() -> None:
+def test_list_offsets_request_groups_times_by_topic() -> None:
     times = {A1: OffsetSpec.LATEST, B0: 1_000, A0: OffsetSpec.EARLIEST}
     request = list_offsets_request(times, isolation_level=1, timeout_ms=5)
     assert (request.replica_id, request.isolation_level, request.timeout_ms) == (-1, 1, 5)
@@ -66,7 +66,7 @@ def test_times_are_asked_for_by_topic() -> None:
         (OffsetSpec.LATEST, 1),
     ],
 )
-def test_a_time_is_asked_of_who_knows_it(spec: OffsetSpec, first: int) -> None:
+def test_unsupported_offset_spec_is_an_error_per_partition(spec: OffsetSpec, first: int) -> None:
     assert split_by_version({A0: spec}, first) == ({A0: spec}, {})
     known, unknown = split_by_version({A0: spec, A1: 5}, first - 1)
     if first > 1:
@@ -75,7 +75,7 @@ def test_a_time_is_asked_of_who_knows_it(spec: OffsetSpec, first: int) -> None:
         assert spec.name in str(unknown[A0])
 
 
-def test_listed_offsets_have_an_epoch_or_none_and_errors_of_their_own() -> None:
+def test_listed_offsets_have_epochs_and_their_own_errors() -> None:
     partitions = [
         ListOffsetsPartitionResponse(partition_index=0, offset=7, timestamp=9, leader_epoch=2),
         ListOffsetsPartitionResponse(partition_index=1, error_code=ErrorCode.OFFSET_NOT_AVAILABLE),
@@ -91,7 +91,7 @@ def test_listed_offsets_have_an_epoch_or_none_and_errors_of_their_own() -> None:
     assert listed[TopicPartition("a", 2)] == none
 
 
-def test_producers_tell_a_transaction_only_if_there_is_one() -> None:
+def test_producer_has_a_transaction_offset_only_during_a_transaction() -> None:
     wire = [
         WireProducerState(producer_id=1, last_sequence=4, last_timestamp=5, coordinator_epoch=-1),
         WireProducerState(producer_id=2, coordinator_epoch=3, current_txn_start_offset=8),
@@ -112,7 +112,7 @@ def test_producers_tell_a_transaction_only_if_there_is_one() -> None:
     assert (producers[1].coordinator_epoch, producers[1].transaction_start_offset) == (3, 8)
 
 
-def test_producers_of_a_replica_are_asked_of_its_broker() -> None:
+def test_describe_producers_of_a_replica_asks_its_broker() -> None:
     cluster = FakeCluster(leaders={A0: 1})
     cluster.answer = lambda node_id, request: DescribeProducersResponse(
         topics=[TopicResponse(name="a", partitions=[PartitionResponse()])]
@@ -123,7 +123,7 @@ def test_producers_of_a_replica_are_asked_of_its_broker() -> None:
     assert [node for node, _ in cluster.asked] == [3, 1]
 
 
-def test_a_leader_that_has_moved_is_asked_at_its_new_place() -> None:
+def test_moved_leader_is_found_again() -> None:
     cluster = FakeCluster(leaders={A0: 1, A1: 1})
 
     def answer(node_id: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -180,14 +180,14 @@ def test_offsets_are_listed_by_spec_and_by_time(site: Site) -> None:
     assert offsets(START_MS + 1_000_000) == [-1, -1]
 
 
-def test_an_offset_has_the_time_of_its_record(site: Site) -> None:
+def test_listed_offset_has_the_timestamp_of_its_record(site: Site) -> None:
     _filled(site)
     listed = site.run(site.admin.list_offsets({A0: START_MS + 500})).get(A0)
     assert (listed.offset, listed.timestamp) == (1, START_MS + 1_000)
     assert listed.leader_epoch is not None
 
 
-def test_committed_offsets_alone_can_be_asked_for(site: Site) -> None:
+def test_read_committed_offsets_can_be_listed(site: Site) -> None:
     _filled(site)
     times = {A0: OffsetSpec.LATEST}
     listed = site.run(site.admin.list_offsets(times, isolation_level="read_committed"))
@@ -196,7 +196,7 @@ def test_committed_offsets_alone_can_be_asked_for(site: Site) -> None:
         site.run(site.admin.list_offsets(times, isolation_level="none"))
 
 
-def test_partitions_that_are_not_there_have_errors_of_their_own(site: Site) -> None:
+def test_missing_partitions_have_their_own_errors(site: Site) -> None:
     _filled(site)
     missing = TopicPartition("a", 9)
     listed = site.run(
@@ -209,7 +209,7 @@ def test_partitions_that_are_not_there_have_errors_of_their_own(site: Site) -> N
     }
 
 
-def test_records_are_deleted_up_to_an_offset_or_altogether(site: Site) -> None:
+def test_records_are_deleted_up_to_an_offset_or_completely(site: Site) -> None:
     _filled(site)
     deleted = site.run(site.admin.delete_records({A0: 2, A1: HIGH_WATERMARK}))
     assert deleted == {A0: 2, A1: 1}
@@ -219,7 +219,7 @@ def test_records_are_deleted_up_to_an_offset_or_altogether(site: Site) -> None:
     assert [listed[A0].offset, listed[A1].offset] == [2, 1]
 
 
-def test_records_that_are_not_there_cannot_be_deleted(site: Site) -> None:
+def test_deleting_records_beyond_the_end_is_refused(site: Site) -> None:
     _filled(site)
     deleted = site.run(site.admin.delete_records({A0: 4, A1: 0}))
     assert isinstance(deleted[A0], OffsetOutOfRange)
@@ -234,7 +234,7 @@ def test_producers_of_a_partition_are_described(site: Site) -> None:
     assert producer.transaction_start_offset is None
 
 
-def test_a_broker_that_restarts_meanwhile_is_asked_again(site: Site) -> None:
+def test_request_is_retried_after_a_broker_restart(site: Site) -> None:
     _filled(site)
     cuts = ["drop"]
     site.sim.on_request = lambda request: (

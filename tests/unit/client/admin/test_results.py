@@ -13,14 +13,14 @@ def results() -> Results[str, int]:
     return Results({"b": 2, "a": TopicAlreadyExists("a is there"), "c": UnknownTopicOrPartition()})
 
 
-def test_results_are_a_mapping_in_the_order_asked(results: Results[str, int]) -> None:
+def test_results_keep_the_order_of_the_request(results: Results[str, int]) -> None:
     assert list(results) == ["b", "a", "c"]
     assert len(results) == 3
     assert results["b"] == 2
     assert isinstance(results["a"], TopicAlreadyExists)
 
 
-def test_to_get_something_raises_its_own_error_only(results: Results[str, int]) -> None:
+def test_get_raises_only_the_error_of_its_key(results: Results[str, int]) -> None:
     assert results.get("b") == 2
     with pytest.raises(TopicAlreadyExists, match="a is there"):
         results.get("a")
@@ -28,31 +28,31 @@ def test_to_get_something_raises_its_own_error_only(results: Results[str, int]) 
         results.get("nobody asked")
 
 
-def test_the_first_error_can_be_raised_for_all(results: Results[str, int]) -> None:
+def test_raise_first_raises_the_first_error(results: Results[str, int]) -> None:
     with pytest.raises(TopicAlreadyExists):
         results.raise_first()
     assert Results({"b": 2}).raise_first() == {"b": 2}
 
 
-def test_values_and_errors_can_be_told_apart(results: Results[str, int]) -> None:
+def test_values_and_errors_are_separate(results: Results[str, int]) -> None:
     assert results.values_by_key == {"b": 2}
     assert list(results.errors) == ["a", "c"]
 
 
-def test_an_outcome_has_the_brokers_text_or_ours() -> None:
+def test_outcome_has_the_message_of_the_broker_or_a_default() -> None:
     told = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists.", "topic a", None)
     assert str(told) == "Topic 'a' already exists."
     silent = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, None, "topic a", None)
     assert str(silent) == "topic a: A topic of this name exists."
 
 
-def test_an_error_of_the_whole_is_raised() -> None:
+def test_error_of_the_whole_request_is_raised() -> None:
     raise_if_error(0, None, "nothing")
     with pytest.raises(UnknownTopicOrPartition, match="topic a"):
         raise_if_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "topic a")
 
 
-def test_notes_of_brokers_are_logged_once_and_errors_are_not(
+def test_broker_notes_are_logged_once_and_errors_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log_notes("ACLs", [(0, "stored"), (0, "stored"), (0, None), (0, ""), (42, "wrong")])

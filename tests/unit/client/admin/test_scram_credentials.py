@@ -34,7 +34,7 @@ def _pencil(**fields: object) -> ScramUpsertion:
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_a_password_is_salted_and_hashed_and_never_sent() -> None:
+def test_password_is_salted_and_hashed_and_never_sent() -> None:
     request = alter_user_scram_credentials_request([_pencil(iterations=1)])
     [upsertion] = request.upsertions
     # The first block of PBKDF2 with one round is the HMAC of the salt and the block's number.
@@ -44,20 +44,20 @@ def test_a_password_is_salted_and_hashed_and_never_sent() -> None:
     assert len(upsertion.salted_password) == 32
 
 
-def test_each_password_gets_a_salt_of_its_own() -> None:
+def test_each_password_gets_its_own_salt() -> None:
     request = alter_user_scram_credentials_request([_pencil(salt=None), _pencil(salt=None)])
     first, second = request.upsertions
     assert first.salt != second.salt
     assert len(first.salt) >= 16
 
 
-def test_the_mechanism_decides_the_hash() -> None:
+def test_mechanism_determines_the_hash() -> None:
     [upsertion] = alter_user_scram_credentials_request([_pencil(mechanism=SHA_512)]).upsertions
     assert len(upsertion.salted_password) == 64
     assert upsertion.mechanism == 2
 
 
-def test_a_password_is_in_no_text() -> None:
+def test_repr_hides_the_password() -> None:
     assert "pencil" not in repr(_pencil())
 
 
@@ -95,7 +95,7 @@ def test_credentials_are_set_described_and_removed(site: Site) -> None:
     assert described["bob"] == bob
 
 
-def test_a_credential_that_is_too_weak_is_refused(site: Site) -> None:
+def test_weak_credential_is_refused(site: Site) -> None:
     weak = ScramUpsertion(user="alice", mechanism=SHA_256, password="a", iterations=1)
     with pytest.raises(UnacceptableCredential, match="iterations"):
         site.run(site.admin.alter_user_scram_credentials([weak])).get("alice")
@@ -104,12 +104,12 @@ def test_a_credential_that_is_too_weak_is_refused(site: Site) -> None:
         site.run(site.admin.alter_user_scram_credentials([none])).get("alice")
 
 
-def test_nobody_is_not_everybody(site: Site) -> None:
+def test_empty_user_list_describes_no_users(site: Site) -> None:
     assert site.run(site.admin.describe_user_scram_credentials([])) == {}
     assert site.sim.requests == []
 
 
-def test_a_broker_that_stores_users_and_does_not_enforce_them_is_logged(
+def test_stored_but_unenforced_users_are_logged(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice = ScramUpsertion(user="alice", mechanism=SHA_256, password="a")

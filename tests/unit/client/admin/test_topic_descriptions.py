@@ -23,7 +23,7 @@ TOPIC_ID: Uuid = bytes(range(16))
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_metadata_describes_topics_in_its_order() -> None:
+def test_topics_keep_the_order_of_the_metadata_response() -> None:
     partitions = [
         MetadataResponsePartition(partition_index=1, leader_id=-1, replica_nodes=[2]),
         MetadataResponsePartition(
@@ -48,7 +48,7 @@ def test_metadata_describes_topics_in_its_order() -> None:
     assert topic.topic_id is None
 
 
-def test_a_broker_without_pages_describes_topics_with_metadata() -> None:
+def test_old_broker_describes_topics_with_metadata() -> None:
     cluster = FakeCluster()
 
     def answer(node_id: int, request: ApiMessage) -> ApiMessage:
@@ -65,7 +65,7 @@ def test_a_broker_without_pages_describes_topics_with_metadata() -> None:
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_pages_tell_the_same_as_one_answer(site: Site) -> None:
+def test_pages_give_the_same_topics_as_one_response(site: Site) -> None:
     admin = site.admin
     for name, partitions in (("b", 5), ("a", 1), ("c", 2)):
         site.run(admin.create_topic(name, partitions))
@@ -80,12 +80,12 @@ def test_pages_tell_the_same_as_one_answer(site: Site) -> None:
     }
 
 
-def test_no_topics_are_not_all_topics(site: Site) -> None:
+def test_empty_list_describes_no_topics(site: Site) -> None:
     site.run(site.admin.create_topic("a"))
     assert site.run(site.admin.describe_topics([])) == {}
 
 
-def test_what_one_may_do_with_a_topic_is_told_if_asked_for(site: Site) -> None:
+def test_authorized_operations_are_returned_on_request(site: Site) -> None:
     site.run(site.admin.create_topic("a"))
     topic = site.run(site.admin.describe_topic("a", include_authorized_operations=True))
     assert topic.authorized_operations is not None
@@ -93,7 +93,7 @@ def test_what_one_may_do_with_a_topic_is_told_if_asked_for(site: Site) -> None:
     assert AclOperation.CLUSTER_ACTION not in topic.authorized_operations
 
 
-def test_internal_topics_are_listed_on_demand(site: Site) -> None:
+def test_internal_topics_are_listed_on_request(site: Site) -> None:
     site.run(site.admin.alter_group_offsets("g", {}))
     site.run(site.admin.create_topic("a"))
     site.run(site.admin.list_group_offsets(["g"]))
@@ -102,6 +102,6 @@ def test_internal_topics_are_listed_on_demand(site: Site) -> None:
     assert [name for name, topic in every.items() if topic.is_internal] == ["__consumer_offsets"]
 
 
-def test_describing_a_topic_does_not_create_it(site: Site) -> None:
+def test_describe_does_not_create_a_topic(site: Site) -> None:
     assert site.run(site.admin.describe_topics(["a"])).errors
     assert site.run(site.admin.list_topics()) == {}

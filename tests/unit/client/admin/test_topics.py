@@ -46,13 +46,13 @@ TOPIC_ID: Uuid = bytes(range(16))
 # -- pure -------------------------------------------------------------------------------------
 
 
-def test_what_is_not_said_of_a_new_topic_is_left_to_the_broker() -> None:
+def test_new_topic_uses_broker_defaults() -> None:
     request = create_topics_request([NewTopic(name="a")], timeout_ms=5, validate_only=False)
     assert request.topics == [CreatableTopic(name="a", num_partitions=-1, replication_factor=-1)]
     assert (request.timeout_ms, request.validate_only) == (5, False)
 
 
-def test_a_new_topic_can_be_given_its_brokers_and_settings() -> None:
+def test_new_topic_may_have_assignments_and_configs() -> None:
     topic = NewTopic(name="a", assignments={0: (1, 2), 1: (2, 3)}, configs={"retention.ms": "7"})
     [wanted] = create_topics_request([topic], timeout_ms=5, validate_only=True).topics
     assert wanted == CreatableTopic(
@@ -67,13 +67,13 @@ def test_a_new_topic_can_be_given_its_brokers_and_settings() -> None:
     )
 
 
-def test_brokers_and_counts_contradict_each_other() -> None:
+def test_assignments_and_counts_exclude_each_other() -> None:
     topic = NewTopic(name="a", partitions=2, assignments={0: (1,)})
     with pytest.raises(InvalidRequest, match="topic a: give either"):
         create_topics_request([topic], timeout_ms=5, validate_only=False)
 
 
-def test_a_created_topic_tells_what_it_has_become() -> None:
+def test_created_topic_has_its_id_and_configs() -> None:
     config = CreatableTopicConfigs(name="retention.ms", value="7", config_source=1)
     told = CreatableTopicResult(
         name="a", topic_id=TOPIC_ID, num_partitions=3, replication_factor=1, configs=[config]
@@ -84,13 +84,13 @@ def test_a_created_topic_tells_what_it_has_become() -> None:
     assert created.configs["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
-def test_a_topic_created_by_an_old_broker_tells_its_name_alone() -> None:
+def test_created_topic_of_an_old_broker_has_only_a_name() -> None:
     told = CreatableTopicResult(name="a", configs=None)
     created = Results(created_topics(CreateTopicsResponse(topics=[told]))).get("a")
     assert (created.topic_id, created.partitions, created.configs) == (None, None, None)
 
 
-def test_settings_one_may_not_see_are_not_told_as_if_there_were_none() -> None:
+def test_hidden_configs_are_none() -> None:
     told = CreatableTopicResult(
         name="a", topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
     )
@@ -103,15 +103,15 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
     assert request.encode(6)
 
 
-def test_an_old_broker_deletes_by_name_alone() -> None:
+def test_old_broker_refuses_deletion_by_id() -> None:
     request = delete_topics_request(["a", "b"], version=5, timeout_ms=5)
     assert request.topic_names == ["a", "b"]
     assert request.encode(5)
-    with pytest.raises(UnsupportedVersion, match="by its id"):
+    with pytest.raises(UnsupportedVersion, match="topics by id"):
         delete_topics_request(["a", TOPIC_ID], version=5, timeout_ms=5)
 
 
-def test_new_partitions_can_be_given_their_brokers() -> None:
+def test_new_partitions_may_have_assignments() -> None:
     totals = {"a": 3, "b": NewPartitions(total=2, assignments=[(1, 2)])}
     request = create_partitions_request(totals, timeout_ms=5, validate_only=False)
     a, b = request.topics
@@ -120,7 +120,7 @@ def test_new_partitions_can_be_given_their_brokers() -> None:
     assert (b.name, b.count, [x.broker_ids for x in b.assignments]) == ("b", 2, [[1, 2]])
 
 
-def test_an_error_of_a_quota_on_changes_is_waited_out() -> None:
+def test_throttled_change_is_retried() -> None:
     cluster = FakeCluster()
     codes = [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NONE]
     cluster.answer = lambda node_id, request: CreateTopicsResponse(
@@ -142,7 +142,7 @@ def test_an_error_of_a_quota_on_changes_is_waited_out() -> None:
 # -- at a broker ------------------------------------------------------------------------------
 
 
-def test_a_topic_is_created_listed_described_and_deleted(site: Site) -> None:
+def test_topic_is_created_listed_described_and_deleted(site: Site) -> None:
     admin = site.admin
     created = site.run(admin.create_topic("a", 3, configs={"retention.ms": "60000"}))
     assert (created.partitions, created.replication_factor) == (3, 1)
@@ -162,7 +162,7 @@ def test_a_topic_is_created_listed_described_and_deleted(site: Site) -> None:
         site.run(admin.describe_topic("a"))
 
 
-def test_each_topic_has_its_own_outcome(site: Site) -> None:
+def test_topics_have_their_own_outcomes(site: Site) -> None:
     site.run(site.admin.create_topic("there"))
     results = site.run(
         site.admin.create_topics(
@@ -187,20 +187,20 @@ def test_each_topic_has_its_own_outcome(site: Site) -> None:
     assert list(results) == ["new", "there", "no/name", "none", "many", "odd"]
 
 
-def test_a_topic_named_twice_is_not_created_at_all(site: Site) -> None:
+def test_duplicate_topic_is_not_created(site: Site) -> None:
     with pytest.raises(InvalidRequest, match="more than once"):
         site.run(site.admin.create_topics(["a", "a"]))
     assert site.run(site.admin.list_topics()) == {}
 
 
-def test_a_trial_creates_nothing(site: Site) -> None:
+def test_validate_only_creates_nothing(site: Site) -> None:
     trial = site.run(site.admin.create_topic("a", 2, validate_only=True))
     assert trial.partitions == 2
     assert site.run(site.admin.list_topics()) == {}
     assert site.run(site.admin.create_partitions({"a": 2})).errors
 
 
-def test_topics_go_by_their_ids_too(site: Site) -> None:
+def test_topics_may_be_identified_by_id(site: Site) -> None:
     admin = site.admin
     topic_id = site.run(admin.create_topic("a", 2)).topic_id
     assert topic_id is not None
@@ -215,7 +215,7 @@ def test_topics_go_by_their_ids_too(site: Site) -> None:
     assert site.run(admin.list_topics()) == {}
 
 
-def test_partitions_are_added_and_never_taken_away(site: Site) -> None:
+def test_partitions_can_only_be_added(site: Site) -> None:
     admin = site.admin
     site.run(admin.create_topic("a", 2))
     site.run(admin.create_partitions({"a": 9}, validate_only=True)).raise_first()
@@ -228,7 +228,7 @@ def test_partitions_are_added_and_never_taken_away(site: Site) -> None:
         site.run(admin.create_partitions({"a": 3})).get("a")
 
 
-def test_a_change_whose_answer_was_lost_is_tried_again(site: Site) -> None:
+def test_change_is_retried_after_a_lost_response(site: Site) -> None:
     lost = ["lose"]
     site.sim.on_request = lambda request: (
         lost.pop() if lost and type(request).__name__ == "CreatePartitionsRequest" else None
@@ -240,7 +240,7 @@ def test_a_change_whose_answer_was_lost_is_tried_again(site: Site) -> None:
     assert len(site.run(site.admin.describe_topic("a")).partitions) == 2
 
 
-def test_one_name_is_not_taken_for_a_topic_a_letter(site: Site) -> None:
+def test_single_name_instead_of_a_list_is_refused(site: Site) -> None:
     for method in (site.admin.create_topics, site.admin.delete_topics, site.admin.describe_topics):
         with pytest.raises(TypeError, match=r"is 'ab': give several, such as \['ab'\]"):
             site.run(method("ab"))

@@ -24,7 +24,7 @@ SUBSCRIPTION = (
 )
 
 
-def test_a_subscription_is_written_as_version_3() -> None:
+def test_subscription_is_encoded_as_version_3() -> None:
     subscription = Subscription(
         topics=("b", "a"),
         user_data=b"\xca\xfe",
@@ -44,7 +44,7 @@ def test_a_subscription_is_written_as_version_3() -> None:
         ("0009 00000001 000161 ffffffff 00000000 00000007 ffff 0102", 7, 0),
     ],
 )
-def test_all_versions_are_read_and_those_to_come(data: str, generation: int, owned: int) -> None:
+def test_subscription_of_any_version_is_decoded(data: str, generation: int, owned: int) -> None:
     subscription = Subscription.decode(bytes.fromhex(data), "i")
     assert subscription.topics == ("a",)
     assert subscription.generation_id == generation
@@ -53,12 +53,12 @@ def test_all_versions_are_read_and_those_to_come(data: str, generation: int, own
 
 
 @pytest.mark.parametrize("data", ["", "00", "ffff 00000000", "0003 00000001"])
-def test_what_is_no_subscription_is_refused(data: str) -> None:
+def test_invalid_subscription_is_refused(data: str) -> None:
     with pytest.raises(WireError):
         Subscription.decode(bytes.fromhex(data))
 
 
-def test_an_assignment_is_written_by_topic() -> None:
+def test_assignment_is_encoded_by_topic() -> None:
     partitions = (TopicPartition("b", 1), TopicPartition("a", 1), TopicPartition("a", 0))
     data = Assignment(partitions=partitions, user_data=b"x").encode()
     assert data == bytes.fromhex(
@@ -69,7 +69,7 @@ def test_an_assignment_is_written_by_topic() -> None:
     )
 
 
-def test_members_rebalance_cooperatively_only_if_all_their_assignors_can() -> None:
+def test_cooperative_protocol_requires_all_assignors() -> None:
     cooperative = CooperativeStickyAssignor()
     assert common_protocol([cooperative]) is RebalanceProtocol.COOPERATIVE
     assert common_protocol([RangeAssignor(), cooperative]) is RebalanceProtocol.EAGER
@@ -82,7 +82,7 @@ def test_members_rebalance_cooperatively_only_if_all_their_assignors_can() -> No
         common_protocol([RangeAssignor(), OnlyCooperative()])
 
 
-def test_an_assignor_of_ones_own_needs_a_name_and_a_rule() -> None:
+def test_custom_assignor_needs_name_and_assign() -> None:
     class Greedy(Assignor):
         name = "greedy"
 

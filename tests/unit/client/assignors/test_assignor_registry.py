@@ -17,12 +17,12 @@ from plog.client.assignors import RangeAssignor, StickyAssignor, assignors_from
         (RangeAssignor(), "range"),
     ],
 )
-def test_an_assignor_is_known_by_kafkas_names_or_is_given_itself(entry: object, name: str) -> None:
+def test_assignor_is_found_by_name_class_or_instance(entry: object, name: str) -> None:
     [assignor] = assignors_from([entry])  # type: ignore[list-item]
     assert assignor.name == name
 
 
-def test_each_member_has_assignors_of_its_own() -> None:
+def test_each_member_has_its_own_assignors() -> None:
     [first], [second] = assignors_from(["sticky"]), assignors_from(["sticky"])
     assert first is not second
 
@@ -32,10 +32,10 @@ def test_each_member_has_assignors_of_its_own() -> None:
     [
         (["stick"], "did you mean sticky"),
         (["x"], "known are range"),
-        (["range", "RangeAssignor"], "twice"),
+        (["range", "RangeAssignor"], "duplicate assignor"),
         ([], "at least one"),
     ],
 )
-def test_what_is_wrong_is_named(strategy: list[str], text: str) -> None:
+def test_invalid_entries_are_named_in_the_error(strategy: list[str], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         assignors_from(strategy)

@@ -7,11 +7,11 @@ from plog.hashing import java_hash
 from plog.types import TopicPartition
 
 
-def test_short_names_stand_in_the_order_of_their_characters() -> None:
+def test_short_names_are_in_character_order() -> None:
     assert in_hash_order("dcba") == ["a", "b", "c", "d"]
 
 
-def test_a_set_that_has_grown_stays_large() -> None:
+def test_grown_set_keeps_its_size() -> None:
     order: HashOrder[str] = HashOrder(java_hash)
     for number in range(13):
         order.add(chr(ord("a") + number))
@@ -23,10 +23,10 @@ def test_a_set_that_has_grown_stays_large() -> None:
     assert order.keys() == ["m", "q", "]"]
 
 
-def test_keys_of_one_bucket_stand_as_they_came() -> None:
+def test_keys_of_one_bucket_keep_insertion_order() -> None:
     assert in_hash_order(["q", "a"]) == ["q", "a"]
     assert in_hash_order(["a", "q"]) == ["a", "q"]
 
 
-def test_a_partition_is_hashed_by_number_and_topic() -> None:
+def test_partition_hash_uses_number_and_topic() -> None:
     assert partition_hash(TopicPartition("t", 2)) == 31 * (31 + 2) + ord("t")

@@ -50,7 +50,7 @@ def test_new_members_share_evenly() -> None:
     assert shares == {"a": ["t-0", "t-2", "t-4"], "b": ["t-1", "t-3"]}
 
 
-def test_a_newcomer_gets_its_share_and_nobody_else_loses_more() -> None:
+def test_new_member_gets_its_share_with_minimal_moves() -> None:
     members = {"a": had(1, "t-0", "t-1", "t-2"), "b": had(1, "t-3", "t-4", "t-5"), "c": wants("t")}
     shares = divided(StickyAssignor(), {"t": 6}, members)
     assert set(shares["a"]) < {"t-0", "t-1", "t-2"}
@@ -58,13 +58,13 @@ def test_a_newcomer_gets_its_share_and_nobody_else_loses_more() -> None:
     assert set(shares["c"]) == {"t-2", "t-5"}
 
 
-def test_of_two_claims_the_later_generation_is_right() -> None:
+def test_later_generation_wins_between_two_claims() -> None:
     members = {"a": had(1, "t-0", "t-1"), "b": had(3, "t-0", "t-1"), "c": had(3, "t-2", "t-3")}
     shares = divided(StickyAssignor(), {"t": 4}, members)
     assert shares == {"a": ["t-3"], "b": ["t-0", "t-1"], "c": ["t-2"]}
 
 
-def test_user_data_of_the_first_version_counts_too() -> None:
+def test_user_data_of_version_0_is_used() -> None:
     data = StickyUserData.decode(had(5, "t-1", "t-3").user_data or b"", 1).encode(0)
     members = {"a": Subscription(topics=("t",), user_data=data), "b": wants("t")}
     shares = divided(StickyAssignor(), {"t": 4}, members)
@@ -72,12 +72,12 @@ def test_user_data_of_the_first_version_counts_too() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x7f" * 9])
-def test_user_data_that_cannot_be_read_counts_as_none(data: bytes) -> None:
+def test_unreadable_user_data_is_ignored(data: bytes) -> None:
     members = {"a": Subscription(topics=("t",), user_data=data), "b": wants("t")}
     assert len(divided(StickyAssignor(), {"t": 2}, members)["a"]) == 1
 
 
-def test_the_bytes_of_user_data_are_kafkas() -> None:
+def test_user_data_bytes_match_kafka() -> None:
     assert had(7, "t-0", "t-2").user_data == bytes.fromhex(
         "00000001 000174 00000002 00000000 00000002 00000007"
     )
@@ -88,7 +88,7 @@ def test_the_bytes_of_user_data_are_kafkas() -> None:
     assert StickyAssignor().user_data(["t"]) is None
 
 
-def test_cooperatively_nobody_gets_what_another_one_still_owns() -> None:
+def test_cooperative_assignment_omits_partitions_still_owned() -> None:
     members = {"a": owns(1, "t-0", "t-1", "t-2", "t-3"), "b": wants("t")}
     shares = divided(CooperativeStickyAssignor(), {"t": 4}, members)
     assert shares == {"a": ["t-0", "t-1"], "b": []}
@@ -97,7 +97,7 @@ def test_cooperatively_nobody_gets_what_another_one_still_owns() -> None:
     assert shares == {"a": ["t-0", "t-1"], "b": ["t-2", "t-3"]}
 
 
-def test_cooperatively_too_where_members_want_different_topics() -> None:
+def test_cooperative_assignment_omits_owned_partitions_of_different_topics() -> None:
     both = ("t", "u")
     members = {"a": owns(1, "t-0", "t-1", "t-2", "u-0", topics=both), "b": wants("t")}
     shares = divided(CooperativeStickyAssignor(), {"t": 3, "u": 1}, members)
@@ -105,7 +105,7 @@ def test_cooperatively_too_where_members_want_different_topics() -> None:
     assert len(shares["a"]) == 2
 
 
-def test_the_owned_partitions_of_version_1_go_by_the_generation_in_the_user_data() -> None:
+def test_version_1_subscription_uses_the_generation_in_user_data() -> None:
     old = Subscription(
         topics=("t",), owned_partitions=(tp("t-0"),), user_data=bytes.fromhex("00000001")
     )
@@ -114,12 +114,12 @@ def test_the_owned_partitions_of_version_1_go_by_the_generation_in_the_user_data
     assert shares["b"] == ["t-0"]
 
 
-def test_a_partition_that_is_gone_is_nobodys() -> None:
+def test_missing_partition_is_not_assigned() -> None:
     members = {"a": had(1, "t-0", "t-7"), "b": had(1, "t-1")}
     assert divided(StickyAssignor(), {"t": 2}, members) == {"a": ["t-0"], "b": ["t-1"]}
 
 
-def test_unequal_wishes_are_met_as_evenly_as_they_allow() -> None:
+def test_different_subscriptions_are_balanced_as_far_as_possible() -> None:
     members = {"a": wants("t"), "b": wants("t", "u"), "c": wants("t", "u", "v")}
     shares = divided(StickyAssignor(), {"t": 1, "u": 2, "v": 3}, members)
     assert shares["a"] == ["t-0"]
@@ -148,7 +148,7 @@ def check(case: Case, shares: Mapping[str, Assignment]) -> None:
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_group_that_meets_again_and_again_is_divided_well(name: str, seed: int) -> None:
+def test_repeated_rebalances_stay_balanced_and_sticky(name: str, seed: int) -> None:
     group = Group(seed, name)
     for _ in range(15):
         case = group.meet()
@@ -158,7 +158,7 @@ def test_a_group_that_meets_again_and_again_is_divided_well(name: str, seed: int
         group.divided(shares)
 
 
-def test_hundreds_of_members_with_different_wishes_are_divided_in_no_time() -> None:
+def test_hundreds_of_members_with_different_subscriptions_are_assigned() -> None:
     both = ("t", "u")
     members = {f"m{i}": wants(*(both if i % 2 else both[:1])) for i in range(300)}
     shares = StickyAssignor().assign({"t": 1000, "u": 1000}, members)

@@ -124,7 +124,7 @@ def test_group_methods_require_a_group_id() -> None:
     site = ConsumerSite()
     core = site.core
     for what in (core.commit({}), core.committed([T0])):
-        with pytest.raises(InvalidGroupId, match="give the consumer a group_id"):
+        with pytest.raises(InvalidGroupId, match=r"set group\.id"):
             site.sim.run(what)
     with pytest.raises(InvalidGroupId):
         core.commit_async()

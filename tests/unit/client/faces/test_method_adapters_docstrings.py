@@ -21,7 +21,7 @@ _OURS = ("plog.", "plogd.")
 
 
 def exported(module_name: str) -> dict[str, Any]:
-    """What a module is imported for."""
+    """Return the objects that a module exports."""
     module = importlib.import_module(module_name)
     names = getattr(module, "__all__", None)
     if names is None:
@@ -46,7 +46,7 @@ def public_objects() -> dict[str, Any]:
 
 
 def members(name: str, kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class that are written in this project."""
+    """Yield the public methods and properties of a class that this project defines."""
     for attribute in dir(kind):
         if attribute.startswith("_"):
             continue
@@ -67,7 +67,7 @@ def all_public() -> dict[str, Any]:
 
 
 def internal_names() -> frozenset[str]:
-    """The names of modules and classes that no user imports."""
+    """Return the names of modules and classes that users do not import."""
     public = {name.rpartition(".")[2] for name in public_objects()}
     found: set[str] = set()
     for package in (plog.client, plogd.testing):
@@ -96,8 +96,8 @@ def test_public_surface_is_found() -> None:
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_object_has_a_docstring_without_internal_names(name: str) -> None:
     text = PUBLIC[name].__doc__
-    assert text, "it has no docstring"
-    # Names such as Ask and Node are words as well, unless they are marked as names.
+    assert text, "missing docstring"
+    # Names such as Ask and Node are also words, unless they are marked as names.
     marked = set(re.findall(r"`+([^`]+)`+", text))
     words = [x for x in _WORD.findall(text) if x in marked or re.search("[a-z._][A-Z]|[.]", x)]
     named = {word for word in words if word in _INTERNAL or word.partition(".")[0] in _INTERNAL}

@@ -1,4 +1,4 @@
-"""Leaving a client's block: by its end as `close` does, by an exception within moments."""
+"""Leaving a client's ``with`` block, normally or by an exception, which bounds the close."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_EXIT_S = 5.0
 
 
 class Failed(BaseException):
-    """Such as KeyboardInterrupt."""
+    """An exception that is not an `Exception`, as KeyboardInterrupt is not."""
 
 
 @pytest.fixture(params=["Producer", "Consumer", "Admin"])
@@ -98,5 +98,5 @@ def test_failing_close_does_not_hide_the_exception_of_the_block(
         really_close(0)
 
 
-def test_a_transaction_and_its_producer_are_left_within_the_limit() -> None:
+def test_exception_in_transaction_bounds_abort_and_close() -> None:
     assert ABORT_TIMEOUT_S + EXIT_TIMEOUT_S <= _LONGEST_EXIT_S

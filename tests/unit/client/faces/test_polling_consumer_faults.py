@@ -1,13 +1,13 @@
-"""From a producer through a broker to a group of consumers, while things go wrong by the seed.
+"""A producer, a broker and a group of consumers under random faults that the seed determines.
 
-Connections are cut, answers lost, the broker is killed and started again; consumers come, leave in
-good order, die, and hang for longer than max.poll.interval.ms. What the library promises:
+Connections are cut, responses are lost, the broker is killed and restarted; consumers join, leave,
+die, and hang for longer than max.poll.interval.ms. The test checks what the library promises:
 
-- What the producer was told to be written is in the log once, in the order it was sent.
-- Nothing in the log is skipped: whoever gets a partition goes on where somebody has been, or
-  before, and from there on gets every record, in order.
-- Nothing is committed that no application was done with.
-- Once all is calm, everything has been read.
+- Each acknowledged record is in the log exactly once, in the order it was sent.
+- No record is skipped: a new owner of a partition starts at or before the offset that an earlier
+  owner has reached, and reads every record from there on, in order.
+- No offset is committed beyond the records that an application has processed.
+- Once the faults stop, every record is read.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ COMMITS = ("automatic", "waiting", "not waiting")
 
 
 class Reader:
-    """An application with a consumer: reads, works, commits."""
+    """An application with a consumer: it reads, processes and commits."""
 
     def __init__(self, stream: Stream, name: str, commits: str, strategy: str) -> None:
         self.stream = stream
         self.name = name
         self.commits = commits
         self.next: dict[TopicPartition, int] = {}
-        """What must come next of each partition it has had a record of since it was assigned."""
+        """The next offset of each partition that has returned a record since its assignment."""
         self.is_reading = True
         self.hangs_s = 0.0
         self.errors: list[Exception] = []
@@ -70,7 +70,7 @@ class Reader:
         self.core.subscribe([TOPIC], listener=self)
         self.task: Task = stream.sim.spawn(self.read(), f"application {name}")
 
-    # -- as a listener ------------------------------------------------------------------------
+    # -- rebalance listener -------------------------------------------------------------------
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
@@ -78,7 +78,7 @@ class Reader:
 
     on_partitions_revoked = on_partitions_assigned
 
-    # -- as an application --------------------------------------------------------------------
+    # -- application --------------------------------------------------------------------------
 
     async def read(self) -> None:
         sim, chance = self.stream.sim, self.stream.chance
@@ -91,7 +91,7 @@ class Reader:
                 self.hangs_s = 0.0
                 self.stream.done_with(records)
                 await self.commit()
-            except PlogError as error:  # It was out of the group, or the group was on the move.
+            except PlogError as error:  # It had left the group, or the group was rebalancing.
                 self.errors.append(error)
                 await sim.sleep(0.05)
 
@@ -106,9 +106,9 @@ class Reader:
             self.stream.broken.append(f"{self.name}: {what}")
 
     def check(self, record: ConsumerRecord) -> None:
-        """Behind the last one of its partition; or, when that is new here, nothing was skipped."""
+        """Check that the record follows the last one, or skips none in a new partition."""
         partition = TopicPartition(record.topic, record.partition)
-        self.expect(partition in self.core.assignment, f"{partition} is not its own")
+        self.expect(partition in self.core.assignment, f"{partition} is not assigned to it")
         seen = self.stream.seen[partition.partition]
         expected = self.next.get(partition)
         if expected is None:
@@ -119,7 +119,7 @@ class Reader:
             seen.append(record.value)
         self.expect(record.value in seen[record.offset :][:1], f"{partition}: {record.value}")
 
-    # -- its end ------------------------------------------------------------------------------
+    # -- exit ---------------------------------------------------------------------------------
 
     async def leave(self) -> None:
         self.is_reading = False
@@ -132,7 +132,7 @@ class Reader:
         await self.cluster.close()
 
     def die(self) -> None:
-        """All of it stops, and nobody is told."""
+        """Stop all its tasks without notifying the coordinator."""
         member: Any = self.core._member
         self.is_reading = False
         for task in (
@@ -152,7 +152,7 @@ class Reader:
 
 
 class Stream:
-    """The whole: one producer, one topic, readers, and trouble."""
+    """The whole scenario: one producer, one topic, readers and faults."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -167,17 +167,17 @@ class Stream:
         self.strategy = self.chance.choice(STRATEGIES)
         self.commits = self.chance.choice(COMMITS)
         self.seen: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        """What applications have been given of each partition."""
+        """The values that applications have read from each partition."""
         self.done = [0] * PARTITIONS
-        """Up to where some application was done with all of a partition's records."""
+        """The offset below which some application has processed all records of a partition."""
         self.sent: list[tuple[int, bytes, SendHandle]] = []
         self.readers: list[Reader] = []
         self.leaving: list[Task] = []
         self.broken: list[str] = []
-        """Promises that were not kept."""
+        """Descriptions of the promises that were broken."""
         self.made = 0
         self.static_names: set[str] = set()
-        """Those that keep their place in the group when they come again."""
+        """The names of static members, which keep their place in the group when they return."""
         self.fault_rate = 0.0
         self.sim.on_request = self.see
 
@@ -195,7 +195,7 @@ class Stream:
         for record in records:
             self.done[record.partition] = max(self.done[record.partition], record.offset + 1)
 
-    # -- what happens -------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     def send(self) -> None:
         for _ in range(self.chance.randint(1, 15)):
@@ -252,7 +252,7 @@ class Stream:
         log = [self.site.sim.broker.log(TOPIC, x).log_end_offset for x in range(PARTITIONS)]
         return log == [len(one) for one in self.seen] and all(x.done for x in self.leaving)
 
-    # -- what must have come of it ------------------------------------------------------------
+    # -- result -------------------------------------------------------------------------------
 
     def check(self) -> None:
         assert not self.broken
@@ -286,16 +286,16 @@ def run(seed: int, steps: int = 60) -> Stream:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_written_is_read_in_order_and_nothing_is_skipped(seed: int) -> None:
+def test_group_reads_all_records_in_order_under_faults(seed: int) -> None:
     run(seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 300))
-def test_the_same_for_longer_and_more_often(seed: int) -> None:
+def test_group_reads_all_records_in_order_in_long_runs(seed: int) -> None:
     run(seed, steps=150)
 
 
-def test_the_streams_are_not_empty() -> None:
+def test_fault_scenarios_write_and_read_records() -> None:
     streams = [run(seed, steps=30) for seed in (50, 51)]
     assert sum(len(one) for stream in streams for one in stream.seen) > 50

@@ -48,7 +48,7 @@ def answer(code: int, group_code: int = 0) -> OffsetFetchResponse:
         (answer(3), UnknownTopicOrPartition),
     ],
 )
-def test_what_trying_again_does_not_cure_is_raised_at_once(
+def test_permanent_error_is_raised_immediately(
     make_world: MakeWorld, scripted: OffsetFetchResponse, error: type[KafkaError]
 ) -> None:
     world = make_world()
@@ -58,14 +58,14 @@ def test_what_trying_again_does_not_cure_is_raised_at_once(
         world.sim.run(member.member.committed([T0]))
 
 
-def test_a_coordinator_that_moves_or_loads_is_asked_again(make_world: MakeWorld) -> None:
+def test_fetch_is_retried_when_the_coordinator_moves_or_loads(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     member.answers(*(answer(0, code) for code in (14, 15, 16, 0)))
     assert world.sim.run(member.member.committed([T0])) == {T0: OffsetAndMetadata(4)}
 
 
-def test_offsets_of_an_open_transaction_are_waited_for(make_world: MakeWorld) -> None:
+def test_fetch_waits_for_pending_transactions(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world, isolation_level="read_committed")
     member.answers(answer(88), answer(88), answer(0))
@@ -76,7 +76,7 @@ def test_offsets_of_an_open_transaction_are_waited_for(make_world: MakeWorld) ->
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
-def test_only_stable_offsets_are_asked_for_whatever_is_read(
+def test_stable_offsets_are_required_at_any_isolation_level(
     make_world: MakeWorld, isolation_level: str
 ) -> None:
     world = make_world()

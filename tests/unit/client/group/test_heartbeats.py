@@ -43,7 +43,7 @@ def answers(member: Member, code: int) -> None:
     link.ask = answer
 
 
-def test_they_keep_their_interval_without_polls(make_world: MakeWorld) -> None:
+def test_heartbeats_keep_their_interval_without_polls(make_world: MakeWorld) -> None:
     world = make_world()
     joined(world)
     before = beats(world)
@@ -51,7 +51,7 @@ def test_they_keep_their_interval_without_polls(make_world: MakeWorld) -> None:
     assert beats(world) - before in (9, 10)
 
 
-def test_they_end_when_the_application_hangs_and_begin_with_its_next_poll(
+def test_heartbeats_stop_when_the_application_hangs_and_resume_with_a_poll(
     make_world: MakeWorld,
 ) -> None:
     world = make_world()
@@ -66,7 +66,7 @@ def test_they_end_when_the_application_hangs_and_begin_with_its_next_poll(
     assert beats(world) > before
 
 
-def test_a_broken_connection_costs_no_session(make_world: MakeWorld) -> None:
+def test_broken_connection_keeps_the_session(make_world: MakeWorld) -> None:
     world = make_world(seed=1)
     a = joined(world, max_poll_interval_ms=600_000)
     for _ in range(20):
@@ -80,9 +80,7 @@ def test_a_broken_connection_costs_no_session(make_world: MakeWorld) -> None:
     ("code", "keeps_member_id"),
     [(ErrorCode.ILLEGAL_GENERATION, True), (ErrorCode.UNKNOWN_MEMBER_ID, False)],
 )
-def test_a_member_that_is_out_joins_again(
-    make_world: MakeWorld, code: int, keeps_member_id: bool
-) -> None:
+def test_removed_member_rejoins(make_world: MakeWorld, code: int, keeps_member_id: bool) -> None:
     world = make_world()
     a = joined(world)
     before = a.member.generation
@@ -103,9 +101,7 @@ def test_a_member_that_is_out_joins_again(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ],
 )
-def test_a_coordinator_that_moves_or_loads_is_no_reason_to_join(
-    make_world: MakeWorld, code: int
-) -> None:
+def test_moving_or_loading_coordinator_causes_no_rejoin(make_world: MakeWorld, code: int) -> None:
     world = make_world()
     a = joined(world)
     answers(a, code)
@@ -115,7 +111,7 @@ def test_a_coordinator_that_moves_or_loads_is_no_reason_to_join(
     assert 0 <= last_s < 2
 
 
-def test_what_is_forbidden_comes_out_of_the_next_poll(make_world: MakeWorld) -> None:
+def test_authorization_error_is_raised_by_the_next_poll(make_world: MakeWorld) -> None:
     world = make_world()
     a = joined(world)
     answers(a, ErrorCode.GROUP_AUTHORIZATION_FAILED)

@@ -68,7 +68,7 @@ class Swapping(Assignor):
         }
 
 
-def test_an_assignor_of_the_application_leads(make_world: MakeWorld) -> None:
+def test_custom_assignor_assigns_the_group(make_world: MakeWorld) -> None:
     class Reversed(RangeAssignor):
         name = "reversed"
         told: list[int] = []
@@ -84,7 +84,7 @@ def test_an_assignor_of_the_application_leads(make_world: MakeWorld) -> None:
     assert Reversed.told == [member.member.generation.generation_id]
 
 
-def test_a_cooperative_assignor_that_moves_at_once_what_is_owned_is_refused(
+def test_cooperative_assignor_that_moves_owned_partitions_is_refused(
     make_world: MakeWorld,
 ) -> None:
     world = make_world()
@@ -93,11 +93,11 @@ def test_a_cooperative_assignor_that_moves_at_once_what_is_owned_is_refused(
     world.run_until_calm(t=2)
     with_assignors(world, "b", Swapping()).start("t")
     a.stop_polling()
-    with pytest.raises(ValueError, match="swapping gives t-0, t-1 to a new owner at once"):
+    with pytest.raises(ValueError, match="swapping assigns t-0, t-1 to a new owner"):
         poll_on(world, a)
 
 
-def test_the_group_takes_the_assignor_all_know(make_world: MakeWorld) -> None:
+def test_group_uses_an_assignor_that_all_members_support(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a = world.member("a", "t", partition_assignment_strategy="roundrobin,range")
@@ -106,7 +106,7 @@ def test_the_group_takes_the_assignor_all_know(make_world: MakeWorld) -> None:
     assert {a.member.generation.protocol, b.member.generation.protocol} == {"range"}
 
 
-def test_a_member_tells_what_it_owns_and_why_it_comes(make_world: MakeWorld) -> None:
+def test_join_request_contains_owned_partitions_and_reason(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a = with_assignors(world, "a", CooperativeStickyAssignor(), client_rack="r1").start("t")
@@ -126,7 +126,7 @@ def test_a_member_tells_what_it_owns_and_why_it_comes(make_world: MakeWorld) -> 
     assert subscription.generation_id == 1
 
 
-def test_a_returning_static_leader_leaves_the_assignment_as_it_is(make_world: MakeWorld) -> None:
+def test_returning_static_leader_keeps_the_assignment(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a = world.member("a", "t", group_instance_id="one")
@@ -153,7 +153,7 @@ def foreign_join(world: World, protocol_type: str, metadata: bytes) -> None:
     world.sim.settle()
 
 
-def test_a_group_that_is_not_of_consumers_is_named(make_world: MakeWorld) -> None:
+def test_group_of_another_type_is_named_in_the_error(make_world: MakeWorld) -> None:
     world = make_world()
     foreign_join(world, "connect", b"")
     a = world.member("a")
@@ -162,7 +162,7 @@ def test_a_group_that_is_not_of_consumers_is_named(make_world: MakeWorld) -> Non
         world.sim.run(a.until_active())
 
 
-def test_a_subscription_nobody_can_read_is_its_members_fault(make_world: MakeWorld) -> None:
+def test_unreadable_subscription_error_names_its_member(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t")
     a = world.member("a", "t", partition_assignment_strategy="range")

@@ -37,7 +37,7 @@ def joins(world: World) -> int:
     return sum(isinstance(request, JoinGroupRequest) for request in world.sim.requests)
 
 
-def test_a_member_alone_has_all_partitions(make_world: MakeWorld) -> None:
+def test_single_member_has_all_partitions(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 3)
     a = world.member("a", "t")
@@ -46,7 +46,7 @@ def test_a_member_alone_has_all_partitions(make_world: MakeWorld) -> None:
     assert a.member.subscription == {"t"}
 
 
-def test_an_eager_member_gives_up_all_for_a_second_one(make_world: MakeWorld) -> None:
+def test_eager_member_revokes_all_partitions_for_a_second_member(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 4)
     a = world.member("a", "t", partition_assignment_strategy="range")
@@ -59,7 +59,7 @@ def test_an_eager_member_gives_up_all_for_a_second_one(make_world: MakeWorld) ->
     assert len(b.listener.told) == 1
 
 
-def test_a_cooperative_member_gives_up_only_what_moves(make_world: MakeWorld) -> None:
+def test_cooperative_member_revokes_only_moving_partitions(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 4)
     a = world.member("a", "t", partition_assignment_strategy="cooperative-sticky")
@@ -74,7 +74,7 @@ def test_a_cooperative_member_gives_up_only_what_moves(make_world: MakeWorld) ->
     assert b.listener.told[-1] == ("assigned", ("t-2", "t-3"))
 
 
-def test_who_closes_leaves_at_once(make_world: MakeWorld) -> None:
+def test_close_leaves_the_group_immediately(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a, b = world.member("a", "t"), world.member("b", "t")
@@ -88,7 +88,7 @@ def test_who_closes_leaves_at_once(make_world: MakeWorld) -> None:
     assert b.owned == frozenset()
 
 
-def test_who_dies_is_missed_after_its_session(make_world: MakeWorld) -> None:
+def test_dead_member_is_removed_after_its_session_timeout(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a, b = world.member("a", "t"), world.member("b", "t")
@@ -100,7 +100,7 @@ def test_who_dies_is_missed_after_its_session(make_world: MakeWorld) -> None:
     assert 8 < world.sim.now_s() - before_s < 15
 
 
-def test_who_does_not_poll_leaves_and_hears_of_it(make_world: MakeWorld) -> None:
+def test_member_that_does_not_poll_leaves_and_raises(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a, b = world.member("a", "t"), world.member("b", "t")
@@ -119,7 +119,7 @@ def test_who_does_not_poll_leaves_and_hears_of_it(make_world: MakeWorld) -> None
     assert "lost" in [what for what, _ in b.listener.told]
 
 
-def test_a_poll_that_waits_for_records_is_a_poll_all_the_while(make_world: MakeWorld) -> None:
+def test_waiting_poll_counts_as_polling(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t")
     a = world.member("a", "t")
@@ -131,7 +131,7 @@ def test_a_poll_that_waits_for_records_is_a_poll_all_the_while(make_world: MakeW
     assert a.member.state is MemberState.STABLE
 
 
-def test_a_subscription_may_change(make_world: MakeWorld) -> None:
+def test_subscription_may_change(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     world.create("u", 2)
@@ -143,7 +143,7 @@ def test_a_subscription_may_change(make_world: MakeWorld) -> None:
     assert {one.topic for one in b.owned} == {"u"}
 
 
-def test_a_pattern_finds_topics_as_they_come(make_world: MakeWorld) -> None:
+def test_pattern_matches_new_topics(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("log-a", 1)
     world.create("other", 1)
@@ -154,7 +154,7 @@ def test_a_pattern_finds_topics_as_they_come(make_world: MakeWorld) -> None:
     assert a.member.subscription == {"log-a", "log-b"}
 
 
-def test_a_topic_that_grows_is_divided_anew(make_world: MakeWorld) -> None:
+def test_topic_with_new_partitions_is_reassigned(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 1)
     world.member("a", "t", metadata_max_age_ms=5_000)
@@ -166,7 +166,7 @@ def test_a_topic_that_grows_is_divided_anew(make_world: MakeWorld) -> None:
     world.run_until_calm(t=5)
 
 
-def test_a_topic_that_is_not_there_yet_is_waited_for(make_world: MakeWorld) -> None:
+def test_missing_topic_is_assigned_once_it_exists(make_world: MakeWorld) -> None:
     world = make_world()
     a = world.member("a", "t", metadata_max_age_ms=5_000)
     world.run_until_calm()
@@ -175,7 +175,7 @@ def test_a_topic_that_is_not_there_yet_is_waited_for(make_world: MakeWorld) -> N
     world.run_until_calm(t=2)
 
 
-def test_a_topic_that_cannot_be_is_refused(make_world: MakeWorld) -> None:
+def test_invalid_topic_name_is_refused(make_world: MakeWorld) -> None:
     world = make_world()
     a = world.member("a")
     a.member.subscribe(["no/name"])
@@ -183,7 +183,7 @@ def test_a_topic_that_cannot_be_is_refused(make_world: MakeWorld) -> None:
         world.sim.run(a.until_active())
 
 
-def test_who_unsubscribes_gives_up_all_and_may_begin_anew(make_world: MakeWorld) -> None:
+def test_unsubscribed_member_may_subscribe_again(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a, b = world.member("a", "t"), world.member("b", "t")
@@ -197,7 +197,7 @@ def test_who_unsubscribes_gives_up_all_and_may_begin_anew(make_world: MakeWorld)
     assert len(b.owned) == 1
 
 
-def test_a_static_member_gets_back_what_it_had_without_a_rebalance(make_world: MakeWorld) -> None:
+def test_static_member_returns_without_a_rebalance(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a = world.member("a", "t", group_instance_id="one")
@@ -212,7 +212,7 @@ def test_a_static_member_gets_back_what_it_had_without_a_rebalance(make_world: M
     assert a.member.generation.generation_id == generation
 
 
-def test_a_static_member_whose_place_is_taken_is_told_for_good(make_world: MakeWorld) -> None:
+def test_replaced_static_member_stays_fenced(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a = world.member("a", "t", group_instance_id="one")
@@ -235,7 +235,7 @@ def fails(world: World, member: Member, error: type[KafkaError]) -> str:
     return str(caught.value)
 
 
-def test_members_without_a_common_assignor_hear_what_to_change(make_world: MakeWorld) -> None:
+def test_missing_common_assignor_error_has_a_remedy(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t")
     world.member("a", "t", partition_assignment_strategy="range")
@@ -246,7 +246,7 @@ def test_members_without_a_common_assignor_hear_what_to_change(make_world: MakeW
     assert "partition.assignment.strategy" in text
 
 
-def test_a_full_group_says_so(make_world: MakeWorld) -> None:
+def test_full_group_is_refused(make_world: MakeWorld) -> None:
     world = make_world(group_max_size=1)
     world.create("t")
     world.member("a", "t")
@@ -254,13 +254,13 @@ def test_a_full_group_says_so(make_world: MakeWorld) -> None:
     assert "group.max.size" in fails(world, world.member("b"), GroupMaxSizeReached)
 
 
-def test_a_session_timeout_the_broker_does_not_take_is_named(make_world: MakeWorld) -> None:
+def test_refused_session_timeout_is_named_in_the_error(make_world: MakeWorld) -> None:
     world = make_world()
     a = world.member("a", session_timeout_ms=5_000_000, heartbeat_interval_ms=1_000)
     assert "session.timeout.ms=5000000" in fails(world, a, InvalidSessionTimeout)
 
 
-def test_a_restart_of_the_broker_ends_in_the_same_group(make_world: MakeWorld) -> None:
+def test_group_survives_a_broker_restart(make_world: MakeWorld) -> None:
     world = make_world(seed=3)
     world.create("t", 4)
     a, b = world.member("a", "t"), world.member("b", "t")
@@ -271,7 +271,7 @@ def test_a_restart_of_the_broker_ends_in_the_same_group(make_world: MakeWorld) -
     assert [a.errors, b.errors] == [[], []]
 
 
-def test_connections_that_break_disturb_nobody(make_world: MakeWorld) -> None:
+def test_broken_connections_cause_no_rebalance(make_world: MakeWorld) -> None:
     world = make_world(seed=4)
     world.create("t", 4)
     a, b = world.member("a", "t"), world.member("b", "t")
@@ -285,7 +285,7 @@ def test_connections_that_break_disturb_nobody(make_world: MakeWorld) -> None:
     assert [a.errors, b.errors] == [[], []]
 
 
-def test_a_lost_answer_to_a_join_is_asked_for_again(make_world: MakeWorld) -> None:
+def test_join_is_retried_after_a_lost_response(make_world: MakeWorld) -> None:
     world = make_world(seed=5)
     world.create("t", 2)
     faults = ["lose", "drop", "lose"]
@@ -297,7 +297,7 @@ def test_a_lost_answer_to_a_join_is_asked_for_again(make_world: MakeWorld) -> No
     assert a.errors == []
 
 
-def test_what_a_listener_raises_comes_out_of_the_poll_and_nothing_hangs(
+def test_listener_exception_is_raised_by_the_poll(
     make_world: MakeWorld,
 ) -> None:
     world = make_world()
@@ -315,7 +315,7 @@ def test_what_a_listener_raises_comes_out_of_the_poll_and_nothing_hangs(
     assert a.is_active
 
 
-def test_a_generation_takes_one_join_of_each_member(make_world: MakeWorld) -> None:
+def test_generation_takes_one_join_per_member(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     world.member("a", "t")
@@ -324,7 +324,7 @@ def test_a_generation_takes_one_join_of_each_member(make_world: MakeWorld) -> No
     assert joins(world) == 2, "one without a member id, and one with it"
 
 
-def test_who_leaves_in_the_middle_of_a_rebalance_holds_up_nobody(make_world: MakeWorld) -> None:
+def test_member_that_leaves_during_a_rebalance_does_not_block_it(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 2)
     a = world.member("a", "t", partition_assignment_strategy="range")
@@ -344,7 +344,7 @@ def test_who_leaves_in_the_middle_of_a_rebalance_holds_up_nobody(make_world: Mak
 
 
 @pytest.mark.parametrize(("patience_s", "poll_s"), [(None, 30.0), (2.0, 30.0), (None, 3.0)])
-def test_a_commit_in_a_listener_has_its_own_time_and_not_the_polls(
+def test_commit_in_a_listener_has_its_own_timeout(
     make_world: MakeWorld, patience_s: float | None, poll_s: float
 ) -> None:
     """As in Kafka's consumer: default.api.timeout.ms, or what the call says.
@@ -385,7 +385,7 @@ def test_a_commit_in_a_listener_has_its_own_time_and_not_the_polls(
     assert limit_s / 2 <= took_s[0] <= limit_s + 0.001
 
 
-def test_a_poll_that_is_given_up_in_a_listener_is_made_up_for_by_the_next(
+def test_poll_cancelled_in_a_listener_is_completed_by_the_next(
     make_world: MakeWorld,
 ) -> None:
     world = make_world()
@@ -410,7 +410,7 @@ def test_a_poll_that_is_given_up_in_a_listener_is_made_up_for_by_the_next(
     assert a.listener.told == [("assigned", ("t-0",))]
 
 
-def test_what_a_static_member_was_to_give_up_when_it_hung_does_not_stay_without_an_owner(
+def test_partitions_that_a_hung_static_member_had_to_revoke_get_an_owner(
     make_world: MakeWorld,
 ) -> None:
     """It comes back into the same generation without a rebalance, and owns nothing any more."""
@@ -428,7 +428,7 @@ def test_what_a_static_member_was_to_give_up_when_it_hung_does_not_stay_without_
     assert "lost" in [what for what, _ in a.listener.told]
 
 
-def test_a_member_commits_under_the_place_it_has_read_under(make_world: MakeWorld) -> None:
+def test_metadata_names_the_generation_of_the_read_records(make_world: MakeWorld) -> None:
     """So what another member has since is not committed over, in a transaction (KIP-447)."""
     world = make_world()
     world.create("t", 2)

@@ -102,7 +102,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_group_finds_its_peace(make_world: MakeWorld, seed: int) -> None:
+def test_group_becomes_stable_after_random_faults(make_world: MakeWorld, seed: int) -> None:
     world = make_world(seed=seed)
     world.create("t", PARTITIONS)
     storm = Storm(world, STRATEGIES[seed % len(STRATEGIES)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from plog.client.group.member_state import Generation, Membership, MemberState
 
 
-def test_the_way_into_a_generation() -> None:
+def test_join_and_sync_lead_to_a_stable_generation() -> None:
     changes: list[MemberState] = []
     membership = Membership("i", lambda: changes.append(membership.state))
     assert membership.has_to_join
@@ -35,7 +35,7 @@ def stable() -> Membership:
     return membership
 
 
-def test_the_first_reason_to_join_again_is_the_one_told() -> None:
+def test_first_rejoin_reason_is_kept() -> None:
     membership = stable()
     membership.ask_to_rejoin("x" * 300)
     membership.ask_to_rejoin("y")
@@ -43,7 +43,7 @@ def test_the_first_reason_to_join_again_is_the_one_told() -> None:
     assert membership.stable_generation is not None, "commits go on until it joins"
 
 
-def test_a_reason_that_comes_while_joining_asks_for_one_more_generation() -> None:
+def test_rejoin_request_while_joining_requests_another_generation() -> None:
     membership = stable()
     membership.ask_to_rejoin("first")
     membership.begin_join()
@@ -53,7 +53,7 @@ def test_a_reason_that_comes_while_joining_asks_for_one_more_generation() -> Non
     assert membership.rejoin_reason == "second"
 
 
-def test_a_reset_loses_what_is_owned_and_perhaps_the_member_id() -> None:
+def test_reset_drops_the_generation_and_optionally_the_member_id() -> None:
     membership = stable()
     membership.reset("illegal", keeps_member_id=True)
     assert membership.generation == Generation("m")
@@ -64,7 +64,7 @@ def test_a_reset_loses_what_is_owned_and_perhaps_the_member_id() -> None:
     assert membership.generation == Generation()
 
 
-def test_a_join_that_fails_loses_nothing() -> None:
+def test_failed_join_keeps_the_generation() -> None:
     membership = stable()
     membership.begin_join()
     membership.join_failed()

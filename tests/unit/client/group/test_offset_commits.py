@@ -51,7 +51,7 @@ def committed(world: World, member: Member) -> int | None:
     return None if offset is None else offset.offset
 
 
-def test_a_commit_is_there_for_all_with_its_note_and_its_epoch(make_world: MakeWorld) -> None:
+def test_commit_stores_metadata_and_leader_epoch(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     world.sim.run(member.member.commit({T0: OffsetAndMetadata(5, "half a page", 0)}))
@@ -61,7 +61,7 @@ def test_a_commit_is_there_for_all_with_its_note_and_its_epoch(make_world: MakeW
     }
 
 
-def test_nothing_to_commit_and_nothing_to_ask_need_no_broker(make_world: MakeWorld) -> None:
+def test_empty_commit_and_fetch_need_no_broker(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     world.sim.refuses = True
@@ -69,7 +69,7 @@ def test_nothing_to_commit_and_nothing_to_ask_need_no_broker(make_world: MakeWor
     assert world.sim.run(member.member.committed([])) == {}
 
 
-def test_a_commit_is_tried_again_until_it_is_answered(make_world: MakeWorld) -> None:
+def test_commit_is_retried_until_it_succeeds(make_world: MakeWorld) -> None:
     world = make_world(seed=2)
     member = outsider(world)
     faults = ["lose", "drop", "lose"]
@@ -80,7 +80,7 @@ def test_a_commit_is_tried_again_until_it_is_answered(make_world: MakeWorld) -> 
     assert commits(world) == [5, 5, 5, 5]
 
 
-def test_a_commit_has_a_limit(make_world: MakeWorld) -> None:
+def test_commit_times_out(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world, default_api_timeout_ms=5_000, request_timeout_ms=1_000)
     world.sim.run(member.member.commit(at(1)))
@@ -93,7 +93,7 @@ def test_a_commit_has_a_limit(make_world: MakeWorld) -> None:
     assert world.sim.now_s() - before_s < 20
 
 
-def test_what_a_broker_refuses_for_good_is_raised_at_once(make_world: MakeWorld) -> None:
+def test_permanent_error_of_a_commit_is_raised_immediately(make_world: MakeWorld) -> None:
     world = make_world(offset_metadata_max_bytes=3)
     member = outsider(world)
     with pytest.raises(OffsetMetadataTooLarge, match="t-0"):
@@ -101,7 +101,7 @@ def test_what_a_broker_refuses_for_good_is_raised_at_once(make_world: MakeWorld)
     assert len(commits(world)) == 1
 
 
-def test_asynchronous_commits_go_out_and_come_back_in_order(make_world: MakeWorld) -> None:
+def test_asynchronous_commits_are_sent_and_completed_in_order(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     answered: list[tuple[int, Exception | None]] = []
@@ -116,7 +116,7 @@ def test_asynchronous_commits_go_out_and_come_back_in_order(make_world: MakeWorl
     assert answered == [(offset, None) for offset in range(5)]
 
 
-def test_an_asynchronous_commit_is_tried_once(make_world: MakeWorld) -> None:
+def test_asynchronous_commit_is_not_retried(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     world.sim.run(member.member.commit(at(1)))
@@ -132,7 +132,7 @@ def test_an_asynchronous_commit_is_tried_once(make_world: MakeWorld) -> None:
     assert error.retriable
 
 
-def test_a_callback_that_fails_holds_up_no_other(make_world: MakeWorld) -> None:
+def test_failing_callback_does_not_stop_others(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     answered: list[int] = []
@@ -148,7 +148,7 @@ def test_a_callback_that_fails_holds_up_no_other(make_world: MakeWorld) -> None:
     assert "callback" in text
 
 
-def test_who_is_in_no_group_cannot_disturb_one_that_has_members(make_world: MakeWorld) -> None:
+def test_commit_without_generation_is_refused_when_group_has_members(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     world.member("a", "t")
@@ -157,7 +157,7 @@ def test_who_is_in_no_group_cannot_disturb_one_that_has_members(make_world: Make
         world.sim.run(member.member.commit(at(1)))
 
 
-def test_a_member_that_was_replaced_commits_nothing(make_world: MakeWorld) -> None:
+def test_replaced_member_cannot_commit(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 1)
     a = world.member("a", "t")
@@ -170,12 +170,12 @@ def test_a_member_that_was_replaced_commits_nothing(make_world: MakeWorld) -> No
     world.advance(5_000)
     b.stop_polling()
     before = committed(world, b)
-    with pytest.raises(CommitFailed, match="gone on without"):
+    with pytest.raises(CommitFailed, match="has rebalanced without"):
         world.sim.run(a.member.commit(at(0)))
     assert committed(world, b) == before
 
 
-def test_a_commit_between_two_generations_is_to_come_after_the_next_poll(
+def test_commit_during_a_rebalance_raises_rebalance_in_progress(
     make_world: MakeWorld,
 ) -> None:
     world = make_world()
@@ -190,7 +190,7 @@ def test_a_commit_between_two_generations_is_to_come_after_the_next_poll(
         world.sim.run(a.member.commit(at(1)))
 
 
-def test_a_commit_is_not_carried_over_into_another_generation(make_world: MakeWorld) -> None:
+def test_commit_is_not_sent_in_a_later_generation(make_world: MakeWorld) -> None:
     world = make_world()
     world.create("t", 1)
     a = world.member("a", "t")
@@ -230,7 +230,7 @@ def reader(world: World, **settings: Any) -> Member:
     return a
 
 
-def test_only_what_the_application_had_before_its_last_poll_is_committed(
+def test_automatic_commit_includes_only_records_before_the_last_poll(
     make_world: MakeWorld,
 ) -> None:
     world = make_world()
@@ -247,7 +247,7 @@ def test_only_what_the_application_had_before_its_last_poll_is_committed(
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_no_automatic_commit_undoes_one_of_the_application(
+def test_automatic_commit_does_not_overwrite_a_manual_one(
     make_world: MakeWorld, waits: bool
 ) -> None:
     """What the last poll has left to commit is older, but would be sent a moment later."""
@@ -265,7 +265,7 @@ def test_no_automatic_commit_undoes_one_of_the_application(
     assert committed(world, a) == 20
 
 
-def test_what_was_read_is_committed_before_partitions_go(make_world: MakeWorld) -> None:
+def test_positions_are_committed_before_a_revocation(make_world: MakeWorld) -> None:
     world = make_world()
     a = reader(world, partition_assignment_strategy="range")
     a.positions.offsets[T0] = 7
@@ -278,7 +278,7 @@ def test_what_was_read_is_committed_before_partitions_go(make_world: MakeWorld) 
     assert committed(world, b) == 7
 
 
-def test_what_was_read_is_committed_at_the_end(make_world: MakeWorld) -> None:
+def test_positions_are_committed_on_close(make_world: MakeWorld) -> None:
     world = make_world()
     a = reader(world)
     a.positions.offsets[T0] = 7
@@ -286,7 +286,7 @@ def test_what_was_read_is_committed_at_the_end(make_world: MakeWorld) -> None:
     assert committed(world, world.member("b")) == 7
 
 
-def test_an_automatic_commit_that_fails_is_made_up_for(make_world: MakeWorld) -> None:
+def test_failed_automatic_commit_is_retried(make_world: MakeWorld) -> None:
     world = make_world()
     a = reader(world)
     world.sim.on_request = lambda request: (
@@ -302,7 +302,7 @@ def test_an_automatic_commit_that_fails_is_made_up_for(make_world: MakeWorld) ->
     assert committed(world, a) == 3
 
 
-def test_without_a_subscription_too(make_world: MakeWorld) -> None:
+def test_automatic_commit_works_with_assigned_partitions(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world, enable_auto_commit=True, auto_commit_interval_ms=1_000)
     member.positions.assign([T0])
@@ -314,7 +314,7 @@ def test_without_a_subscription_too(make_world: MakeWorld) -> None:
     assert committed(world, member) == 4
 
 
-def test_commits_without_an_answer_do_not_keep_a_member_from_leaving(
+def test_unanswered_commits_do_not_block_leaving(
     make_world: MakeWorld,
 ) -> None:
     world = make_world()
@@ -343,7 +343,7 @@ def commit_answer(code: int) -> OffsetCommitResponse:
     ("code", "error"),
     [(29, TopicAuthorizationFailed), (30, GroupAuthorizationFailed)],
 )
-def test_what_is_not_allowed_is_said(
+def test_authorization_errors_name_the_missing_permission(
     make_world: MakeWorld, code: int, error: type[KafkaError]
 ) -> None:
     world = make_world()
@@ -353,7 +353,7 @@ def test_what_is_not_allowed_is_said(
         world.sim.run(member.member.commit(at(1)))
 
 
-def test_a_coordinator_that_moves_or_loads_is_asked_again(make_world: MakeWorld) -> None:
+def test_commit_is_retried_when_the_coordinator_moves_or_loads(make_world: MakeWorld) -> None:
     world = make_world()
     member = outsider(world)
     member.answers(*map(commit_answer, (14, 15, 16, 7, 3, 0)))

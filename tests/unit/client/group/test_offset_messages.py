@@ -53,7 +53,7 @@ def speaks(version: int) -> Connection:
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_a_commit_can_be_said_in_every_version(version: int) -> None:
+def test_commit_request_is_encoded_in_every_version(version: int) -> None:
     offsets = {U0: OffsetAndMetadata(7), T1: OffsetAndMetadata(5, "note", 2)}
     request = commit_request("g", offsets, Generation("m", 3), speaks(version))
     sent = OffsetCommitRequest.decode(request.encode(version), version)
@@ -64,7 +64,7 @@ def test_a_commit_can_be_said_in_every_version(version: int) -> None:
     assert partition.committed_leader_epoch == (2 if version >= 6 else -1)
 
 
-def test_a_static_member_needs_a_broker_that_knows_of_them() -> None:
+def test_static_member_needs_a_broker_with_support() -> None:
     generation = Generation("m", 3, "i")
     offsets = {T0: OffsetAndMetadata(0)}
     assert commit_request("g", offsets, generation, speaks(7)).group_instance_id == "i"
@@ -72,12 +72,12 @@ def test_a_static_member_needs_a_broker_that_knows_of_them() -> None:
         commit_request("g", offsets, generation, speaks(6))
 
 
-def test_an_offset_below_zero_is_refused() -> None:
+def test_negative_offset_is_refused() -> None:
     with pytest.raises(ValueError, match="offset -1 of t-0"):
         commit_request("g", {T0: OffsetAndMetadata(-1)}, Generation(), speaks(8))
 
 
-def test_the_outcome_of_a_commit_is_a_code_for_each_partition() -> None:
+def test_commit_results_have_a_code_for_each_partition() -> None:
     partitions = [OffsetCommitResponsePartition(partition_index=1, error_code=25)]
     answer = OffsetCommitResponse(
         topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)]
@@ -86,7 +86,7 @@ def test_the_outcome_of_a_commit_is_a_code_for_each_partition() -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_offsets_can_be_asked_for_in_every_version(version: int) -> None:
+def test_fetch_request_is_encoded_in_every_version(version: int) -> None:
     request = fetch_request("g", [U0, T1, T0], speaks(version), require_stable=True)
     sent = OffsetFetchRequest.decode(request.encode(version), version)
     assert sent.require_stable is (version >= 7)
@@ -96,7 +96,7 @@ def test_offsets_can_be_asked_for_in_every_version(version: int) -> None:
     assert (sent.groups[0] if version >= 8 else sent).group_id == "g"
 
 
-def test_answers_of_one_group_are_read() -> None:
+def test_responses_for_one_group_are_decoded() -> None:
     partitions = [
         OffsetFetchResponsePartition(partition_index=0, committed_offset=-1),
         OffsetFetchResponsePartition(
@@ -112,7 +112,7 @@ def test_answers_of_one_group_are_read() -> None:
     )
 
 
-def test_answers_of_several_groups_are_read() -> None:
+def test_responses_for_several_groups_are_decoded() -> None:
     partitions = [
         OffsetFetchResponsePartitions(
             partition_index=0, committed_offset=4, metadata=None, error_code=0

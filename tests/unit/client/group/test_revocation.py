@@ -103,7 +103,7 @@ def reading(sim: SimNetwork, strategy: str, **settings: object) -> Application:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_polls_keep_to_their_time_and_the_rebalance_comes_when_it_is_committed(
+def test_polls_keep_their_timeout_while_the_revocation_commits(
     sim: SimNetwork, strategy: str
 ) -> None:
     application = reading(sim, strategy)
@@ -123,7 +123,7 @@ def test_polls_keep_to_their_time_and_the_rebalance_comes_when_it_is_committed(
     assert application.seen[2:] == [("u-0", 0)]
 
 
-def test_what_stays_is_read_on_meanwhile_and_committed_as_far_as_it_was_read(
+def test_kept_partitions_are_read_and_committed_during_a_revocation(
     sim: SimNetwork,
 ) -> None:
     application = reading(sim, "cooperative-sticky")
@@ -143,7 +143,7 @@ def test_what_stays_is_read_on_meanwhile_and_committed_as_far_as_it_was_read(
 
 
 @pytest.mark.parametrize("limit", ["default_api_timeout_ms", "max_poll_interval_ms"])
-def test_no_group_is_held_up_for_longer_than_it_has_patience(sim: SimNetwork, limit: str) -> None:
+def test_revocation_ends_after_the_rebalance_timeout(sim: SimNetwork, limit: str) -> None:
     application = reading(sim, "range")
     settings = application.settings
     object.__setattr__(settings, limit, 7_000)
@@ -156,7 +156,7 @@ def test_no_group_is_held_up_for_longer_than_it_has_patience(sim: SimNetwork, li
     assert [what for what, _ in application.told] == ["assigned", "revoked", "assigned"]
 
 
-def test_what_is_refused_for_good_is_not_tried_again(
+def test_permanently_refused_commit_is_not_retried(
     sim: SimNetwork, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     application = reading(sim, "range")
@@ -169,7 +169,7 @@ def test_what_is_refused_for_good_is_not_tried_again(
     assert "may be read twice" in caplog.text
 
 
-def test_a_member_the_group_has_gone_on_without_waits_for_no_commit(sim: SimNetwork) -> None:
+def test_fenced_member_waits_for_no_commit(sim: SimNetwork) -> None:
     application = reading(sim, "range")
     trouble = Trouble(sim)
     trouble.on = True
@@ -183,7 +183,7 @@ def test_a_member_the_group_has_gone_on_without_waits_for_no_commit(sim: SimNetw
 
 
 @pytest.mark.parametrize("how", ["close", "unsubscribe"])
-def test_whoever_goes_meanwhile_goes(sim: SimNetwork, how: str) -> None:
+def test_leaving_ends_a_revocation(sim: SimNetwork, how: str) -> None:
     application = reading(sim, "range")
     trouble = Trouble(sim)
     trouble.on = True
@@ -202,7 +202,7 @@ def test_whoever_goes_meanwhile_goes(sim: SimNetwork, how: str) -> None:
     assert [what for what, _ in application.told] == ["assigned", "revoked"]
 
 
-def test_a_change_of_mind_keeps_what_was_to_go(sim: SimNetwork) -> None:
+def test_cancelled_revocation_keeps_the_partitions(sim: SimNetwork) -> None:
     application = reading(sim, "cooperative-sticky")
     trouble = Trouble(sim)
     trouble.on = True
@@ -216,7 +216,7 @@ def test_a_change_of_mind_keeps_what_was_to_go(sim: SimNetwork) -> None:
     application.poll_until(lambda: application.seen[-1] == ("t-0", 2))
 
 
-def test_what_another_member_gets_was_committed_before_though_no_poll_waited(
+def test_partitions_are_committed_before_another_member_gets_them(
     sim: SimNetwork,
 ) -> None:
     """A cooperative member hears only in its assignment what it has to give up."""

@@ -17,7 +17,7 @@ from plog.wire.schema import ApiMessage
 ADDRESS = "b:9092"
 
 
-def test_it_is_the_highest_of_the_broker_or_of_ours() -> None:
+def test_common_version_is_the_highest_supported_by_both() -> None:
     key = MetadataRequest.api_key
     assert common_version(MetadataRequest, {key: (0, 9)}, ADDRESS) == 9
     assert common_version(MetadataRequest(), {key: (0, 99)}, ADDRESS) == MetadataRequest.max_version
@@ -27,22 +27,22 @@ def test_it_is_the_highest_of_the_broker_or_of_ours() -> None:
     ("request_type", "highest"),
     [(ProduceRequest, 12), (FetchRequest, 12), (OffsetCommitRequest, 9), (OffsetFetchRequest, 9)],
 )
-def test_topics_go_by_name_whatever_the_broker_speaks(
+def test_version_with_topic_names_is_preferred(
     request_type: type[ApiMessage], highest: int
 ) -> None:
     assert request_type.max_version > highest
     assert common_version(request_type, {request_type.api_key: (0, 99)}, ADDRESS) == highest
 
 
-def test_where_there_is_none_it_says_who_speaks_what() -> None:
-    with pytest.raises(UnsupportedVersion, match=r"b:9092 serves only versions 0 to 3 of it, .* 4"):
+def test_unsupported_version_names_both_ranges() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"b:9092 supports only versions 0 to 3, .* 4"):
         common_version(FetchRequest, {FetchRequest.api_key: (0, 3)}, ADDRESS)
-    with pytest.raises(UnsupportedVersion, match="only versions 20 to 21 of it"):
+    with pytest.raises(UnsupportedVersion, match="only versions 20 to 21"):
         common_version(FetchRequest, {FetchRequest.api_key: (20, 21)}, ADDRESS)
-    with pytest.raises(UnsupportedVersion, match=r"METADATA: .* none of it"):
+    with pytest.raises(UnsupportedVersion, match=r"METADATA: .* supports no version"):
         common_version(MetadataRequest, {}, ADDRESS)
 
 
-def test_what_a_broker_serves_is_read_off_its_answer() -> None:
+def test_ranges_come_from_the_api_versions_response() -> None:
     answer = ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, min_version=1, max_version=9)])
     assert ranges_of(answer) == {3: (1, 9)}

@@ -74,7 +74,7 @@ def stack() -> Any:
         yield stack
 
 
-def test_the_controllers_are_told(stack: ExitStack) -> None:
+def test_describe_cluster_returns_the_controllers(stack: ExitStack) -> None:
     quorum = Quorum(stack)
     quorum.active._steps = [serve_versions(), quorum.describe]
     cluster = quorum.run(quorum.admin.describe_cluster())
@@ -82,7 +82,7 @@ def test_the_controllers_are_told(stack: ExitStack) -> None:
     assert cluster.controller_id == 3001
 
 
-def test_changes_go_to_the_active_one(stack: ExitStack) -> None:
+def test_changes_go_to_the_active_controller(stack: ExitStack) -> None:
     asked: list[ApiMessage] = []
 
     def step(answer: ApiMessage) -> Step:
@@ -101,19 +101,21 @@ def test_changes_go_to_the_active_one(stack: ExitStack) -> None:
     assert unregistered == UnregisterBrokerRequest(broker_id=7)
 
 
-def test_a_broker_is_no_controller(stack: ExitStack) -> None:
+def test_broker_is_refused_as_bootstrap_controller(stack: ExitStack) -> None:
     refusal = DescribeClusterResponse(error_code=114, error_message="this is a broker")
     with pytest.raises(MismatchedEndpointType, match="this is a broker"):
         as_metadata(refusal)
     # An earlier version of the request cannot ask for controllers, and tells of brokers.
-    with pytest.raises(UnsupportedVersion, match=r"before Kafka 3\.7"):
+    with pytest.raises(UnsupportedVersion, match=r"older than Kafka 3\.7"):
         as_metadata(DescribeClusterResponse())
 
 
-def test_a_client_has_brokers_or_controllers() -> None:
-    with pytest.raises(ConfigError, match=r"bootstrap.controllers=a:1: say where to begin in one"):
+def test_bootstrap_servers_and_controllers_exclude_each_other() -> None:
+    with pytest.raises(
+        ConfigError, match=r"bootstrap.controllers=a:1: conflicts with bootstrap.servers"
+    ):
         AdminSettings.from_options(bootstrap_servers="a:1", bootstrap_controllers="a:1")
-    with pytest.raises(ConfigError, match="not of the form host:port"):
+    with pytest.raises(ConfigError, match="does not have the form host:port"):
         AdminSettings.from_options(bootstrap_controllers="a:b")
     with pytest.raises(ConfigError, match=r"bootstrap.servers is not set"):
         AdminSettings.from_options(bootstrap_controllers="")

@@ -43,7 +43,7 @@ def make_cluster(sim: SimNetwork, **settings: Any) -> Cluster:
     return Cluster(sim, dataclasses.replace(made, **settings))
 
 
-def test_tells_brokers_and_topics(sim: SimNetwork) -> None:
+def test_refresh_returns_brokers_and_topics(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views", partitions=3)
     metadata = sim.run(make_cluster(sim).refresh(["page-views"]))
     assert metadata.partition_count("page-views") == 3
@@ -53,14 +53,14 @@ def test_tells_brokers_and_topics(sim: SimNetwork) -> None:
     assert metadata.cluster_id
 
 
-def test_a_question_takes_the_highest_version_both_speak(sim: SimNetwork) -> None:
+def test_request_uses_the_highest_common_version(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     answer = sim.run(cluster.ask_any(DescribeClusterRequest(), DescribeClusterResponse))
     assert answer.error_code == 0
     assert answer.cluster_id
 
 
-def test_asks_again_after_a_connection_broke(sim: SimNetwork) -> None:
+def test_request_is_retried_after_a_broken_connection(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     sim.run(cluster.refresh(()))
     faults = ["lose", "drop", None]
@@ -71,7 +71,7 @@ def test_asks_again_after_a_connection_broke(sim: SimNetwork) -> None:
     assert faults == []
 
 
-def test_asks_until_there_is_no_time_left(sim: SimNetwork) -> None:
+def test_requests_are_retried_until_the_deadline(sim: SimNetwork) -> None:
     sim.refuses = True
     cluster = make_cluster(sim, default_api_timeout_ms=5_000)
     before_s = sim.now_s()
@@ -80,7 +80,7 @@ def test_asks_until_there_is_no_time_left(sim: SimNetwork) -> None:
     assert 5 <= sim.now_s() - before_s < 7
 
 
-def test_reconnects_less_and_less_often(sim: SimNetwork) -> None:
+def test_reconnect_backoff_grows(sim: SimNetwork) -> None:
     sim.refuses = True
     tries: list[float] = []
     connect = sim.connect
@@ -98,20 +98,20 @@ def test_reconnects_less_and_less_often(sim: SimNetwork) -> None:
     assert 8 <= len(tries) <= 20
 
 
-def test_a_topic_is_awaited_until_it_has_leaders(sim: SimNetwork) -> None:
+def test_topic_is_returned_once_it_has_leaders(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     sim.call_later(2, lambda: sim.create_soon("late"))
     topic = sim.run(cluster.topic("late", deadline=cluster.deadline(10)))
     assert topic.has_leaders
 
 
-def test_a_topic_that_never_comes_is_an_error_naming_it(sim: SimNetwork) -> None:
+def test_missing_topic_is_named_in_the_error(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     with pytest.raises(UnknownTopicOrPartition, match="topic nowhere"):
         sim.run(cluster.topic("nowhere", deadline=cluster.deadline(1)))
 
 
-def test_wanted_topics_are_looked_up_by_themselves(sim: SimNetwork) -> None:
+def test_wanted_topics_are_refreshed_automatically(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim)
     seen: list[int | None] = []
@@ -120,7 +120,7 @@ def test_wanted_topics_are_looked_up_by_themselves(sim: SimNetwork) -> None:
     sim.run_until(lambda: 1 in seen)
 
 
-def test_metadata_grows_old(sim: SimNetwork) -> None:
+def test_metadata_is_refreshed_after_its_maximum_age(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim, metadata_max_age_ms=30_000)
     cluster.want_topics(["page-views"])
@@ -130,7 +130,7 @@ def test_metadata_grows_old(sim: SimNetwork) -> None:
     assert 3 <= len(updates) <= 5
 
 
-def test_nothing_keeps_metadata_from_being_asked_for_again(sim: SimNetwork) -> None:
+def test_metadata_refresh_continues_after_any_error(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim, metadata_max_age_ms=1_000)
     cluster.want_topics(["page-views"])
@@ -150,7 +150,7 @@ def test_nothing_keeps_metadata_from_being_asked_for_again(sim: SimNetwork) -> N
     assert updates
 
 
-def test_a_topic_nobody_keeps_fresh_is_asked_about_anew(sim: SimNetwork) -> None:
+def test_topic_that_is_not_kept_fresh_is_fetched_again(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim)
     assert len(sim.run(cluster.topic("page-views")).partitions) == 1
@@ -161,7 +161,7 @@ def test_a_topic_nobody_keeps_fresh_is_asked_about_anew(sim: SimNetwork) -> None
     assert len(sim.run(cluster.topic("page-views")).partitions) == 3
 
 
-def test_the_coordinator_of_a_group_is_found_and_remembered(sim: SimNetwork) -> None:
+def test_group_coordinator_is_looked_up_and_cached(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     node = sim.run(cluster.coordinator("billing"))
     asked = len(sim.requests)
@@ -181,7 +181,7 @@ def test_the_controller_creates_topics(sim: SimNetwork) -> None:
     assert answer.topics[0].error_code == 0
 
 
-def test_goes_on_when_the_broker_has_restarted(sim: SimNetwork) -> None:
+def test_requests_succeed_after_a_broker_restart(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim)
     sim.run(cluster.refresh(["page-views"]))
@@ -189,7 +189,7 @@ def test_goes_on_when_the_broker_has_restarted(sim: SimNetwork) -> None:
     assert sim.run(cluster.refresh(["page-views"])).partition_count("page-views") == 1
 
 
-def test_two_who_need_a_connection_share_one(sim: SimNetwork) -> None:
+def test_concurrent_calls_share_a_connection(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     [node] = sim.run(cluster.refresh(())).brokers
     opened = len(sim.channels)
@@ -202,7 +202,7 @@ def test_two_who_need_a_connection_share_one(sim: SimNetwork) -> None:
     assert len(sim.channels) == opened + 1
 
 
-def test_an_idle_connection_is_closed(sim: SimNetwork) -> None:
+def test_idle_connection_is_closed(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim, connections_max_idle_ms=20_000, metadata_max_age_ms=50_000)
     [node] = sim.run(cluster.refresh(())).brokers
@@ -213,7 +213,7 @@ def test_an_idle_connection_is_closed(sim: SimNetwork) -> None:
     assert len(sim.channels) >= 3
 
 
-def test_a_connection_that_is_used_without_waiting_is_not_idle(sim: SimNetwork) -> None:
+def test_idle_connection_call_counts_as_use(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim, connections_max_idle_ms=20_000, metadata_max_age_ms=50_000)
     [node] = sim.run(cluster.refresh(())).brokers
@@ -224,7 +224,7 @@ def test_a_connection_that_is_used_without_waiting_is_not_idle(sim: SimNetwork) 
         assert cluster.idle_connection(node) is connection
 
 
-def test_topics_nobody_needs_are_not_asked_about(sim: SimNetwork) -> None:
+def test_unneeded_topics_are_not_fetched(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     create_topic(sim.broker, "clicks")
     cluster = make_cluster(sim, metadata_max_age_ms=50_000)
@@ -237,12 +237,12 @@ def test_topics_nobody_needs_are_not_asked_about(sim: SimNetwork) -> None:
     assert [[topic.name for topic in request.topics or ()] for request in asked] == [["page-views"]]
 
 
-def test_an_unknown_node_is_an_error(sim: SimNetwork) -> None:
-    with pytest.raises(KafkaError, match="broker 77 is not known"):
+def test_unknown_broker_is_an_error(sim: SimNetwork) -> None:
+    with pytest.raises(KafkaError, match="broker 77 is not in the cluster"):
         sim.run(make_cluster(sim).connection(77))
 
 
-def test_a_silent_broker_times_out(sim: SimNetwork) -> None:
+def test_request_to_silent_broker_times_out(sim: SimNetwork) -> None:
     cluster = make_cluster(sim, request_timeout_ms=1_000, default_api_timeout_ms=3_000)
     [node] = sim.run(cluster.refresh(())).brokers
     connection = sim.run(cluster.connection(node))
@@ -252,7 +252,7 @@ def test_a_silent_broker_times_out(sim: SimNetwork) -> None:
     assert not connection.is_open
 
 
-def test_a_closed_cluster_says_so(sim: SimNetwork) -> None:
+def test_closed_cluster_raises_closed_error(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     sim.run(cluster.refresh(()))
     sim.run(cluster.close())
@@ -260,7 +260,7 @@ def test_a_closed_cluster_says_so(sim: SimNetwork) -> None:
         sim.run(cluster.refresh(()))
 
 
-def test_whoever_looks_for_a_coordinator_hears_of_the_end(sim: SimNetwork) -> None:
+def test_close_ends_a_coordinator_lookup(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     sim.run(cluster.refresh(()))
     sim.refuses = True
@@ -271,7 +271,7 @@ def test_whoever_looks_for_a_coordinator_hears_of_the_end(sim: SimNetwork) -> No
     assert sim.now_s() < 5
 
 
-def test_why_nobody_answers_is_known_meanwhile(sim: SimNetwork) -> None:
+def test_trouble_holds_the_last_error_while_no_broker_responds(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     sim.run(cluster.refresh(()))
     assert cluster.trouble is None
@@ -283,13 +283,13 @@ def test_why_nobody_answers_is_known_meanwhile(sim: SimNetwork) -> None:
     sim.run_until(lambda: cluster.trouble is None)
 
 
-def test_a_port_that_answers_nothing_may_want_tls(sim: SimNetwork) -> None:
+def test_silent_port_error_suggests_tls(sim: SimNetwork) -> None:
     sim.on_request = lambda _: "drop"
-    with pytest.raises(ConnectionFailed, match="wants TLS, which security"):
+    with pytest.raises(ConnectionFailed, match="expects TLS, set security"):
         sim.run(make_cluster(sim, default_api_timeout_ms=500).refresh())
 
 
-def test_who_waits_for_a_broker_is_told_once(
+def test_unreachable_broker_is_logged_once(
     sim: SimNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = make_cluster(sim, default_api_timeout_ms=5_000)
@@ -299,7 +299,7 @@ def test_who_waits_for_a_broker_is_told_once(
             sim.run(cluster.refresh(()))
         [warning] = [record.message for record in caplog.records]
         assert "127.0.0.1:9092" in warning
-        assert warning.endswith("; trying again")
+        assert warning.endswith("; retrying")
         caplog.clear()
         sim.refuses = False
         sim.run(cluster.refresh(()))

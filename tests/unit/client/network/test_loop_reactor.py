@@ -28,7 +28,7 @@ def on_a_loop(story: Callable[[Any], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def test_a_call_is_made_with_its_arguments() -> None:
+def test_delayed_call_passes_its_arguments() -> None:
     async def story(reactor: Any) -> None:
         came: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call = reactor.callLater(0.001, lambda *a, **k: came.set_result((a, k)), 1, two=2)
@@ -43,7 +43,7 @@ def test_a_call_is_made_with_its_arguments() -> None:
     on_a_loop(story)
 
 
-def test_a_cancelled_call_is_not_made() -> None:
+def test_cancelled_delayed_call_does_not_run() -> None:
     async def story(reactor: Any) -> None:
         made: list[str] = []
         call = reactor.callLater(0, made.append, "cancelled")
@@ -58,7 +58,7 @@ def test_a_cancelled_call_is_not_made() -> None:
     on_a_loop(story)
 
 
-def test_a_call_can_be_moved() -> None:
+def test_delayed_call_can_be_rescheduled() -> None:
     async def story(reactor: Any) -> None:
         came: asyncio.Queue[str] = asyncio.Queue()
         late = reactor.callLater(3600, came.put_nowait, "was an hour away")
@@ -71,7 +71,7 @@ def test_a_call_can_be_moved() -> None:
     on_a_loop(story)
 
 
-def test_the_last_client_leaves_no_timer_behind() -> None:
+def test_release_by_the_last_client_cancels_all_timers() -> None:
     made: list[str] = []
 
     async def story(reactor: Any) -> None:
@@ -87,7 +87,7 @@ def test_the_last_client_leaves_no_timer_behind() -> None:
     assert made == []
 
 
-def test_calls_leave_nothing_to_the_collector() -> None:
+def test_delayed_calls_create_no_reference_cycles() -> None:
     async def story(reactor: Any) -> None:
         gc.collect()
         for _ in range(10):

@@ -26,7 +26,7 @@ def told(
     return MetadataResponse(brokers=brokers, topics=[topic])
 
 
-def test_a_leader_of_an_older_epoch_is_not_taken_over() -> None:
+def test_leader_with_an_older_epoch_is_ignored() -> None:
     metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
     metadata = metadata.updated(told(1, 4), replace_topics=False)
     assert metadata.leader_of(T0) == 2
@@ -34,19 +34,19 @@ def test_a_leader_of_an_older_epoch_is_not_taken_over() -> None:
     assert metadata.leader_of(T0) == 1
 
 
-def test_a_broker_that_knows_of_none_does_not_make_the_others_forgotten() -> None:
+def test_empty_broker_list_keeps_known_brokers() -> None:
     metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
     metadata = metadata.updated(MetadataResponse(brokers=[], topics=[]), replace_topics=False)
     assert sorted(metadata.brokers) == [1, 2]
 
 
-def test_another_topic_of_the_same_name_begins_anew() -> None:
+def test_recreated_topic_replaces_leader_epochs() -> None:
     metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
     metadata = metadata.updated(told(1, 0, topic_id=b"b" * 16), replace_topics=False)
     assert metadata.leader_of(T0) == 1
 
 
-def test_an_error_of_a_newer_broker_is_one_of_the_servers() -> None:
+def test_unknown_error_code_becomes_unknown_server_error() -> None:
     metadata = ClusterMetadata().updated(told(-1, 0, error=30_000), replace_topics=False)
     partition = metadata.partition(T0)
     assert partition is not None
@@ -54,7 +54,7 @@ def test_an_error_of_a_newer_broker_is_one_of_the_servers() -> None:
     assert metadata.leader_of(T0) is None
 
 
-def test_topics_that_are_not_told_stay_or_go() -> None:
+def test_replace_topics_drops_topics_not_in_the_response() -> None:
     metadata = ClusterMetadata().updated(told(1, 0), replace_topics=False)
     assert "t" in metadata.updated(MetadataResponse(), replace_topics=False).topics
     assert "t" not in metadata.updated(MetadataResponse(), replace_topics=True).topics

@@ -125,7 +125,7 @@ def _connected(node: Node) -> Connection:
     return _run(node.connected())
 
 
-def test_a_session_that_lasts_is_left_alone(network: FakeNetwork) -> None:
+def test_long_session_is_not_renewed(network: FakeNetwork) -> None:
     node = _node(network)
     connection = _connected(node)
     network.time_s += 0.8 * SESSION_S
@@ -134,7 +134,7 @@ def test_a_session_that_lasts_is_left_alone(network: FakeNetwork) -> None:
     assert network.channels[0].log_ins == 1
 
 
-def test_a_session_near_its_end_is_renewed_when_all_is_answered(network: FakeNetwork) -> None:
+def test_expiring_session_is_renewed_after_pending_requests(network: FakeNetwork) -> None:
     node = _node(network)
     connection = _connected(node)
     network.time_s += 0.91 * SESSION_S
@@ -148,7 +148,7 @@ def test_a_session_near_its_end_is_renewed_when_all_is_answered(network: FakeNet
     assert len(network.channels) == 1
 
 
-def test_a_renewal_that_is_refused_ends_the_connection(network: FakeNetwork) -> None:
+def test_refused_renewal_closes_the_connection(network: FakeNetwork) -> None:
     node = _node(network)
     _connected(node)
     network.time_s += SESSION_S
@@ -160,7 +160,7 @@ def test_a_renewal_that_is_refused_ends_the_connection(network: FakeNetwork) -> 
     assert len(network.channels) == 2
 
 
-def test_a_connection_that_ends_while_it_drains_is_replaced(network: FakeNetwork) -> None:
+def test_connection_lost_before_renewal_is_replaced(network: FakeNetwork) -> None:
     node = _node(network)
     _connected(node)
     network.time_s += SESSION_S

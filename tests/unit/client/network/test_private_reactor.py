@@ -16,18 +16,18 @@ def private() -> PrivateReactor:
     return PrivateReactor.current()
 
 
-def test_there_is_one_a_process(private: PrivateReactor) -> None:
+def test_process_has_one_private_reactor(private: PrivateReactor) -> None:
     assert PrivateReactor.current() is private
 
 
-def test_a_coroutine_runs_in_its_thread(private: PrivateReactor) -> None:
+def test_coroutine_runs_in_the_reactor_thread(private: PrivateReactor) -> None:
     async def where() -> str:
         return threading.current_thread().name
 
     assert private.run(where) == "plog-client"
 
 
-def test_what_a_coroutine_raises_is_raised_here(private: PrivateReactor) -> None:
+def test_coroutine_exception_is_raised_in_the_caller(private: PrivateReactor) -> None:
     async def fail() -> None:
         raise LookupError("this one")
 
@@ -35,7 +35,7 @@ def test_what_a_coroutine_raises_is_raised_here(private: PrivateReactor) -> None
         private.run(fail)
 
 
-def test_wrong_arguments_are_an_error_here_and_not_a_wait_without_end(
+def test_wrong_arguments_raise_in_the_caller(
     private: PrivateReactor,
 ) -> None:
     async def greet(name: str) -> str:
@@ -45,7 +45,7 @@ def test_wrong_arguments_are_an_error_here_and_not_a_wait_without_end(
         private.wait_for(private.begin(greet), 10)
 
 
-def test_its_own_thread_is_told_that_it_cannot_wait_for_itself(private: PrivateReactor) -> None:
+def test_blocking_call_in_the_reactor_thread_is_refused(private: PrivateReactor) -> None:
     async def nothing() -> None:
         pass
 
@@ -56,7 +56,7 @@ def test_its_own_thread_is_told_that_it_cannot_wait_for_itself(private: PrivateR
         private.run(wait_for_itself)
 
 
-def test_what_takes_too_long_is_told_to_end(private: PrivateReactor) -> None:
+def test_timed_out_wait_cancels_the_coroutine(private: PrivateReactor) -> None:
     from plog.client.network.ports import Cancelled
     from plog.client.network.twisted_network import DeferredNetwork
 
@@ -74,7 +74,7 @@ def test_what_takes_too_long_is_told_to_end(private: PrivateReactor) -> None:
     assert ended.wait(10)
 
 
-def test_a_child_process_gets_one_of_its_own(private: PrivateReactor) -> None:
+def test_child_process_gets_its_own_reactor(private: PrivateReactor) -> None:
     class Client:
         is_forked = False
 

@@ -27,7 +27,7 @@ def _assert_closed(connection: SocketConnection) -> None:
     connection.close()
 
 
-def test_an_exchange_in_a_flexible_version() -> None:
+def test_exchange_in_a_flexible_version() -> None:
     with ScriptedBroker([serve_versions()]) as broker:
         connection = _connect(broker.port)
         answer = connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 3)
@@ -36,7 +36,7 @@ def test_an_exchange_in_a_flexible_version() -> None:
     _assert_closed(connection)
 
 
-def test_where_nobody_listens_the_address_is_named() -> None:
+def test_refused_connection_error_names_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}") as caught:
@@ -46,7 +46,7 @@ def test_where_nobody_listens_the_address_is_named() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0", b"\0\0\0\x64only a part"])
-def test_a_broker_that_leaves_breaks_the_connection(answer: bytes) -> None:
+def test_broker_that_closes_breaks_the_connection(answer: bytes) -> None:
     with ScriptedBroker([lambda _: answer]) as broker:
         connection = _connect(broker.port)
         with pytest.raises(ConnectionFailed, match="closed by the broker"):
@@ -54,16 +54,16 @@ def test_a_broker_that_leaves_breaks_the_connection(answer: bytes) -> None:
     _assert_closed(connection)
 
 
-def test_a_silent_broker_is_given_up() -> None:
+def test_silent_broker_times_out() -> None:
     with ScriptedBroker([lambda _: None]) as broker:
         connection = _connect(broker.port, timeout_s=0.01)
-        with pytest.raises(RequestTimedOut, match=r"not answered within 0\.01 s"):
+        with pytest.raises(RequestTimedOut, match=r"did not respond within 0\.01 s"):
             _ask(connection)
     _assert_closed(connection)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400", b"\0\0\0\0", b"\xff\xff\xff\xff"])
-def test_an_answer_of_absurd_size_is_not_kafkas(answer: bytes) -> None:
+def test_absurd_response_size_is_refused(answer: bytes) -> None:
     with ScriptedBroker([lambda _: answer]) as broker:
         connection = _connect(broker.port)
         with pytest.raises(ConnectionFailed, match="Kafka port"):
@@ -71,10 +71,10 @@ def test_an_answer_of_absurd_size_is_not_kafkas(answer: bytes) -> None:
     _assert_closed(connection)
 
 
-def test_an_answer_to_something_else_closes_the_connection() -> None:
+def test_response_with_wrong_correlation_id_closes_the_connection() -> None:
     with ScriptedBroker([lambda _: b"\0\0\0\x0a" + b"\0\0\0\x63" + bytes(6)]) as broker:
         connection = _connect(broker.port)
-        with pytest.raises(ConnectionFailed, match="sent answer 99 when 1 was due"):
+        with pytest.raises(ConnectionFailed, match="sent response 99 instead of 1"):
             connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
         assert not connection.is_open
 
@@ -86,7 +86,7 @@ CONFUSED: dict[str, Step] = {
 
 
 @pytest.mark.parametrize("answer", CONFUSED)
-def test_an_answer_that_makes_no_sense_closes_the_connection(answer: str) -> None:
+def test_malformed_response_closes_the_connection(answer: str) -> None:
     with ScriptedBroker([CONFUSED[answer]]) as broker:
         connection = _connect(broker.port)
         with pytest.raises(WireError):
@@ -99,7 +99,7 @@ def _send_until_it_fails(connection: SocketConnection) -> None:
         connection.send(ApiVersionsRequest(), 0)
 
 
-def test_sending_into_a_broken_connection_is_told() -> None:
+def test_send_on_a_broken_connection_raises() -> None:
     with ScriptedBroker([]) as broker:
         connection = _connect(broker.port)
     with pytest.raises(ConnectionFailed, match="broke"):

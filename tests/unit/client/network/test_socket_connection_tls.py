@@ -65,34 +65,37 @@ def _connect(tmp_path: Path, port: int, ca: Authority = CA, host: str = "localho
         connection.close()
 
 
-def test_a_trusted_broker_is_asked(tmp_path: Path) -> None:
+def test_request_to_trusted_broker_succeeds(tmp_path: Path) -> None:
     with _listening(tmp_path) as port, pytest.raises(ConnectionFailed, match="broke: "):
         _connect(tmp_path, port)  # The server goes after the first byte of the question.
 
 
-def test_another_ca_is_told(tmp_path: Path) -> None:
+def test_untrusted_ca_is_named_in_the_error(tmp_path: Path) -> None:
     with _listening(tmp_path) as port, pytest.raises(TlsFailed, match=r"signed by a CA that is"):
         _connect(tmp_path, port, Authority("Other CA"))
 
 
-def test_another_host_is_told(tmp_path: Path) -> None:
-    with _listening(tmp_path) as port, pytest.raises(TlsFailed, match=r"is not for 127\.0\.0\.1"):
+def test_wrong_host_name_is_named_in_the_error(tmp_path: Path) -> None:
+    with (
+        _listening(tmp_path) as port,
+        pytest.raises(TlsFailed, match=r"is not valid for 127\.0\.0\.1"),
+    ):
         _connect(tmp_path, port, host="127.0.0.1")
 
 
-def test_a_missing_certificate_of_ours_is_told_when_the_broker_has_judged(tmp_path: Path) -> None:
+def test_missing_client_certificate_is_reported_after_the_handshake(tmp_path: Path) -> None:
     with (
         _listening(tmp_path, asks_for_certificate=True) as port,
-        pytest.raises(TlsFailed, match=r"asks for a certificate .* set ssl\.keystore\.location"),
+        pytest.raises(TlsFailed, match=r"requires a certificate .* set ssl\.keystore\.location"),
     ):
         _connect(tmp_path, port)
 
 
-def test_a_missing_file_is_told_before_anybody_is_called(tmp_path: Path) -> None:
+def test_missing_file_is_reported_before_connecting(tmp_path: Path) -> None:
     security = Security.of(
         ClientSettings(
             security_protocol="SSL", ssl_truststore_location=str(tmp_path / "nowhere.pem")
         )
     )
-    with pytest.raises(TlsFailed, match=r"nowhere.pem cannot be read: No such file"):
+    with pytest.raises(TlsFailed, match=r"cannot read .*nowhere.pem: No such file"):
         SocketConnection("localhost", 1, timeout_s=1, client_id="test", security=security)

@@ -21,7 +21,7 @@ def cluster_at(port: int, **settings: int) -> Cluster:
     return Cluster(SocketNetwork(client_id="test"), made)
 
 
-def test_asks_over_a_plain_socket() -> None:
+def test_request_over_a_plain_socket_returns_its_response() -> None:
     told = MetadataResponse(
         cluster_id="abc", brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=1)]
     )
@@ -33,14 +33,14 @@ def test_asks_over_a_plain_socket() -> None:
     assert broker.requests[0][0].client_id == "test"
 
 
-def test_a_broker_that_is_away_is_an_error_naming_it() -> None:
+def test_unreachable_broker_is_named_in_the_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}"):
         run_blocking(cluster_at(port, default_api_timeout_ms=200).refresh(()))
 
 
-def test_gathers_one_after_the_other_and_raises_the_first_error() -> None:
+def test_gather_runs_sequentially_and_raises_the_first_error() -> None:
     done: list[int] = []
 
     async def work(number: int) -> int:
@@ -56,7 +56,7 @@ def test_gathers_one_after_the_other_and_raises_the_first_error() -> None:
     assert done == [1, 3, 2, 4]
 
 
-def test_what_needs_a_reactor_is_refused() -> None:
+def test_spawn_is_refused() -> None:
     async def forever() -> None:
         pass
 

@@ -85,13 +85,13 @@ def _failure(security: Security, server: ssl.SSLContext, host: str = "localhost"
     return str(failure)
 
 
-def test_a_client_in_the_clear_has_no_security() -> None:
+def test_client_without_tls_has_no_security() -> None:
     assert Security.of(ClientSettings()) is None
     assert Security.of(ClientSettings(security_protocol="SASL_PLAINTEXT")) is None
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_a_broker_of_our_ca_is_trusted(
+def test_broker_of_a_trusted_ca_is_accepted(
     tmp_path: Path, trusting: dict[str, object], host: str
 ) -> None:
     meeting = Meeting(_security(**trusting).make_ssl_context(), _server(tmp_path), host)
@@ -99,54 +99,54 @@ def test_a_broker_of_our_ca_is_trusted(
     assert meeting.client.version() == "TLSv1.3"
 
 
-def test_a_truststore_may_stand_in_the_settings(tmp_path: Path) -> None:
+def test_truststore_may_be_inline_pem(tmp_path: Path) -> None:
     in_one_line = CA.pem.decode().replace("\n", " ")
     security = _security(ssl_truststore_certificates=in_one_line)
     Meeting(security.make_ssl_context(), _server(tmp_path), "localhost").begin()
 
 
-def test_a_certificate_that_signs_nothing_may_be_trusted_for_itself(tmp_path: Path) -> None:
+def test_leaf_certificate_may_be_a_trust_anchor(tmp_path: Path) -> None:
     path = tmp_path / "broker.crt"
     path.write_bytes(BROKER.certificate_pem)
     context = _security(ssl_truststore_location=path).make_ssl_context()
     Meeting(context, _server(tmp_path), "localhost").begin()
 
 
-def test_another_host_is_refused_unless_it_does_not_matter(
+def test_wrong_host_name_is_refused_unless_disabled(
     tmp_path: Path, trusting: dict[str, object]
 ) -> None:
     server = _server(tmp_path)
     for host in ("example.com", "127.0.0.2"):
         text = _failure(_security(**trusting), server, host)
-        assert text.startswith(f"the certificate of {host}:9093 is not for {host}: connect by")
+        assert text.startswith(
+            f"the certificate of {host}:9093 is not valid for {host}; connect by"
+        )
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     Meeting(careless.make_ssl_context(), server, "example.com").begin()
 
 
-def test_an_unknown_ca_is_refused_by_every_client(
-    tmp_path: Path, trusting: dict[str, object]
-) -> None:
+def test_unknown_ca_is_refused(tmp_path: Path, trusting: dict[str, object]) -> None:
     server = _server(tmp_path, Authority("Other CA").server())
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     for security in (_security(**trusting), careless, _security()):
-        assert "signed by a CA that is not trusted: set ssl.trust" in _failure(security, server)
+        assert "signed by a CA that is not trusted; set ssl.trust" in _failure(security, server)
 
 
-def test_the_dates_of_a_certificate_count(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_certificate_dates_are_checked(tmp_path: Path, trusting: dict[str, object]) -> None:
     expired = CA.server("localhost", begins_in=-2 * DAY, ends_in=-DAY)
     assert "has expired" in _failure(_security(**trusting), _server(tmp_path, expired))
     future = CA.server("localhost", begins_in=DAY)
     assert "not valid yet" in _failure(_security(**trusting), _server(tmp_path, future))
 
 
-def test_a_clients_certificate_is_none_for_a_server(
+def test_client_certificate_is_refused_for_a_server(
     tmp_path: Path, trusting: dict[str, object]
 ) -> None:
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
-    assert "not one for servers" in _failure(careless, _server(tmp_path, CA.client()))
+    assert "not a server certificate" in _failure(careless, _server(tmp_path, CA.client()))
 
 
-def test_a_client_shows_its_certificate(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_client_sends_its_certificate(tmp_path: Path, trusting: dict[str, object]) -> None:
     server = _server(tmp_path, client_ca=CA)
     me = CA.client("me")
     for keystore in (
@@ -167,7 +167,7 @@ def test_a_client_shows_its_certificate(tmp_path: Path, trusting: dict[str, obje
         assert ((("commonName", "me"),)) in shown["subject"]
 
 
-def test_a_broker_that_wants_a_certificate_is_understood(
+def test_missing_client_certificate_is_explained(
     tmp_path: Path, trusting: dict[str, object]
 ) -> None:
     server = _server(tmp_path, client_ca=CA)
@@ -177,19 +177,17 @@ def test_a_broker_that_wants_a_certificate_is_understood(
     assert text.startswith("localhost:9093 does not accept this client's certificate")
 
 
-def test_versions_of_tls_are_bounded(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_tls_versions_are_limited(tmp_path: Path, trusting: dict[str, object]) -> None:
     security = _security(**trusting, ssl_enabled_protocols="TLSv1.2")
     meeting = Meeting(security.make_ssl_context(), _server(tmp_path), "localhost")
     meeting.begin()
     assert meeting.client.version() == "TLSv1.2"
     newer = _server(tmp_path)
     newer.minimum_version = ssl.TLSVersion.TLSv1_3
-    assert "none of our versions of TLS" in _failure(security, newer)
+    assert "none of this client's TLS versions" in _failure(security, newer)
 
 
-def test_suites_are_chosen_by_their_standard_names(
-    tmp_path: Path, trusting: dict[str, object]
-) -> None:
+def test_cipher_suites_have_standard_names(tmp_path: Path, trusting: dict[str, object]) -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
     security = _security(**trusting, ssl_cipher_suites=suite)
     meeting = Meeting(security.make_ssl_context(), _server(tmp_path), "localhost")
@@ -204,7 +202,7 @@ def test_suites_are_chosen_by_their_standard_names(
     [
         (
             {"ssl_cipher_suites": "TLS_AES_128_GCM_SHA256"},
-            "cannot choose among the suites",
+            "cannot select TLSv1.3 cipher suites",
         ),
         ({"ssl_cipher_suites": "FROBNICATE"}, "FROBNICATE is not spoken"),
         (
@@ -212,17 +210,19 @@ def test_suites_are_chosen_by_their_standard_names(
                 "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
                 "ssl_enabled_protocols": "TLSv1.3",
             },
-            "no version of TLS in common",
+            "supports no TLS version",
         ),
         ({"ssl_cipher_suites": "ECDHE-RSA-NONE"}, "ssl.cipher.suites: No cipher"),
     ],
 )
-def test_what_cannot_be_spoken_is_told(keywords: dict[str, object], problem: str) -> None:
+def test_unsupported_suites_and_versions_are_refused(
+    keywords: dict[str, object], problem: str
+) -> None:
     with pytest.raises(TlsFailed, match=problem):
         _security(**keywords).make_ssl_context()
 
 
-def test_a_file_that_cannot_be_used_is_told_with_its_setting(tmp_path: Path) -> None:
+def test_unusable_file_is_named_with_its_setting(tmp_path: Path) -> None:
     jks, der, empty = (tmp_path / name for name in ("a.jks", "a.p12", "a.pem"))
     jks.write_bytes(b"\xfe\xed\xfe\xed")
     der.write_bytes(b"0\x82")
@@ -230,18 +230,18 @@ def test_a_file_that_cannot_be_used_is_told_with_its_setting(tmp_path: Path) -> 
     bad = tmp_path / "bad.pem"
     bad.write_bytes(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n")
     for path, problem in (
-        (tmp_path / "none.pem", "none.pem cannot be read: No such file"),
-        (tmp_path, "cannot be read: Is a directory"),
+        (tmp_path / "none.pem", "none.pem: No such file"),
+        (tmp_path, ": Is a directory"),
         (jks, r"Java keystore \(JKS\), not PEM; convert it once: keytool -list"),
         (der, "PKCS12 or DER file, not PEM; convert"),
-        (empty, "holds no certificate, a block that begins with -----BEGIN CERTIFICATE"),
-        (bad, "bad.pem: a certificate cannot be read"),
+        (empty, "contains no certificate: no block starts with -----BEGIN CERTIFICATE"),
+        (bad, "bad.pem: cannot read a certificate"),
     ):
         with pytest.raises(TlsFailed, match=f"ssl.truststore.location=.*{problem}"):
             _security(ssl_truststore_location=path).make_ssl_context()
 
 
-def test_a_key_that_cannot_be_used_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_unusable_key_error_has_a_remedy(tmp_path: Path) -> None:
     me = CA.client()
     locked = me.keystore(tmp_path / "locked.pem", "hunter2")
     mixed = tmp_path / "mixed.pem"
@@ -250,12 +250,12 @@ def test_a_key_that_cannot_be_used_is_told_with_the_remedy(tmp_path: Path) -> No
     alone.write_bytes(me.certificate_pem)
     for keywords, problem in (
         ({"ssl_keystore_location": locked}, "is encrypted; set ssl.key.password"),
-        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "the right password"),
+        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "check ssl.key.password"),
         ({"ssl_keystore_location": mixed}, "does not belong to the first certificate"),
-        ({"ssl_keystore_location": alone}, "holds no private key"),
+        ({"ssl_keystore_location": alone}, "contains no private key"),
         (
             {"ssl_keystore_key": "x", "ssl_keystore_certificate_chain": "y"},
-            "ssl.keystore.key holds",
+            "ssl.keystore.key contains",
         ),
     ):
         with pytest.raises(TlsFailed, match=problem) as caught:
@@ -263,7 +263,7 @@ def test_a_key_that_cannot_be_used_is_told_with_the_remedy(tmp_path: Path) -> No
         assert "hunter2" not in str(caught.value)
 
 
-def test_a_context_is_kept_until_a_file_changes(
+def test_context_is_cached_until_a_file_changes(
     tmp_path: Path, trusting: dict[str, object]
 ) -> None:
     security = _security(**trusting)
@@ -279,7 +279,7 @@ def test_a_context_is_kept_until_a_file_changes(
         security.make_ssl_context()
 
 
-def test_secrets_are_not_in_the_text_form() -> None:
+def test_repr_hides_secrets() -> None:
     me = CA.client()
     security = _security(
         ssl_keystore_key=me.key_pem("hunter2").decode(),
@@ -291,7 +291,7 @@ def test_secrets_are_not_in_the_text_form() -> None:
     assert dataclasses.replace(security, key_password=None) != security
 
 
-def test_a_port_without_tls_is_told() -> None:
+def test_port_without_tls_is_explained() -> None:
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = _security().make_ssl_context().wrap_bio(to_client, to_server, server_hostname="x")
     with pytest.raises(ssl.SSLWantReadError):
@@ -301,7 +301,7 @@ def test_a_port_without_tls_is_told() -> None:
         client.do_handshake()
     failure = tls_failure(caught.value, address="x:9092", host="x")
     assert failure is not None
-    assert "x:9092 does not speak TLS: is it the right port" in str(failure)
+    assert "x:9092 does not use TLS; check the port" in str(failure)
     # In the midst of a connection the same may be chance.
     assert tls_failure(caught.value, address="x:9092", host="x", has_begun=True) is None
     assert tls_failure(OSError("reset"), address="x:9092", host="x") is None

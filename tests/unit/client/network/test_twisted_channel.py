@@ -87,12 +87,12 @@ def site() -> _Site:
     return _Site()
 
 
-def test_is_open_as_soon_as_it_is_connected(site: _Site) -> None:
+def test_channel_is_open_after_connect(site: _Site) -> None:
     assert site.channel.is_open
     assert outcome_of(site.factory.opened) == [site.channel]
 
 
-def test_sends_a_request_before_ask_returns(site: _Site) -> None:
+def test_ask_sends_the_request_before_it_returns(site: _Site) -> None:
     site.ask()
     sent = site.transport.value()
     header, _ = decode_request_header(sent[4:])
@@ -100,7 +100,7 @@ def test_sends_a_request_before_ask_returns(site: _Site) -> None:
     assert (header.api_key, header.correlation_id, header.client_id) == (60, 1, "me")
 
 
-def test_a_request_is_written_before_ask_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ask_writes_to_the_socket_before_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
     monkeypatch.setattr(
         _Transport, "doWrite", lambda self: written.append(self.value()), raising=False
@@ -130,7 +130,7 @@ class _Socket(_Transport):
         self.dataBuffer = self.value()
 
 
-def test_a_request_that_goes_at_once_is_no_matter_for_the_reactor() -> None:
+def test_completely_written_request_needs_no_reactor_poll() -> None:
     transport = _Socket()
     site = _Site(transport)
     site.ask()
@@ -138,7 +138,7 @@ def test_a_request_that_goes_at_once_is_no_matter_for_the_reactor() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 7, ConnectionError("lost")])
-def test_what_does_not_go_at_once_is_left_to_the_reactor(room: int | Exception) -> None:
+def test_partially_written_request_is_finished_by_the_reactor(room: int | Exception) -> None:
     transport = _Socket()
     transport.room = room
     site = _Site(transport)
@@ -151,7 +151,7 @@ def test_what_does_not_go_at_once_is_left_to_the_reactor(room: int | Exception) 
     assert transport.at_once == [] and transport.value().startswith(waiting)
 
 
-def test_answers_come_in_order(site: _Site) -> None:
+def test_responses_are_matched_in_order(site: _Site) -> None:
     first, second = site.ask(), site.ask()
     assert site.channel.in_flight == 2
     site.receive(site.answer(1, "one") + site.answer(2, "two"))
@@ -160,7 +160,7 @@ def test_answers_come_in_order(site: _Site) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 11, 1000])
-def test_a_frame_may_come_in_pieces(site: _Site, step: int) -> None:
+def test_frame_may_arrive_in_pieces(site: _Site, step: int) -> None:
     asked = [site.ask() for _ in range(3)]
     data = b"".join(site.answer(number, f"cluster {number}") for number in (1, 2, 3))
     for start in range(0, len(data), step):
@@ -168,7 +168,7 @@ def test_a_frame_may_come_in_pieces(site: _Site, step: int) -> None:
     assert [answer[0].cluster_id for answer in asked] == ["cluster 1", "cluster 2", "cluster 3"]
 
 
-def test_no_answer_in_time_ends_the_connection(site: _Site) -> None:
+def test_missing_response_closes_the_connection(site: _Site) -> None:
     late, other = site.ask(timeout_s=5), site.ask(timeout_s=60)
     site.clock.advance(4.9)
     assert site.channel.is_open
@@ -179,14 +179,14 @@ def test_no_answer_in_time_ends_the_connection(site: _Site) -> None:
     assert not site.clock.getDelayedCalls()
 
 
-def test_a_long_wait_does_not_hide_a_short_one(site: _Site) -> None:
+def test_short_timeout_applies_behind_a_long_one(site: _Site) -> None:
     long, short = site.ask(timeout_s=60), site.ask(timeout_s=2)
     site.clock.pump([1, 1.1])
     assert isinstance(short[0], RequestTimedOut)
     assert isinstance(long[0], ConnectionFailed)
 
 
-def test_an_answer_in_time_is_not_held_against_the_next(site: _Site) -> None:
+def test_timely_response_does_not_time_out_the_next_request(site: _Site) -> None:
     site.ask(timeout_s=5)
     site.receive(site.answer(1))
     site.clock.advance(4)
@@ -196,7 +196,7 @@ def test_an_answer_in_time_is_not_held_against_the_next(site: _Site) -> None:
     assert site.channel.is_open
 
 
-def test_a_broken_connection_fails_all_that_was_asked(site: _Site) -> None:
+def test_broken_connection_fails_all_pending_requests(site: _Site) -> None:
     asked = [site.ask(), site.ask()]
     site.channel.connectionLost(Failure(ConnectionDone("closed")))
     assert all(isinstance(answer[0], ConnectionFailed) for answer in asked)
@@ -205,35 +205,35 @@ def test_a_broken_connection_fails_all_that_was_asked(site: _Site) -> None:
         site.ask()
 
 
-def test_an_answer_to_something_else_ends_the_connection(
+def test_response_with_wrong_correlation_id_closes_the_connection(
     site: _Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not a WireError: that would be told to the application, and trying again helps here."""
+    """It is not a WireError, which would reach the application: a retry helps here."""
     asked, waiting = site.ask(), site.ask()
     site.receive(site.answer(77) + site.answer(2))
     for outcome in (asked, waiting):
         assert isinstance(outcome[0], ConnectionFailed)
-        assert "broker:9092 sent answer 77 when 1 was due" in str(outcome[0])
+        assert "broker:9092 sent response 77 instead of 1" in str(outcome[0])
     assert site.transport.aborted
-    assert "sent answer 77" in caplog.text
+    assert "sent response 77" in caplog.text
 
 
-def test_an_answer_that_comes_twice_is_not_taken_for_the_next(site: _Site) -> None:
+def test_duplicate_response_is_not_taken_for_the_next(site: _Site) -> None:
     first, second = site.ask(), site.ask()
     site.receive(site.answer(1, "one") * 2 + site.answer(2, "two"))
     assert first[0].cluster_id == "one"
     assert isinstance(second[0], ConnectionFailed)
 
 
-def test_an_answer_nobody_asked_for_ends_the_connection(
+def test_unrequested_response_closes_the_connection(
     site: _Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.receive(site.answer(1))
     assert site.transport.aborted
-    assert "broker:9092 sent an answer nobody asked for" in caplog.text
+    assert "broker:9092 sent a response without a request" in caplog.text
 
 
-def test_an_answer_that_cannot_be_read_ends_the_connection(site: _Site) -> None:
+def test_malformed_response_closes_the_connection(site: _Site) -> None:
     asked, waiting = site.ask(), site.ask()
     site.receive(b"\0\0\0\x05" + b"\0\0\0\x01" + b"\0")
     assert isinstance(asked[0], WireError)
@@ -242,13 +242,13 @@ def test_an_answer_that_cannot_be_read_ends_the_connection(site: _Site) -> None:
     assert site.transport.aborted
 
 
-def test_a_port_that_is_no_brokers_is_named(site: _Site) -> None:
+def test_invalid_response_size_suggests_a_wrong_port(site: _Site) -> None:
     asked = site.ask()
     site.receive(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert "is it a broker's port?" in str(asked[0])
+    assert "check that this is a Kafka port" in str(asked[0])
 
 
-def test_an_answer_that_nobody_waits_for_is_read_past(site: _Site) -> None:
+def test_response_to_a_cancelled_request_is_dropped(site: _Site) -> None:
     answer: Any = site.channel.ask(
         DescribeClusterRequest(), DescribeClusterResponse, 0, timeout_s=9
     )
@@ -260,14 +260,14 @@ def test_an_answer_that_nobody_waits_for_is_read_past(site: _Site) -> None:
     assert second[0].cluster_id == "two"
 
 
-def test_closing_it_tells_all_who_wait(site: _Site) -> None:
+def test_close_fails_all_pending_requests(site: _Site) -> None:
     asked = site.ask()
     site.channel.close()
     assert "was closed" in str(asked[0])
     site.channel.close()
 
 
-def test_a_request_without_an_answer_is_done_when_it_has_left(site: _Site) -> None:
+def test_request_without_response_completes_when_written(site: _Site) -> None:
     gone = site.send()
     assert site.channel.in_flight == 1
     assert gone == []
@@ -276,7 +276,7 @@ def test_a_request_without_an_answer_is_done_when_it_has_left(site: _Site) -> No
     assert site.channel.in_flight == 0
 
 
-def test_what_does_not_leave_in_time_ends_the_connection(site: _Site) -> None:
+def test_write_timeout_closes_the_connection(site: _Site) -> None:
     gone, asked = site.send(timeout_s=5), site.ask(timeout_s=60)
     site.clock.advance(5.1)
     assert isinstance(gone[0], RequestTimedOut)
@@ -285,7 +285,7 @@ def test_what_does_not_leave_in_time_ends_the_connection(site: _Site) -> None:
     assert not site.clock.getDelayedCalls()
 
 
-def test_what_left_without_an_answer_still_arrives_when_it_is_closed(site: _Site) -> None:
+def test_close_still_delivers_written_requests(site: _Site) -> None:
     site.send()
     site.transport.producer.resumeProducing()
     late = site.send()
@@ -299,7 +299,7 @@ def test_what_left_without_an_answer_still_arrives_when_it_is_closed(site: _Site
     assert site.transport.aborted
 
 
-def test_a_gentle_end_needs_no_abort(site: _Site) -> None:
+def test_graceful_close_needs_no_abort(site: _Site) -> None:
     site.send()
     site.channel.close()
     site.channel.connectionLost(Failure(ConnectionDone()))
@@ -308,7 +308,7 @@ def test_a_gentle_end_needs_no_abort(site: _Site) -> None:
         site.send()
 
 
-def test_one_that_cannot_be_reached_says_so(site: _Site) -> None:
+def test_unreachable_broker_fails_with_the_reason(site: _Site) -> None:
     factory = ChannelFactory(site.clock, "broker:9092", client_id=None)
     opened = outcome_of(factory.opened)
     nowhere: Any = None
@@ -316,7 +316,7 @@ def test_one_that_cannot_be_reached_says_so(site: _Site) -> None:
     assert "cannot connect to broker:9092" in str(opened[0])
 
 
-def test_one_that_takes_too_long_is_given_up(site: _Site) -> None:
+def test_slow_connect_times_out(site: _Site) -> None:
     factory = ChannelFactory(site.clock, "broker:9092", client_id=None)
     factory.expect_handshake()
     opened = outcome_of(factory.opened)
@@ -326,11 +326,11 @@ def test_one_that_takes_too_long_is_given_up(site: _Site) -> None:
     channel.makeConnection(transport)
     assert opened == []
     site.clock.advance(3)
-    assert "took too long" in str(opened[0])
+    assert "timed out" in str(opened[0])
     assert transport.aborted
 
 
-def test_tls_is_awaited_before_anything_is_asked(site: _Site) -> None:
+def test_channel_opens_only_after_the_tls_handshake(site: _Site) -> None:
     factory = ChannelFactory(site.clock, "broker:9093", client_id=None)
     factory.expect_handshake()
     opened = outcome_of(factory.opened)

@@ -19,7 +19,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_who_is_woken_first_may_cancel_who_is_woken_with_it(network: DeferredNetwork) -> None:
+def test_woken_task_may_cancel_another_woken_task(network: DeferredNetwork) -> None:
     signal, seen, tasks = network.signal(), [], []
 
     async def first() -> None:
@@ -41,7 +41,7 @@ def test_who_is_woken_first_may_cancel_who_is_woken_with_it(network: DeferredNet
     assert tasks[0].done
 
 
-def test_a_task_that_comes_to_cancel_itself_ends_where_it_waits_next(
+def test_task_that_cancels_itself_ends_at_its_next_await(
     network: DeferredNetwork, clock: Clock
 ) -> None:
     begun, seen = network.signal(), []

@@ -48,9 +48,7 @@ def outcome_of(deferred: Deferred[Any]) -> list[Any]:
     return outcomes
 
 
-def test_a_job_runs_in_a_thread_that_holds_up_no_end(
-    reactor: Reactor, network: TwistedNetwork
-) -> None:
+def test_job_thread_does_not_delay_exit(reactor: Reactor, network: TwistedNetwork) -> None:
     outcomes = outcome_of(network.job(threading.current_thread))
     reactor.run_next()
     [thread] = outcomes
@@ -58,17 +56,13 @@ def test_a_job_runs_in_a_thread_that_holds_up_no_end(
     assert thread.daemon
 
 
-def test_what_a_job_raises_is_raised_where_it_was_awaited(
-    reactor: Reactor, network: TwistedNetwork
-) -> None:
+def test_job_exception_is_raised_at_the_await(reactor: Reactor, network: TwistedNetwork) -> None:
     outcomes = outcome_of(network.job(lambda: 1 // 0))
     reactor.run_next()
     assert isinstance(outcomes[0].value, ZeroDivisionError)
 
 
-def test_a_job_that_is_given_up_is_not_heard_of_again(
-    reactor: Reactor, network: TwistedNetwork
-) -> None:
+def test_cancelled_job_reports_nothing(reactor: Reactor, network: TwistedNetwork) -> None:
     job = network.job(lambda: 1)
     outcomes = outcome_of(job)
     job.cancel()
@@ -77,9 +71,7 @@ def test_a_job_that_is_given_up_is_not_heard_of_again(
     assert isinstance(failure.value, Cancelled)
 
 
-def test_files_that_do_not_come_end_the_attempt_to_connect(
-    reactor: Reactor, network: TwistedNetwork
-) -> None:
+def test_slow_certificate_files_fail_the_connect(reactor: Reactor, network: TwistedNetwork) -> None:
     pytest.importorskip("OpenSSL")
     go_on = threading.Event()
 
@@ -99,7 +91,7 @@ def test_files_that_do_not_come_end_the_attempt_to_connect(
     [failure] = outcomes
     assert isinstance(failure, Failure)
     assert isinstance(failure.value, ConnectionFailed)
-    assert "reading the certificates for it took too long" in str(failure.value)
+    assert "reading the certificates took too long" in str(failure.value)
     go_on.set()
     reactor.run_next()
     assert len(outcomes) == 1

@@ -124,7 +124,7 @@ def trusting(tmp_path: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "bücher.example", "localhost."])
-def test_a_broker_of_our_ca_is_spoken_to(
+def test_broker_of_a_trusted_ca_is_accepted(
     tmp_path: Path, trusting: dict[str, object], host: str
 ) -> None:
     meeting = Meeting(_security(**trusting), _server(tmp_path), host)
@@ -134,18 +134,18 @@ def test_a_broker_of_our_ca_is_spoken_to(
 
 
 @pytest.mark.parametrize("host", ["example.com", "127.0.0.2"])
-def test_another_host_hears_nothing(tmp_path: Path, trusting: dict[str, object], host: str) -> None:
+def test_wrong_host_receives_no_data(
+    tmp_path: Path, trusting: dict[str, object], host: str
+) -> None:
     meeting = Meeting(_security(**trusting), _server(tmp_path), host)
-    assert f"is not for {host}: connect by a name" in meeting.failure()
+    assert f"is not valid for {host}; connect by a name" in meeting.failure()
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     other = Meeting(careless, _server(tmp_path), host)
     other.run()
     assert other.received == b"secret"
 
 
-def test_a_certificate_without_names_is_for_nobody(
-    tmp_path: Path, trusting: dict[str, object]
-) -> None:
+def test_certificate_without_names_is_refused(tmp_path: Path, trusting: dict[str, object]) -> None:
     nameless = CA.intermediate().signed
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     assert Meeting(careless, _server(tmp_path, nameless)).tls is not None
@@ -153,20 +153,22 @@ def test_a_certificate_without_names_is_for_nobody(
     assert text.startswith("the certificate of localhost:9093 is not")
 
 
-def test_an_unknown_ca_hears_nothing(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_broker_of_an_unknown_ca_receives_no_data(
+    tmp_path: Path, trusting: dict[str, object]
+) -> None:
     server = _server(tmp_path, Authority("Other CA").server())
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     for security in (_security(**trusting), careless, _security()):
         assert "signed by a CA that is not trusted" in Meeting(security, server).failure()
 
 
-def test_the_dates_of_a_certificate_count(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_certificate_dates_are_checked(tmp_path: Path, trusting: dict[str, object]) -> None:
     expired = CA.server("localhost", begins_in=-2 * DAY, ends_in=-DAY)
     server = _server(tmp_path, expired)
     assert "has expired" in Meeting(_security(**trusting), server).failure()
 
 
-def test_a_client_shows_its_certificate(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_client_sends_its_certificate(tmp_path: Path, trusting: dict[str, object]) -> None:
     server = _server(tmp_path, client_ca=CA)
     keystore = CA.client("me").keystore(tmp_path / "me.pem", "hunter2")
     security = _security(**trusting, ssl_keystore_location=keystore, ssl_key_password="hunter2")
@@ -178,7 +180,7 @@ def test_a_client_shows_its_certificate(tmp_path: Path, trusting: dict[str, obje
     assert (("commonName", "me"),) in shown["subject"]
 
 
-def test_versions_and_suites_are_bounded(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_versions_and_suites_are_limited(tmp_path: Path, trusting: dict[str, object]) -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
     meeting = Meeting(_security(**trusting, ssl_cipher_suites=suite), _server(tmp_path))
     meeting.run()
@@ -186,10 +188,10 @@ def test_versions_and_suites_are_bounded(tmp_path: Path, trusting: dict[str, obj
     newer = _server(tmp_path)
     newer.minimum_version = ssl.TLSVersion.TLSv1_3
     old = _security(**trusting, ssl_enabled_protocols="TLSv1.2")
-    assert "none of our versions" in Meeting(old, newer).failure()
+    assert "none of this client's TLS versions" in Meeting(old, newer).failure()
 
 
-def test_what_cannot_be_used_is_told(tmp_path: Path, trusting: dict[str, object]) -> None:
+def test_unusable_settings_are_refused(tmp_path: Path, trusting: dict[str, object]) -> None:
     me = CA.client()
     locked = me.keystore(tmp_path / "locked.pem", "hunter2")
     mixed = tmp_path / "mixed.pem"
@@ -198,9 +200,9 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, trusting: dict[str, object]
     bad.write_bytes(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n")
     for keywords, problem in (
         ({"ssl_keystore_location": locked}, "is encrypted; set ssl.key.password"),
-        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "the right password"),
+        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "check ssl.key.password"),
         ({"ssl_keystore_location": mixed}, "does not belong to the first certificate"),
-        ({"ssl_truststore_location": bad}, "bad.pem: a certificate cannot be read"),
+        ({"ssl_truststore_location": bad}, "bad.pem: cannot read a certificate"),
         ({"ssl_truststore_location": tmp_path / "none"}, "No such file"),
         ({"ssl_cipher_suites": "FROBNICATE"}, "ssl.cipher.suites: FROBNICATE"),
     ):
@@ -208,19 +210,17 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, trusting: dict[str, object]
             make_openssl_context(_security(**keywords))
 
 
-def test_a_context_is_kept(trusting: dict[str, object]) -> None:
+def test_context_is_cached(trusting: dict[str, object]) -> None:
     security = _security(**trusting)
     assert make_openssl_context(security) is make_openssl_context(security)
 
 
-def test_an_end_that_is_not_tls_has_no_explanation(
-    tmp_path: Path, trusting: dict[str, object]
-) -> None:
+def test_non_tls_failure_has_no_explanation(tmp_path: Path, trusting: dict[str, object]) -> None:
     meeting = Meeting(_security(**trusting), _server(tmp_path))
     assert meeting.tls.failure_of(ConnectionResetError(), "x") is None
 
 
-def test_the_global_reactor_stays_away() -> None:
+def test_global_reactor_is_not_imported() -> None:
     program = (
         "import sys, plog.client.network.twisted_tls as t\n"
         "from twisted.internet.protocol import Factory\n"

@@ -60,7 +60,7 @@ def outcomes_of(*departures: Deferred[None]) -> list[Any]:
     return outcomes
 
 
-def test_bytes_have_left_when_the_system_has_taken_the_last_of_them(tcp: Tcp) -> None:
+def test_drain_fires_when_the_last_byte_is_written(tcp: Tcp) -> None:
     tcp.write(b"x" * 100_000)
     departures = WriteDrain(tcp)
     outcomes = outcomes_of(departures.of_all_written(1.0))
@@ -73,7 +73,7 @@ def test_bytes_have_left_when_the_system_has_taken_the_last_of_them(tcp: Tcp) ->
     assert len(departures) == 0
 
 
-def test_the_next_ones_are_told_apart(tcp: Tcp) -> None:
+def test_drain_distinguishes_later_writes(tcp: Tcp) -> None:
     departures = WriteDrain(tcp)
     for size in (10, 70_000):
         tcp.write(bytes(size))
@@ -83,7 +83,7 @@ def test_the_next_ones_are_told_apart(tcp: Tcp) -> None:
         assert outcomes == [None]
 
 
-def test_who_is_told_may_write_at_once(tcp: Tcp) -> None:
+def test_drain_callback_may_write(tcp: Tcp) -> None:
     departures = WriteDrain(tcp)
     tcp.write(b"first")
     first = departures.of_all_written(1.0)
@@ -100,7 +100,7 @@ def test_who_is_told_may_write_at_once(tcp: Tcp) -> None:
     assert seconds == [[None]]
 
 
-def test_who_has_given_up_is_not_told(tcp: Tcp) -> None:
+def test_cancelled_wait_is_not_fired(tcp: Tcp) -> None:
     departures = WriteDrain(tcp)
     tcp.write(b"x")
     gone = departures.of_all_written(1.0)
@@ -110,7 +110,7 @@ def test_who_has_given_up_is_not_told(tcp: Tcp) -> None:
     assert len(outcomes) == 1
 
 
-def test_those_that_wait_at_the_end_hear_why_and_the_connection_can_close(tcp: Tcp) -> None:
+def test_lost_connection_fails_pending_writes(tcp: Tcp) -> None:
     departures = WriteDrain(tcp)
     tcp.write(b"x")
     outcomes = outcomes_of(departures.of_all_written(1.0), departures.of_all_written(2.0))
@@ -125,7 +125,7 @@ def test_those_that_wait_at_the_end_hear_why_and_the_connection_can_close(tcp: T
 # -- a producer with acks=0 -------------------------------------------------------------------
 
 
-def test_with_acks_zero_memory_is_in_use_until_the_network_has_taken_it() -> None:
+def test_acks_zero_holds_memory_until_bytes_are_written() -> None:
     """Else a producer that is faster than its broker would fill the transport without an end."""
     site = ready(acks="0", buffer_memory=2_000, batch_size=400, linger_ms=0, max_block_ms=500)
     site.sim.stuck = []
@@ -145,7 +145,7 @@ def test_with_acks_zero_memory_is_in_use_until_the_network_has_taken_it() -> Non
     assert len(site.values()) == taken + 1
 
 
-def test_with_acks_zero_flush_and_close_wait_until_all_has_left() -> None:
+def test_acks_zero_flush_and_close_wait_for_writes() -> None:
     site = ready(acks="0")
     site.sim.stuck = []
     [handle] = site.sent(b"first")
@@ -162,7 +162,7 @@ def test_with_acks_zero_flush_and_close_wait_until_all_has_left() -> None:
     assert site.values() == [b"first", b"second"]
 
 
-def test_with_acks_zero_what_has_not_left_when_the_connection_breaks_goes_again() -> None:
+def test_acks_zero_resends_unwritten_batches_after_a_broken_connection() -> None:
     site = ready(acks="0")
     site.sim.stuck = []
     [handle] = site.sent(b"first")
@@ -175,7 +175,7 @@ def test_with_acks_zero_what_has_not_left_when_the_connection_breaks_goes_again(
     assert site.values() == [b"first"]
 
 
-def test_with_acks_zero_a_connection_that_ended_has_the_leaders_asked_for() -> None:
+def test_acks_zero_refreshes_metadata_after_a_lost_connection() -> None:
     """The only way in which a broker can say that it leads the partition no more."""
     site = ready(acks="0", metadata_max_age_ms=3_600_000)
     site.sent(b"first")

@@ -307,7 +307,7 @@ def test_flush_waits_only_for_earlier_records() -> None:
 def test_flush_times_out() -> None:
     site = deaf()
     [handle] = site.sent(b"a")
-    with pytest.raises(RequestTimedOut, match=r"a flush \(1 batches are still pending\): not"):
+    with pytest.raises(RequestTimedOut, match=r"a flush \(1 batches are still pending\): timed"):
         site.run(site.core.flush(2.0))
     assert not handle.done()
     site.sim.deaf = False

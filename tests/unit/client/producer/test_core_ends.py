@@ -139,7 +139,7 @@ def test_every_producer_is_closed_at_exit(
     assert len(times) == 2
     assert times[0] <= 30
     assert times[1] <= times[0]  # All of them together.
-    assert "a producer could not be closed" in caplog.text
+    assert "failed to close a producer at exit" in caplog.text
 
 
 # -- what is left ---------------------------------------------------------------------------------

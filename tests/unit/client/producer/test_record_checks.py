@@ -56,7 +56,7 @@ def test_error_names_invalid_part_of_record(
 @pytest.mark.parametrize("core", [{}, {"value_serializer": bytes}])
 def test_error_names_invalid_topic(topic: Any, core: dict[str, Any]) -> None:
     site = ready(core=core)
-    with pytest.raises(InvalidTopicException, match="is no name of a topic"):
+    with pytest.raises(InvalidTopicException, match="invalid topic name"):
         site.run(site.core.send_soon(topic, b"v"))
 
 

@@ -27,7 +27,7 @@ KINDS = [ProducerSettings, ConsumerSettings, AdminSettings]
     ("path", "what"),
     [("docs/client-configuration.md", "markdown"), ("etc/client.properties", "properties")],
 )
-def test_the_file_in_the_repository_is_the_printed_one(
+def test_files_in_the_repository_are_up_to_date(
     path: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert docs.main([what]) == 0
@@ -37,7 +37,7 @@ def test_the_file_in_the_repository_is_the_printed_one(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_example_file_sets_every_setting_to_its_default(kind: type[ClientSettings]) -> None:
+def test_example_file_lists_every_default(kind: type[ClientSettings]) -> None:
     assert parse_properties(docs.properties()) == []
     lines = docs.properties().splitlines()
     uncommented = "\n".join(line[1:] for line in lines if line[:1] == "#" and line[1:2].isalpha())
@@ -51,13 +51,13 @@ def test_the_example_file_sets_every_setting_to_its_default(kind: type[ClientSet
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_setting_has_a_row_in_the_table(kind: type[ClientSettings]) -> None:
+def test_table_has_a_row_for_every_setting(kind: type[ClientSettings]) -> None:
     text = docs.markdown()
     for name in settings_of(kind):
         assert text.count(f"| `{name}`") == 1
 
 
-def test_a_default_of_one_kind_of_client_stands_beside_the_common_one() -> None:
+def test_different_default_of_a_client_is_listed() -> None:
     (line,) = [x for x in docs.markdown().splitlines() if "`receive.buffer.bytes`" in x]
     assert "`65536` bytes (64 KiB); `32768` for producers |" in line
 
@@ -67,7 +67,7 @@ def _example(language: str) -> str:
     return str(block)
 
 
-def test_the_example_of_a_program_runs(tmp_path: Path) -> None:
+def test_example_program_runs(tmp_path: Path) -> None:
     path = tmp_path / "example.py"
     path.write_text(_example("python"))
     settings = runpy.run_path(str(path))["settings"]
@@ -75,7 +75,7 @@ def test_the_example_of_a_program_runs(tmp_path: Path) -> None:
     assert (settings.linger_ms, settings.compression_type) == (20, "zstd")
 
 
-def test_the_example_of_a_file_is_taken(tmp_path: Path) -> None:
+def test_example_file_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text(_example("properties"))
     settings = ConsumerSettings.from_file(path)
@@ -83,6 +83,6 @@ def test_the_example_of_a_file_is_taken(tmp_path: Path) -> None:
     assert credentials_of(settings).password == "correct horse"
 
 
-def test_a_wrong_argument_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_argument_prints_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert docs.main([]) == 2
     assert "usage" in capsys.readouterr().err

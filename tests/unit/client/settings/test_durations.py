@@ -22,11 +22,11 @@ HOUR_MS = 3_600_000
         ("PT1.S", 1_000),
     ],
 )
-def test_a_duration_is_read_as_java_reads_it(text: str, expected_ms: int) -> None:
+def test_durations_are_parsed_as_in_java(text: str, expected_ms: int) -> None:
     assert duration_ms(text) == expected_ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1h", "P1M", "P1Y", "PT1H2", "PT.5S", "7"])
-def test_other_texts_are_no_durations(text: str) -> None:
+def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration like"):
         duration_ms(text)

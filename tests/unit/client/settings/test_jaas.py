@@ -20,7 +20,7 @@ MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
         (";", {}),
     ],
 )
-def test_options_are_words_or_quoted(options: str, expected: dict[str, str]) -> None:
+def test_option_values_may_be_quoted(options: str, expected: dict[str, str]) -> None:
     entry = parse_jaas(f"{MODULE} required {options}")
     assert entry.module == MODULE
     assert entry.module_name == "ScramLoginModule"
@@ -30,10 +30,10 @@ def test_options_are_words_or_quoted(options: str, expected: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "does not begin with a login module"),
-        ("alice", "does not begin with a login module"),
-        ("alice:secret", "does not begin with a login module"),
-        (f'{MODULE} username="a";', "does not begin with a login module"),
+        ("", "does not start with a login module"),
+        ("alice", "does not start with a login module"),
+        ("alice:secret", "does not start with a login module"),
+        (f'{MODULE} username="a";', "does not start with a login module"),
         (f'{MODULE} required username="a"', "does not end with a semicolon"),
         (f"{MODULE} required username;", "option 1 is not of the form"),
         (f"{MODULE} required username=;", "option 1 is not of the form"),
@@ -41,10 +41,10 @@ def test_options_are_words_or_quoted(options: str, expected: dict[str, str]) -> 
         (f"{MODULE} required a=b c d=e;", "option 2 is not of the form"),
         (f'{MODULE} required a="b;', "quotation mark"),
         (f"{MODULE} required a=b a=c;", "the option a twice"),
-        (f"{MODULE} required; {MODULE} required;", "give one login module"),
+        (f"{MODULE} required; {MODULE} required;", "use a single login module"),
     ],
 )
-def test_what_is_wrong_is_said_without_secrets(text: str, problem: str) -> None:
+def test_errors_do_not_contain_secrets(text: str, problem: str) -> None:
     with pytest.raises(JaasError, match=problem) as caught:
         parse_jaas(text)
     assert "secret" not in str(caught.value)

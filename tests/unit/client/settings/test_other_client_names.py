@@ -41,7 +41,7 @@ def _problem(name: str, value: object) -> str:
     return problem
 
 
-def test_no_name_is_a_setting_or_answered_twice() -> None:
+def test_table_has_no_settings_and_no_duplicates() -> None:
     for table in TABLES:
         for row in settings_of(table).values():
             assert not {row.name, *row.aliases} & OTHER_CLIENTS.keys()
@@ -50,7 +50,7 @@ def test_no_name_is_a_setting_or_answered_twice() -> None:
         assert why_without_effect(name) is None
 
 
-def test_what_is_named_instead_is_a_setting() -> None:
+def test_answer_names_an_existing_setting() -> None:
     known = {name for table in TABLES for name in settings_of(table)}
     for name, stranger in OTHER_CLIENTS.items():
         if stranger.kind == "elsewhere":
@@ -58,34 +58,34 @@ def test_what_is_named_instead_is_a_setting() -> None:
             assert known & set(words), name
 
 
-def test_what_changes_the_meaning_of_a_program_is_refused_with_what_to_do() -> None:
+def test_refused_name_has_a_remedy() -> None:
     assert "consume(timeout_s=…) returns" in _problem("consumer_timeout_ms", 1000)
     assert "commit({partition: offset})" in _problem("enable.auto.offset.store", False)
-    assert "with each send" in _problem("on_delivery", print)
+    assert "to each send" in _problem("on_delivery", print)
     assert "always verified" in _problem("enable.ssl.certificate.verification", "false")
-    assert "set to an empty text" in _problem("ssl_check_hostname", False)
-    assert _problem("socks5_proxy", "socks5://x:1").startswith("socks5_proxy: there are no proxies")
-
-
-def test_a_name_that_is_another_here_is_told_as_it_would_be_written() -> None:
-    assert _problem("rebalance_timeout_ms", 1) == (
-        "rebalance_timeout_ms: here it is max_poll_interval_ms"
+    assert "to an empty string" in _problem("ssl_check_hostname", False)
+    assert _problem("socks5_proxy", "socks5://x:1").startswith(
+        "socks5_proxy: proxies are not supported"
     )
-    assert _problem("socket.timeout.ms", 1) == "socket.timeout.ms: here it is request.timeout.ms"
 
 
-def test_what_makes_no_difference_is_warned_of() -> None:
+def test_renamed_setting_is_suggested_in_the_same_style() -> None:
+    assert _problem("rebalance_timeout_ms", 1) == ("rebalance_timeout_ms: use max_poll_interval_ms")
+    assert _problem("socket.timeout.ms", 1) == "socket.timeout.ms: use request.timeout.ms"
+
+
+def test_harmless_name_is_only_a_warning() -> None:
     made = ConsumerSettings.from_options(
         {**SERVERS, "queued.max.messages.kbytes": 1000, "error_cb": print}
     )
     assert made.warnings == (
-        "queued.max.messages.kbytes has no effect: fetch.max.bytes bounds what is fetched ahead",
-        "error_cb has no effect: calls raise their errors, and the logger plog.client has the"
-        " others",
+        "queued.max.messages.kbytes has no effect: fetch.max.bytes limits the records that are"
+        " fetched ahead",
+        "error_cb has no effect: calls raise their errors; others are logged to plog.client",
     )
 
 
-def test_defaults_that_a_program_repeats_are_no_matter() -> None:
+def test_repeated_defaults_cause_no_warning() -> None:
     made = ConsumerSettings.from_options(SERVERS, **KAFKA_PYTHON_DEFAULTS)
     assert made.warnings == ()
     made = ConsumerSettings.from_options(
@@ -94,22 +94,21 @@ def test_defaults_that_a_program_repeats_are_no_matter() -> None:
     assert made.warnings == ()
 
 
-def test_a_file_shared_with_another_client_may_have_its_names(tmp_path: Path) -> None:
+def test_names_of_other_clients_in_file_are_only_warnings(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=a:1\nsocket.timeout.ms=5\nqueued.min.messages=1\n")
     assert ConsumerSettings.from_file(path).warnings == (
-        f"{path}:2: socket.timeout.ms is not a setting of this client: here it is"
-        " request.timeout.ms",
-        f"{path}:3: queued.min.messages has no effect: fetch.max.bytes bounds what is fetched"
-        " ahead",
+        f"{path}:2: socket.timeout.ms is not a setting of this client: use request.timeout.ms",
+        f"{path}:3: queued.min.messages has no effect: fetch.max.bytes limits the records"
+        " that are fetched ahead",
     )
 
 
 @pytest.mark.parametrize("face", [blocking, asyncio_face])
-def test_a_constructor_tells_what_it_is_given_in_the_wrong_place(face: Any) -> None:
-    with pytest.raises(TypeError, match=r"settings are config=\{…\}, or keywords"):
+def test_constructor_refuses_settings_or_lists_as_topics(face: Any) -> None:
+    with pytest.raises(TypeError, match=r"pass settings as config=\{…\} or as keywords"):
         face.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})
-    with pytest.raises(TypeError, match=r"arguments of their own, Consumer\('a', 'b', …\)"):
+    with pytest.raises(TypeError, match=r"separate argument: Consumer\('a', 'b', …\)"):
         face.Consumer(["a", "b"], bootstrap_servers="localhost:9092")
 
 

@@ -26,7 +26,7 @@ def _settings(**keywords: object) -> ClientSettings:
         ("SASL_SSL", True, True),
     ],
 )
-def test_the_protocol_is_of_two_parts(protocol: str, tls: bool, sasl: bool) -> None:
+def test_protocol_selects_tls_and_sasl(protocol: str, tls: bool, sasl: bool) -> None:
     settings = _settings(
         security_protocol=protocol,
         sasl_mechanism="PLAIN",
@@ -46,20 +46,23 @@ def test_the_protocol_is_of_two_parts(protocol: str, tls: bool, sasl: bool) -> N
             {"ssl_truststore_location": "a", "ssl_truststore_certificates": "b"},
             "which one is meant",
         ),
-        ({"ssl_keystore_location": "a", "ssl_keystore_key": "b"}, "which one is meant"),
+        (
+            {"ssl_keystore_location": "a", "ssl_keystore_key": "b"},
+            "which one is meant",
+        ),
         ({"ssl_keystore_key": "b"}, "needs ssl.keystore.certificate.chain beside it"),
         ({"ssl_keystore_certificate_chain": "b"}, "needs ssl.keystore.key beside it"),
-        ({"ssl_enabled_protocols": []}, "names no version of TLS"),
+        ({"ssl_enabled_protocols": []}, "at least one TLS version"),
         ({"ssl_enabled_protocols": "TLSv1.1"}, "allowed: any of TLSv1.2, TLSv1.3"),
     ],
 )
-def test_what_is_wrong_with_tls(keywords: dict[str, object], problem: str) -> None:
+def test_invalid_tls_settings_are_refused(keywords: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         _settings(security_protocol="SSL", **keywords)
 
 
 @pytest.mark.parametrize("given", ["", "none", "NONE"])
-def test_the_host_name_is_checked_unless_it_is_switched_off(given: str) -> None:
+def test_host_name_is_checked_unless_disabled(given: str) -> None:
     on = _settings(security_protocol="SSL")
     assert on.ssl_endpoint_identification_algorithm == "https"
     off = _settings(security_protocol="SSL", ssl_endpoint_identification_algorithm=given)
@@ -69,31 +72,31 @@ def test_the_host_name_is_checked_unless_it_is_switched_off(given: str) -> None:
 @pytest.mark.parametrize(
     ("keywords", "problem"),
     [
-        ({}, r"sasl.mechanism=GSSAPI \(the default\): Kerberos is not spoken"),
+        ({}, r"sasl.mechanism=GSSAPI \(the default\): Kerberos is not supported"),
         ({"sasl_mechanism": "DIGEST-MD5"}, "not one of the possible values"),
         ({"sasl_mechanism": "PLAIN"}, "sasl.username is not set: PLAIN needs"),
         ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "sasl.password is not set"),
-        ({"sasl_mechanism": "PLAIN", "sasl_jaas_config": SCRAM}, "goes with PlainLoginModule"),
+        ({"sasl_mechanism": "PLAIN", "sasl_jaas_config": SCRAM}, "requires PlainLoginModule"),
         ({"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": PLAIN}, "ScramLoginModule, not"),
         (
             {"sasl_mechanism": "PLAIN", "sasl_jaas_config": PLAIN, "sasl_username": "a"},
-            "which one is meant",
+            "conflicts with sasl.jaas.config",
         ),
         (
             {"sasl_mechanism": "PLAIN", "sasl_jaas_config": "PlainLoginModule required;"},
             "needs username=",
         ),
-        ({"sasl_mechanism": "OAUTHBEARER"}, "needs a function that gets a token"),
+        ({"sasl_mechanism": "OAUTHBEARER"}, "requires a function that returns a token"),
         (
             {
                 "sasl_mechanism": "OAUTHBEARER",
                 "sasl_oauthbearer_token_endpoint_url": "https://x/token",
             },
-            "only a file: URL is read",
+            "only file: URLs are supported",
         ),
     ],
 )
-def test_what_is_wrong_with_a_log_in(keywords: dict[str, object], problem: str) -> None:
+def test_invalid_sasl_settings_are_refused(keywords: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         _settings(security_protocol="SASL_PLAINTEXT", **keywords)
 
@@ -110,15 +113,15 @@ def test_what_is_wrong_with_a_log_in(keywords: dict[str, object], problem: str) 
         },
     ],
 )
-def test_a_complete_log_in_is_taken(keywords: dict[str, object]) -> None:
+def test_complete_sasl_settings_are_accepted(keywords: dict[str, object]) -> None:
     assert _settings(security_protocol="SASL_SSL", **keywords).warnings == ()
 
 
-def test_settings_of_another_protocol_are_idle_and_warned_of() -> None:
+def test_settings_of_another_protocol_cause_a_warning() -> None:
     settings = _settings(ssl_truststore_location="ca.pem", sasl_jaas_config=PLAIN)
     assert settings.warnings == (
-        "ssl.truststore.location: no effect, because security.protocol is PLAINTEXT; it would"
-        " have to be SSL or SASL_SSL",
-        "sasl.jaas.config: no effect, because security.protocol is PLAINTEXT; it would have to be"
+        "ssl.truststore.location: no effect, because security.protocol is PLAINTEXT; set it to"
+        " SSL or SASL_SSL",
+        "sasl.jaas.config: no effect, because security.protocol is PLAINTEXT; set it to"
         " SASL_SSL or SASL_PLAINTEXT",
     )

@@ -1,4 +1,4 @@
-"""A group's state, counts and votes, without requests."""
+"""Group: states, counters, protocol selection and validation."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def in_generation(*members: Member, state: GroupState = STABLE) -> Group:
     group = group_of(*members)
     group.begin_generation(NOW_MS)
     if state is not COMPLETING_REBALANCE:
-        group.become(STABLE, NOW_MS)
+        group.transition_to(STABLE, NOW_MS)
     return group
 
 
@@ -74,23 +74,23 @@ def in_generation(*members: Member, state: GroupState = STABLE) -> Group:
 
 @pytest.mark.parametrize("to", GroupState)
 @pytest.mark.parametrize("origin", GroupState)
-def test_only_the_transitions_of_the_table_happen(origin: GroupState, to: GroupState) -> None:
+def test_only_transitions_of_the_table_are_valid(origin: GroupState, to: GroupState) -> None:
     group = Group("g", state=origin, state_since_ms=1)
     if origin in VALID_PREVIOUS_STATES[to]:
-        group.become(to, NOW_MS)
+        group.transition_to(to, NOW_MS)
         assert (group.state, group.state_since_ms) == (to, NOW_MS)
     else:
         with pytest.raises(AssertionError):
-            group.become(to, NOW_MS)
+            group.transition_to(to, NOW_MS)
 
 
 @pytest.mark.parametrize("state", [state for state in GroupState if state is not DEAD])
-def test_a_rebalance_can_begin_in_every_state_but_one(state: GroupState) -> None:
+def test_rebalance_can_start_in_valid_states(state: GroupState) -> None:
     group = Group("g", state=state, state_since_ms=1)
     assert group.can_rebalance == (state is not PREPARING_REBALANCE)
 
 
-def test_since_when_a_group_is_empty() -> None:
+def test_empty_since_is_the_time_of_the_transition_to_empty() -> None:
     group = group_of()
     assert group.empty_since is None
     group.begin_generation(NOW_MS)
@@ -98,27 +98,27 @@ def test_since_when_a_group_is_empty() -> None:
     assert Group("g", state_since_ms=None).empty_since is None
 
 
-def test_a_rebalance_of_an_empty_group_is_an_initial_one() -> None:
+def test_rebalance_of_an_empty_group_is_initial() -> None:
     group = Group("g", state_since_ms=1)
-    group.become(PREPARING_REBALANCE, NOW_MS)
+    group.transition_to(PREPARING_REBALANCE, NOW_MS)
     assert group.is_initial_rebalance
     group.add(member(), "consumer")
     group.begin_generation(NOW_MS)
-    group.become(PREPARING_REBALANCE, NOW_MS)
+    group.transition_to(PREPARING_REBALANCE, NOW_MS)
     assert not group.is_initial_rebalance
 
 
 # -- members ----------------------------------------------------------------------------------
 
 
-def test_the_first_member_leads_and_decides_what_kind_of_group_it_is() -> None:
+def test_first_member_becomes_leader_and_sets_the_protocol_type() -> None:
     group = Group("g", state_since_ms=1)
     group.add(member("a"), "connect")
     group.add(member("b"), "connect")
     assert (group.leader_id, group.protocol_type) == ("a", "connect")
 
 
-def test_another_member_leads_when_the_leader_goes() -> None:
+def test_another_member_becomes_leader_when_the_leader_leaves() -> None:
     group = group_of(member("a"), member("b"))
     group.remove("a")
     assert group.leader_id == "b"
@@ -126,7 +126,7 @@ def test_another_member_leads_when_the_leader_goes() -> None:
     assert group.leader_id is None
 
 
-def test_who_waits_for_the_next_generation_is_counted() -> None:
+def test_waiting_joins_are_counted() -> None:
     a, b = member("a", is_joining=True), member("b")
     group = group_of(a, b)
     assert (group.waiting_joins, group.has_all_joined) == (1, False)
@@ -145,20 +145,20 @@ def test_who_waits_for_the_next_generation_is_counted() -> None:
     assert (group.waiting_joins, group.has_all_joined) == (0, False)
 
 
-def test_a_pending_id_that_becomes_a_member_is_not_pending_any_more() -> None:
+def test_pending_id_is_removed_when_it_becomes_a_member() -> None:
     group = group_of()
     group.pending_joins.add("a")
     group.add(member("a"), "consumer")
     assert group.pending_joins == set()
 
 
-def test_the_longest_rebalance_timeout_counts() -> None:
+def test_longest_rebalance_timeout_applies() -> None:
     group = group_of(member("a"), member("b", rebalance_timeout_ms=3000), member("c"))
     assert group.rebalance_timeout_ms == 3000
     assert group_of().rebalance_timeout_ms == 0
 
 
-def test_a_static_member_keeps_its_place_under_a_new_id() -> None:
+def test_static_member_keeps_its_state_under_a_new_id() -> None:
     group = group_of(member("a", instance="i", is_new=True), member("b"))
     group.pending_syncs.add("a")
     renamed = group.rename_static_member("a", "c")
@@ -172,7 +172,7 @@ def test_a_static_member_keeps_its_place_under_a_new_id() -> None:
     assert group.static_count == 0
 
 
-def test_nobody_has_no_instance_id() -> None:
+def test_missing_instance_id_belongs_to_no_member() -> None:
     assert group_of(member("a")).static_member_id(None) is None
 
 
@@ -190,9 +190,7 @@ def test_nobody_has_no_instance_id() -> None:
         ("", ["range"], False),
     ],
 )
-def test_a_member_has_to_fit_all_the_others(
-    protocol_type: str, names: list[str], fits: bool
-) -> None:
+def test_protocols_must_match_all_members(protocol_type: str, names: list[str], fits: bool) -> None:
     group = group_of(member("a", "range", "roundrobin"), member("b", "sticky", "range"))
     assert group.supports(protocol_type, names) is fits
 
@@ -201,14 +199,12 @@ def test_a_member_has_to_fit_all_the_others(
     ("protocol_type", "names", "fits"),
     [("any", ["x"], True), ("any", [], False), ("", ["x"], False)],
 )
-def test_an_empty_group_takes_whoever_says_something(
-    protocol_type: str, names: list[str], fits: bool
-) -> None:
+def test_empty_group_accepts_any_protocol(protocol_type: str, names: list[str], fits: bool) -> None:
     group = group_of(state=EMPTY, protocol_type="consumer")
     assert group.supports(protocol_type, names) is fits
 
 
-def test_a_protocol_named_twice_by_one_member_is_no_majority() -> None:
+def test_protocol_repeated_by_one_member_counts_once() -> None:
     group = group_of(member("a", "x", "x", "range"), member("b", "range"))
     assert not group.supports("consumer", ["x"])
     assert group.select_protocol() == "range"
@@ -223,14 +219,14 @@ def test_a_protocol_named_twice_by_one_member_is_no_majority() -> None:
         ({"a": "range sticky", "b": "sticky range"}, "range"),
     ],
 )
-def test_the_protocol_is_one_all_support_and_most_prefer(
+def test_selected_protocol_is_supported_by_all_and_preferred_by_most(
     preferences: Mapping[str, str], selected: str
 ) -> None:
     group = group_of(*(member(name, *text.split()) for name, text in preferences.items()))
     assert group.select_protocol() == selected
 
 
-def test_what_a_member_supports_counts_from_its_last_join() -> None:
+def test_latest_protocols_of_a_member_apply() -> None:
     a, b = member("a", "range"), member("b", "range")
     group = group_of(a, b)
     for one in (a, b):
@@ -247,13 +243,13 @@ def test_what_a_member_supports_counts_from_its_last_join() -> None:
     assert not group.supports("consumer", ["other"])
 
 
-def test_a_generation_of_nobody_has_no_protocol() -> None:
+def test_generation_without_members_has_no_protocol() -> None:
     group = group_of(protocol_name="range", generation_id=4)
     group.begin_generation(NOW_MS)
     assert (group.state, group.generation_id, group.protocol_name) == (EMPTY, 5, None)
 
 
-def test_a_member_that_has_joined_leads_the_next_generation() -> None:
+def test_joined_member_leads_the_next_generation() -> None:
     group = group_of(member("a"), member("b"), member("c", is_joining=True))
     assert group.elect_joined_leader()
     assert group.leader_id == "c"
@@ -262,15 +258,15 @@ def test_a_member_that_has_joined_leads_the_next_generation() -> None:
     assert group.leader_id == "c"
 
 
-def test_nobody_leads_if_nobody_has_joined() -> None:
+def test_no_leader_is_elected_when_no_member_has_joined() -> None:
     assert not group_of(member("a")).elect_joined_leader()
     assert not group_of().elect_joined_leader()
 
 
-# -- what is consumed -------------------------------------------------------------------------
+# -- subscribed topics ------------------------------------------------------------------------
 
 
-def test_the_topics_of_all_members_are_known() -> None:
+def test_subscribed_topics_include_those_of_all_members() -> None:
     group = in_generation(
         member("a", metadata=subscription("t", "u")), member("b", metadata=subscription("v"))
     )
@@ -280,13 +276,13 @@ def test_the_topics_of_all_members_are_known() -> None:
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\0", b"\0\0\xff", b"\xff\xff\0\0\0\0"])
-def test_a_consumer_that_cannot_be_understood_may_consume_anything(metadata: bytes) -> None:
+def test_subscribed_topics_are_unknown_when_metadata_is_invalid(metadata: bytes) -> None:
     group = in_generation(member("a", metadata=subscription("t")), member("b", metadata=metadata))
     assert group.subscribed_topics is None
     assert group.is_subscribed_to("anything")
 
 
-def test_an_empty_group_of_consumers_consumes_nothing() -> None:
+def test_empty_consumer_group_subscribes_to_nothing() -> None:
     group = group_of(member("a", metadata=subscription("t")))
     group.remove("a")
     group.begin_generation(NOW_MS)
@@ -294,7 +290,7 @@ def test_an_empty_group_of_consumers_consumes_nothing() -> None:
     assert not group.is_subscribed_to("t")
 
 
-def test_groups_that_are_no_consumers_consume_no_topics() -> None:
+def test_groups_of_other_protocol_types_subscribe_to_nothing() -> None:
     group = Group("g", state=PREPARING_REBALANCE, state_since_ms=1)
     group.add(member("a", metadata=subscription("t")), "connect")
     group.begin_generation(NOW_MS)
@@ -302,7 +298,7 @@ def test_groups_that_are_no_consumers_consume_no_topics() -> None:
     assert not group.is_subscribed_to("t")
 
 
-# -- what a request has to be -----------------------------------------------------------------
+# -- validation of requests -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -318,7 +314,7 @@ def test_groups_that_are_no_consumers_consume_no_topics() -> None:
         ("", "i", FencedInstanceId),
     ],
 )
-def test_who_is_a_member(
+def test_validate_member_checks_member_and_instance_id(
     member_id: str, instance: str | None, error: type[KafkaError] | None
 ) -> None:
     group = group_of(member("a"), member("s", instance="i"))
@@ -344,7 +340,7 @@ def test_who_is_a_member(
         ("", "j", -1, UnknownMemberId),
     ],
 )
-def test_who_may_commit_offsets_of_a_group_with_members(
+def test_validate_offset_commit_checks_members(
     member_id: str, instance: str | None, generation_id: int, error: type[KafkaError] | None
 ) -> None:
     group = in_generation(member("a"), member("s", instance="i"))
@@ -359,7 +355,7 @@ def test_who_may_commit_offsets_of_a_group_with_members(
     ("member_id", "generation_id", "error"),
     [("", -1, None), ("a", -1, None), ("a", 0, UnknownMemberId), ("", 0, UnknownMemberId)],
 )
-def test_who_may_commit_offsets_of_a_group_without_members(
+def test_validate_offset_commit_allows_simple_consumers_in_an_empty_group(
     member_id: str, generation_id: int, error: type[KafkaError] | None
 ) -> None:
     group = group_of(state=EMPTY)
@@ -370,28 +366,28 @@ def test_who_may_commit_offsets_of_a_group_without_members(
             group.validate_offset_commit(member_id, None, generation_id)
 
 
-def test_offsets_are_not_committed_between_join_and_assignment() -> None:
+def test_offset_commit_is_refused_between_join_and_assignment() -> None:
     group = in_generation(member("a"), state=COMPLETING_REBALANCE)
     with pytest.raises(RebalanceInProgress):
         group.validate_offset_commit("a", None, 1)
-    group.become(PREPARING_REBALANCE, NOW_MS)  # What it has processed up to now counts.
+    group.transition_to(PREPARING_REBALANCE, NOW_MS)  # Progress may be committed.
     group.validate_offset_commit("a", None, 1)
 
 
-def test_nothing_is_committed_to_a_dead_group() -> None:
+def test_offset_commit_is_refused_for_a_dead_group() -> None:
     with pytest.raises(CoordinatorNotAvailable):
         group_of(state=DEAD).validate_offset_commit("", None, -1)
 
 
 @pytest.mark.parametrize("state", [PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE])
-def test_a_group_with_members_is_not_deleted(state: GroupState) -> None:
+def test_group_with_members_cannot_be_deleted(state: GroupState) -> None:
     with pytest.raises(NonEmptyGroup):
         group_of(member("a"), state=state).validate_delete()
     group_of(state=EMPTY).validate_delete()
 
 
 @pytest.mark.parametrize("state", [PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE])
-def test_offsets_of_members_that_do_not_tell_what_they_consume_are_not_deleted(
+def test_offset_delete_is_refused_when_subscriptions_are_unknown(
     state: GroupState,
 ) -> None:
     group = group_of(state=state, protocol_type="connect")

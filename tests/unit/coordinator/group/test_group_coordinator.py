@@ -1,4 +1,4 @@
-"""What belongs to no single request: expiry, shards as a whole, metrics, the end."""
+"""GroupCoordinator beyond single requests: expiration, shards, gauges and shutdown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def metric(broker: SimBroker, name: str) -> float:
     return float(line.split()[-1])
 
 
-def test_what_expires_is_gone_with_its_group_and_stays_gone(broker: SimBroker) -> None:
+def test_expired_offsets_and_their_group_are_removed_permanently(broker: SimBroker) -> None:
     commit(broker, "old", {("t", 0): 1, ("t", 1): 2})
     broker.ports.clock.jump_wall(4 * DAY_MS)
     commit(broker, "young", {("t", 0): 3})
@@ -62,9 +62,9 @@ def test_what_expires_is_gone_with_its_group_and_stays_gone(broker: SimBroker) -
     assert group_ids(again) == {"young"}
 
 
-def test_more_tombstones_than_fit_into_a_batch_are_written_in_several(broker: SimBroker) -> None:
+def test_tombstones_are_split_into_several_batches(broker: SimBroker) -> None:
     create_topic(broker, "wide", 180)
-    group = "long" * 4_000  # Each record holds it.
+    group = "long" * 4_000  # Each record contains the group id.
     for start in range(0, 180, 60):
         codes = commit(broker, group, {("wide", start + number): 1 for number in range(60)})
         assert set(codes.values()) == {0}
@@ -75,7 +75,7 @@ def test_more_tombstones_than_fit_into_a_batch_are_written_in_several(broker: Si
     assert fetch(broker, group) == fetch(broker.restart(), group) == {}
 
 
-def test_much_that_expires_is_forgotten_in_slices(broker: SimBroker) -> None:
+def test_many_expired_offsets_are_removed_in_slices(broker: SimBroker) -> None:
     count = 2 * SLICE_RECORDS + 1
     create_topic(broker, "wide", count)
     commit(broker, "g", {("wide", number): 1 for number in range(count)})
@@ -89,16 +89,16 @@ def test_much_that_expires_is_forgotten_in_slices(broker: SimBroker) -> None:
         broker.ports.jobs.run_all()
         ends.add(log.log_end_offset - before)
     outcome(cleaned)
-    assert ends >= {SLICE_RECORDS, 2 * SLICE_RECORDS, count + 1}  # The last one is the group's.
+    assert ends >= {SLICE_RECORDS, 2 * SLICE_RECORDS, count + 1}  # And the tombstone.
     assert group_ids(broker) == set()
 
 
-def test_a_topic_that_is_created_again_keeps_what_is_committed_in_it(broker: SimBroker) -> None:
+def test_recreated_topic_keeps_its_new_offsets(broker: SimBroker) -> None:
     for number in range(3):
         commit(broker, f"g{number}", {("t", 0): 10, ("t", 1): 11})
     state = broker.broker.cache.topic("t")
     assert state is not None
-    broker.broker.group_coordinator.topic_stopped(state)  # Nothing is forgotten yet.
+    broker.broker.group_coordinator.topic_stopped(state)  # Nothing is deleted yet.
     asked = broker.begin(commit_request(broker, "g1", {("t", 0): 3}), 8)
     broker.settle()
     asked.response()
@@ -107,7 +107,7 @@ def test_a_topic_that_is_created_again_keeps_what_is_committed_in_it(broker: Sim
     assert fetch(broker.restart(), "g1") == {("t", 0): 3}
 
 
-def test_a_full_disk_puts_expiry_off(broker: SimBroker) -> None:
+def test_offset_expiration_is_postponed_when_the_disk_is_full(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     broker.ports.clock.jump_wall(8 * DAY_MS)
     broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
@@ -118,7 +118,7 @@ def test_a_full_disk_puts_expiry_off(broker: SimBroker) -> None:
     assert fetch(broker, "g") == {}
 
 
-def test_a_group_of_a_log_taken_over_keeps_what_it_was(broker: SimBroker) -> None:
+def test_group_from_a_kafka_log_keeps_its_state(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     member = MemberMetadata(member_id="m", client_id="c", client_host="/h", session_timeout=10_000)
     value = GroupMetadataValue(
@@ -133,7 +133,7 @@ def test_a_group_of_a_log_taken_over_keeps_what_it_was(broker: SimBroker) -> Non
     assert fetch(again, "g") == {("t", 0): 1}
 
 
-def test_a_deleted_group_takes_its_offsets_along(broker: SimBroker) -> None:
+def test_deleting_a_group_deletes_its_offsets(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1, ("t", 2): 2})
     later = broker.broker.group_coordinator.delete_group("g")
     broker.settle()
@@ -142,7 +142,7 @@ def test_a_deleted_group_takes_its_offsets_along(broker: SimBroker) -> None:
     assert group_ids(broker.restart()) == set()
 
 
-def test_the_numbers_tell_what_there_is(broker: SimBroker) -> None:
+def test_gauges_count_groups_and_offsets(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1, ("t", 1): 2, ("t", 9): 3})
     commit(broker, "h", {("t", 0): 1})
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
@@ -154,7 +154,7 @@ def test_the_numbers_tell_what_there_is(broker: SimBroker) -> None:
     assert metric(broker, states) == 50
 
 
-def test_a_stop_answers_whoever_waits_and_loses_nothing(broker: SimBroker) -> None:
+def test_shutdown_fails_pending_requests_and_loses_nothing(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     asked = broker.begin(commit_request(broker, "g", {("t", 0): 2}), 8)
     waiting: Later[str] = Later()
@@ -168,13 +168,13 @@ def test_a_stop_answers_whoever_waits_and_loses_nothing(broker: SimBroker) -> No
     assert fetch(broker.restart(), "g")["t", 0] in (1, 2)
 
 
-def test_a_broker_that_stops_makes_no_topic(broker: SimBroker) -> None:
+def test_stopping_broker_creates_no_topic(broker: SimBroker) -> None:
     broker.broker.group_coordinator.shutdown()
     with pytest.raises(CoordinatorNotAvailable):
         outcome(broker.broker.group_coordinator.find("g"))
 
 
-def test_the_number_of_partitions_stays_while_the_broker_runs(broker: SimBroker) -> None:
+def test_partition_count_is_fixed_while_the_broker_runs(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     topic = broker.broker.cache.topic(OFFSETS_TOPIC)
     assert topic is not None

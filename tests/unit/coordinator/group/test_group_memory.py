@@ -1,4 +1,4 @@
-"""The bounds on what groups take in memory: per member, per group and in total."""
+"""Bounds on the memory of groups: per member, per group and in total."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_member_with_many_protocols_is_refused() -> None:
 # -- one group --------------------------------------------------------------------------------
 
 
-def test_group_refuses_members_beyond_its_bytes_and_keeps_those_it_has() -> None:
+def test_group_refuses_members_beyond_its_bound_and_keeps_existing_ones() -> None:
     shard = GroupShard(plog_group_max_bytes=MIB)
     joined = [shard.join_new(protocols=_metadata(300 * KIB)) for _ in range(3)]
     late = shard.join_new(protocols=_metadata(300 * KIB))
@@ -65,7 +65,7 @@ def test_group_refuses_members_beyond_its_bytes_and_keeps_those_it_has() -> None
     assert shard.join_new(protocols=_metadata(KIB)).is_waiting
 
 
-def test_group_refuses_pending_ids_beyond_its_bytes_until_they_expire() -> None:
+def test_group_refuses_pending_ids_beyond_its_bound_until_some_expire() -> None:
     shard = GroupShard(plog_group_max_bytes=64 * KIB)
     answers = [shard.join() for _ in range(100)]
     codes = [answer.code for answer in answers]
@@ -77,7 +77,7 @@ def test_group_refuses_pending_ids_beyond_its_bytes_until_they_expire() -> None:
     assert shard.join().code == ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_member_may_join_again_with_no_more_than_it_has_when_its_group_is_full() -> None:
+def test_member_may_rejoin_without_growth_when_its_group_is_full() -> None:
     shard = GroupShard(plog_group_max_bytes=MIB)
     [asked] = [shard.join_new(protocols=_metadata(900 * KIB))]
     shard.settle()
@@ -90,7 +90,7 @@ def test_member_may_join_again_with_no_more_than_it_has_when_its_group_is_full()
     assert again.response().generation_id == 2
 
 
-def test_static_member_that_comes_back_with_more_than_the_group_may_have_is_refused() -> None:
+def test_returning_static_member_is_refused_when_it_exceeds_the_bound() -> None:
     shard = GroupShard(plog_group_max_bytes=MIB)
     first = shard.join(instance="i", protocols=_metadata(KIB))
     shard.settle()
@@ -100,7 +100,7 @@ def test_static_member_that_comes_back_with_more_than_the_group_may_have_is_refu
     assert [*shard.group().members] == [member_id]
 
 
-def test_assignment_beyond_the_group_is_refused_and_another_taken() -> None:
+def test_assignment_beyond_the_bound_is_refused_and_a_smaller_one_accepted() -> None:
     shard = GroupShard(plog_group_max_bytes=64 * KIB)
     asked = shard.join_new()
     shard.settle()
@@ -110,7 +110,7 @@ def test_assignment_beyond_the_group_is_refused_and_another_taken() -> None:
     assert shard.sync(joined, {joined.member_id: b"x"}).response().assignment == b"x"
 
 
-def test_refused_assignment_leaves_the_group_as_it_was() -> None:
+def test_refused_assignment_leaves_the_group_unchanged() -> None:
     shard = GroupShard(plog_group_max_bytes=64 * KIB)
     asked = shard.join_new()
     shard.settle()
@@ -119,7 +119,7 @@ def test_refused_assignment_leaves_the_group_as_it_was() -> None:
     for _ in range(2):
         refused = shard.sync(joined, {joined.member_id: bytes(64 * KIB)})
         assert refused.code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        # Its leader is still late, so it is put out when the others have waited long enough.
+        # The leader is still late, so it is removed when the rebalance timeout expires.
         assert shard.group().pending_syncs == {joined.member_id}
         assert shard.group().members[joined.member_id].sync is None
 
@@ -127,7 +127,7 @@ def test_refused_assignment_leaves_the_group_as_it_was() -> None:
 # -- all groups -------------------------------------------------------------------------------
 
 
-def test_groups_beyond_the_total_are_refused_until_others_go() -> None:
+def test_groups_beyond_the_total_are_refused_until_others_are_removed() -> None:
     shard = GroupShard(plog_groups_max_bytes=MIB)
     first = shard.join_new(group="a", protocols=_metadata(600 * KIB))
     late = shard.join_new(group="b", protocols=_metadata(600 * KIB))
@@ -146,7 +146,7 @@ def test_new_groups_without_members_are_bounded() -> None:
     assert len(shard.groups.group_ids()) == created
 
 
-def test_groups_that_had_a_generation_do_not_use_up_the_total() -> None:
+def test_groups_with_a_generation_do_not_count_in_the_total() -> None:
     shard = GroupShard(plog_groups_max_bytes=MIB)
     for number in range(1500):
         asked = shard.join_new(group=f"g{number}")
@@ -155,7 +155,7 @@ def test_groups_that_had_a_generation_do_not_use_up_the_total() -> None:
     assert shard.memory.used_bytes == 0
 
 
-def test_request_that_waits_counts_until_it_ends_and_only_once() -> None:
+def test_waiting_request_counts_once_until_it_ends() -> None:
     memory = _memory()
     release = memory.hold("g", 64 * MIB)
     with pytest.raises(CoordinatorNotAvailable, match=r"plog\.groups\.max\.bytes"):
@@ -182,11 +182,11 @@ def test_refused_members_are_reported_once_a_minute_with_a_short_name() -> None:
     assert len(reports) == 2
 
 
-# -- the books --------------------------------------------------------------------------------
+# -- accounting -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_bytes_are_those_of_members_and_ids_after_any_requests(seed: int) -> None:
+def test_bytes_match_members_and_pending_ids_after_random_requests(seed: int) -> None:
     chance = random.Random(seed)
     shard = GroupShard(seed=seed, plog_group_max_bytes=64 * KIB, plog_groups_max_bytes=MIB)
     for _ in range(60):
@@ -228,7 +228,7 @@ def _do_something(shard: GroupShard, chance: random.Random) -> None:
 
 
 def _bytes_held(shard: GroupShard, *, is_loaded: bool = False) -> int:
-    """What the groups should count, from what they hold."""
+    """Return the bytes that the groups should count, given their contents."""
     nbytes = 0
     for group_id in shard.groups.group_ids():
         group = shard.group(group_id)
@@ -240,5 +240,5 @@ def _bytes_held(shard: GroupShard, *, is_loaded: bool = False) -> int:
     return nbytes
 
 
-def test_short_names_are_shown_as_they_are() -> None:
+def test_short_names_are_not_shortened() -> None:
     assert shortened("orders") == "orders"

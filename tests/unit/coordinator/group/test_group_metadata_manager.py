@@ -1,4 +1,4 @@
-"""The requests on the groups of a shard: sync, heartbeat, leave, describe, list, delete."""
+"""Requests to the groups of a shard: sync, heartbeat, leave, describe, list and delete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subs
 
 
 def change(joined: JoinGroupResponse, **fields: Any) -> JoinGroupResponse:
-    """The same member, mistaken in these fields."""
+    """Return the same member with some fields wrong."""
     other = JoinGroupResponse.decode(joined.encode(9), 9)
     for name, value in fields.items():
         setattr(other, name, value)
@@ -49,7 +49,7 @@ def change(joined: JoinGroupResponse, **fields: Any) -> JoinGroupResponse:
         ({"protocol_type": None, "protocol_name": None}, 0),
     ],
 )
-def test_a_sync_has_to_fit_the_group(fields: dict[str, Any], code: int) -> None:
+def test_sync_with_wrong_fields_is_refused(fields: dict[str, Any], code: int) -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     assert shard.sync(joined, **fields).code == code
@@ -65,13 +65,13 @@ def test_a_sync_has_to_fit_the_group(fields: dict[str, Any], code: int) -> None:
         ({"generation_id": -1}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_a_heartbeat_has_to_fit_the_group(fields: dict[str, Any], code: int) -> None:
+def test_heartbeat_with_wrong_fields_is_refused(fields: dict[str, Any], code: int) -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     assert shard.heartbeat(change(joined, **fields)) == code
 
 
-def test_heartbeats_of_groups_that_are_not_there() -> None:
+def test_heartbeat_of_a_missing_group_is_refused() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     assert shard.heartbeat(joined, group="other") == ErrorCode.UNKNOWN_MEMBER_ID
@@ -81,7 +81,7 @@ def test_heartbeats_of_groups_that_are_not_there() -> None:
     assert shard.sync(joined).code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_pending_id_is_no_member() -> None:
+def test_pending_id_is_not_a_member() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     pending = change(joined, member_id=shard.new_id())
@@ -89,14 +89,14 @@ def test_a_pending_id_is_no_member() -> None:
     assert shard.sync(pending).code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_sync_in_a_rebalance_is_refused() -> None:
+def test_sync_during_a_rebalance_is_refused() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard.join(leader.member_id)
     assert shard.sync(follower).code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_of_two_syncs_of_one_member_the_second_is_answered() -> None:
+def test_repeated_sync_replaces_the_pending_one() -> None:
     shard = GroupShard()
     asked = [shard.join(one) for one in [shard.new_id() for _ in range(2)]]
     shard.settle()
@@ -113,7 +113,7 @@ def test_of_two_syncs_of_one_member_the_second_is_answered() -> None:
 # -- leaving ----------------------------------------------------------------------------------
 
 
-def test_a_member_that_leaves_begins_a_rebalance() -> None:
+def test_leaving_member_starts_a_rebalance() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     assert shard.leave_by_id(leader.member_id) == [0]
@@ -122,7 +122,7 @@ def test_a_member_that_leaves_begins_a_rebalance() -> None:
     assert shard.join(follower.member_id).response().leader == follower.member_id
 
 
-def test_the_last_one_to_leave_makes_the_group_empty() -> None:
+def test_group_becomes_empty_when_the_last_member_leaves() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     shard.leave_by_id(joined.member_id)
@@ -131,7 +131,7 @@ def test_the_last_one_to_leave_makes_the_group_empty() -> None:
     assert shard.group().protocol_type == "consumer"
 
 
-def test_many_leave_at_once_each_with_its_own_outcome() -> None:
+def test_members_leaving_together_get_their_own_results() -> None:
     shard = GroupShard()
     first, second, third = shard.stable(3)
     pending = shard.new_id()
@@ -142,7 +142,7 @@ def test_many_leave_at_once_each_with_its_own_outcome() -> None:
     assert shard.join(third.member_id).response().generation_id == 2
 
 
-def test_who_leaves_hears_what_it_said() -> None:
+def test_leave_response_repeats_the_ids_of_the_request() -> None:
     shard = GroupShard()
     [joined] = shard.stable(1, instance="i")
     answer = shard.leave(MemberIdentity(member_id=joined.member_id, group_instance_id="i0"))
@@ -151,14 +151,14 @@ def test_who_leaves_hears_what_it_said() -> None:
     assert (answer.error_code, member.error_code) == (0, 0)
 
 
-def test_leaving_a_group_that_is_not_there() -> None:
+def test_leaving_a_missing_group_is_refused() -> None:
     shard = GroupShard()
     assert shard.leave_by_id("a", "b") == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     assert shard.write(lambda: shard.groups.leave("", [])).code == ErrorCode.INVALID_GROUP_ID
     assert shard.leave_by_id() == []
 
 
-def test_a_stranger_that_leaves_disturbs_nobody() -> None:
+def test_unknown_leaving_member_does_not_affect_the_group() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     shard.leave_by_id("stranger")
@@ -166,7 +166,7 @@ def test_a_stranger_that_leaves_disturbs_nobody() -> None:
     assert shard.heartbeat(joined) == 0
 
 
-def test_a_pending_member_that_leaves_disturbs_nobody() -> None:
+def test_leaving_pending_member_does_not_affect_the_group() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     assert shard.leave_by_id(shard.new_id()) == [0]
@@ -174,7 +174,7 @@ def test_a_pending_member_that_leaves_disturbs_nobody() -> None:
     assert shard.group().pending_joins == set()
 
 
-def test_a_rebalance_goes_on_when_who_it_waits_for_leaves() -> None:
+def test_rebalance_completes_when_the_missing_member_leaves() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     pending = shard.new_id()
@@ -186,7 +186,7 @@ def test_a_rebalance_goes_on_when_who_it_waits_for_leaves() -> None:
 
 
 @pytest.mark.parametrize("phase", ["join", "sync"])
-def test_a_member_that_is_taken_out_while_it_waits_hears_so(phase: str) -> None:
+def test_pending_requests_of_a_removed_member_fail(phase: str) -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     waiting: Any = shard.join(follower.member_id, protocols={"range": subscription("u")})
@@ -210,7 +210,7 @@ def test_a_member_that_is_taken_out_while_it_waits_hears_so(phase: str) -> None:
         ({"group_instance_id": "i1", "member_id": "x"}, FencedInstanceId),
     ],
 )
-def test_a_commit_has_to_come_from_a_member(
+def test_offset_commit_requires_a_member(
     fields: dict[str, Any], error: type[KafkaError] | None
 ) -> None:
     shard = GroupShard()
@@ -223,7 +223,7 @@ def test_a_commit_has_to_come_from_a_member(
             shard.groups.validate_offset_commit("g", **told)
 
 
-def test_a_commit_between_join_and_assignment_is_refused() -> None:
+def test_offset_commit_between_join_and_assignment_is_refused() -> None:
     shard = GroupShard()
     asked = shard.join_new()
     shard.settle()
@@ -232,7 +232,7 @@ def test_a_commit_between_join_and_assignment_is_refused() -> None:
         shard.groups.validate_offset_commit("g", joined.member_id, None, joined.generation_id)
 
 
-def test_a_member_that_commits_is_alive() -> None:
+def test_offset_commit_restarts_the_session() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     for _ in range(4):
@@ -241,7 +241,7 @@ def test_a_member_that_commits_is_alive() -> None:
     assert shard.heartbeat(joined) == 0
 
 
-def test_a_member_that_commits_in_a_rebalance_is_alive() -> None:
+def test_offset_commit_during_a_rebalance_restarts_the_session() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard.join(leader.member_id)
@@ -251,7 +251,7 @@ def test_a_member_that_commits_in_a_rebalance_is_alive() -> None:
     assert shard.heartbeat(follower) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_group_that_only_has_offsets() -> None:
+def test_simple_group_has_no_members() -> None:
     shard = GroupShard()
     group = shard.groups.get_or_create_simple("g")
     assert shard.groups.get_or_create_simple("g") is group
@@ -265,7 +265,7 @@ def test_a_group_that_only_has_offsets() -> None:
 # -- describing and listing -------------------------------------------------------------------
 
 
-def test_a_stable_group_is_described_in_full() -> None:
+def test_stable_group_is_described_completely() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2, instance="i", client_id="me")
     described = shard.groups.describe("g")
@@ -278,7 +278,7 @@ def test_a_stable_group_is_described_in_full() -> None:
     assert (first.member_metadata, first.member_assignment) == (subscription("t"), b"0")
 
 
-def test_in_a_rebalance_no_protocol_is_told() -> None:
+def test_description_omits_the_protocol_during_a_rebalance() -> None:
     shard = GroupShard()
     leader, _ = shard.stable(2)
     shard.join(leader.member_id)
@@ -287,19 +287,19 @@ def test_in_a_rebalance_no_protocol_is_told() -> None:
     assert [one.member_metadata for one in described.members] == [b"", b""]
 
 
-def test_a_group_that_only_has_offsets_is_described() -> None:
+def test_simple_group_is_described() -> None:
     shard = GroupShard()
     shard.groups.get_or_create_simple("g")
     described = shard.groups.describe("g")
     assert (described.group_state, described.protocol_type, described.members) == ("Empty", "", [])
 
 
-def test_a_group_nobody_knows_is_not_described() -> None:
+def test_missing_group_cannot_be_described() -> None:
     with pytest.raises(GroupIdNotFound):
         GroupShard().groups.describe("g")
 
 
-def test_every_group_is_there() -> None:
+def test_group_ids_include_all_groups() -> None:
     shard = GroupShard()
     shard.stable()
     shard.groups.get_or_create_simple("simple")
@@ -310,19 +310,19 @@ def test_every_group_is_there() -> None:
 # -- deleting ---------------------------------------------------------------------------------
 
 
-def test_a_group_without_members_is_deleted() -> None:
+def test_group_without_members_is_deleted() -> None:
     shard = GroupShard()
     shard.stable()
     shard.groups.get_or_create_simple("simple")
     assert shard.write(lambda: shard.groups.delete("g")).code == ErrorCode.NON_EMPTY_GROUP
-    assert shard.write(lambda: shard.groups.delete("nobody")).code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert shard.write(lambda: shard.groups.delete("missing")).code == ErrorCode.GROUP_ID_NOT_FOUND
     shard.write(lambda: shard.groups.delete("simple"))
     assert shard.records[-1].key == GroupMetadataKey(group="simple")
     assert shard.records[-1].value is None
     assert shard.groups.group_ids() == ["g"]
 
 
-def test_a_deleted_group_does_not_come_back() -> None:
+def test_deleted_group_does_not_reappear() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     shard.leave_by_id(joined.member_id)
@@ -333,7 +333,7 @@ def test_a_deleted_group_does_not_come_back() -> None:
     assert shard.reload().group().generation_id == 1
 
 
-def test_who_was_about_to_join_a_deleted_group_joins_anew() -> None:
+def test_pending_member_of_a_deleted_group_joins_as_new() -> None:
     shard = GroupShard()
     member_id = shard.new_id()
     shard.write(lambda: shard.groups.delete("g"))
@@ -342,7 +342,7 @@ def test_who_was_about_to_join_a_deleted_group_joins_anew() -> None:
     assert shard.join().code == ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_an_unused_group_is_let_go_unless_somebody_is_about_to_join() -> None:
+def test_unused_group_is_removed_unless_it_has_pending_ids() -> None:
     shard = GroupShard()
     [joined] = shard.stable()
     assert shard.groups.tombstones_if_unused("g") == []
@@ -352,13 +352,13 @@ def test_an_unused_group_is_let_go_unless_somebody_is_about_to_join() -> None:
     shard.leave_by_id(pending)
     [tombstone] = shard.groups.tombstones_if_unused("g")
     assert (tombstone.key, tombstone.value) == (GroupMetadataKey(group="g"), None)
-    assert shard.groups.tombstones_if_unused("nobody") == []
+    assert shard.groups.tombstones_if_unused("missing") == []
 
 
 # -- loading and unloading --------------------------------------------------------------------
 
 
-def test_a_later_record_replaces_an_earlier_one() -> None:
+def test_later_record_replaces_an_earlier_one() -> None:
     shard = GroupShard()
     joined = shard.stable(2)
     shard.rebalance(joined)
@@ -367,7 +367,7 @@ def test_a_later_record_replaces_an_earlier_one() -> None:
     assert loaded.groups.group_ids() == ["g"]
 
 
-def test_members_go_on_after_a_restart() -> None:
+def test_members_continue_after_a_restart() -> None:
     shard = GroupShard()
     joined = shard.stable(3)
     shard = shard.reload()
@@ -378,7 +378,7 @@ def test_members_go_on_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("phase", ["join", "sync", "written"])
-def test_who_waits_when_the_shard_is_unloaded_is_told_to_look_elsewhere(phase: str) -> None:
+def test_pending_requests_fail_with_not_coordinator_when_the_shard_unloads(phase: str) -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     waiting: list[Any] = [shard.join(leader.member_id)]
@@ -394,11 +394,11 @@ def test_who_waits_when_the_shard_is_unloaded_is_told_to_look_elsewhere(phase: s
     assert [one.error for one in waiting] == [error]
     assert shard.groups.group_ids() == []
     assert shard.timers.scheduled == {}
-    shard.release(NotCoordinator("unloaded"))  # Too late to matter to anybody.
+    shard.release(NotCoordinator("unloaded"))  # Too late to have an effect.
     shard.advance(REBALANCE_MS)
 
 
-def test_a_tombstone_may_come_twice() -> None:
+def test_repeated_tombstone_is_harmless() -> None:
     shard = GroupShard()
     shard.stable()
     for _ in range(2):

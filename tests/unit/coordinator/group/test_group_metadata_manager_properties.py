@@ -1,8 +1,8 @@
-"""Whatever clients, disks and clocks do: no partition has two owners in one generation.
+"""No partition has two owners in one generation, whatever clients, disks and clocks do.
 
-Clients behave as consumers do: they join, sync, send heartbeats, and begin anew when they are told
-to. Some die, leave, or come back under their instance id; the disk is slow or fails; the broker
-restarts and knows what was written. At the end everybody who is left gets a share of everything.
+Clients behave like consumers: they join, sync, send heartbeats, and rejoin when requested. Some
+die, leave, or return with their instance id; the disk is slow or fails; the broker restarts with
+the records it has written. At the end, the remaining members share all partitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROTOCOLS = (
 
 
 class Client:
-    """A consumer. It does one thing at a time, and the next one when `step` is called."""
+    """A consumer that performs one action at each call of `step`."""
 
     def __init__(self, number: int, owners: Owners) -> None:
         self.instance = f"i{number}" if number % 2 else None
@@ -41,9 +41,9 @@ class Client:
         self.is_synced = False
 
     def step(self, shard: GroupShard) -> None:
-        """Go on, as far as that goes without waiting."""
+        """Continue as far as possible without waiting."""
         if self.waiting is not None:
-            self._hear()
+            self._receive()
         elif self.joined is None:
             self.waiting = shard.join(
                 self.member_id, instance=self.instance, protocols=self.protocols
@@ -51,9 +51,9 @@ class Client:
         elif not self.is_synced:
             self.waiting = shard.sync(self.joined, self._assign(), instance=self.instance)
         elif shard.heartbeat(self.joined, instance=self.instance) != 0:
-            self.begin_anew(keep_id=shard.groups.group("g") is not None)
+            self.rejoin(keep_id=shard.groups.group("g") is not None)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         assert self.waiting is not None
         if self.waiting.is_waiting:
             return
@@ -61,16 +61,16 @@ class Client:
         if waiting.code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = waiting.response().member_id
         elif waiting.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            self.begin_anew(keep_id=False)
+            self.rejoin(keep_id=False)
         elif waiting.code != 0:
-            self.begin_anew(keep_id=True)
+            self.rejoin(keep_id=True)
         elif isinstance(waiting.response(), JoinGroupResponse):
             self.joined = waiting.response()
             self.member_id = self.joined.member_id
         else:
             self.is_synced = True
             assert self.joined is not None
-            self.owners.told(self.joined, waiting.response().assignment)
+            self.owners.assigned(self.joined, waiting.response().assignment)
 
     def _assign(self) -> dict[str, bytes]:
         assert self.joined is not None
@@ -79,29 +79,29 @@ class Client:
             return {}
         return {one: bytes(PARTITIONS[n :: len(ids)]) for n, one in enumerate(ids)}
 
-    def begin_anew(self, *, keep_id: bool) -> None:
-        """Join again."""
+    def rejoin(self, *, keep_id: bool) -> None:
+        """Rejoin the group."""
         self.joined = None
         self.is_synced = False
         if not keep_id:
             self.member_id = ""
 
     def stop(self) -> None:
-        """The process ends: a connection is closed, nothing is remembered."""
+        """End the process: close its connection and lose its state."""
         if self.waiting is not None and self.waiting.is_waiting:
             self.waiting.later.cancel()
         self.waiting = None
-        self.begin_anew(keep_id=False)
+        self.rejoin(keep_id=False)
 
 
 class Owners:
-    """Who was told to own which partition, by generation."""
+    """The owners of partitions by generation, as members learned them."""
 
     def __init__(self) -> None:
         self.by_generation: dict[int, dict[int, str]] = {}
 
-    def told(self, joined: JoinGroupResponse, assignment: bytes) -> None:
-        """A member has heard what it was assigned. An instance id is one owner over restarts."""
+    def assigned(self, joined: JoinGroupResponse, assignment: bytes) -> None:
+        """Record a member's assignment. An instance id remains the same owner across restarts."""
         owners = self.by_generation.setdefault(joined.generation_id, {})
         member_id = joined.member_id
         owner = member_id[:2] if member_id.startswith("i") else member_id
@@ -110,7 +110,7 @@ class Owners:
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """See the module's text."""
+    """Random sequences of actions of clients, disk, clock and broker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,11 +135,11 @@ class GroupMachine(RuleBasedStateMachine):
         self.shard.settle()
 
     @rule(who=st.integers(0, CLIENTS - 1), what=st.sampled_from(PROTOCOLS))
-    def subscribe_anew(self, who: int, what: dict[str, bytes]) -> None:
+    def change_subscription(self, who: int, what: dict[str, bytes]) -> None:
         client = self.clients[who]
         client.protocols = what
         if client.waiting is None:
-            client.begin_anew(keep_id=True)
+            client.rejoin(keep_id=True)
 
     @rule(who=st.integers(0, CLIENTS - 1))
     def stop(self, who: int) -> None:
@@ -177,7 +177,7 @@ class GroupMachine(RuleBasedStateMachine):
         for client in self.clients:
             if client.waiting is not None and client.waiting.is_waiting:
                 client.waiting = None
-                client.begin_anew(keep_id=True)
+                client.rejoin(keep_id=True)
 
     @invariant()
     def counts_are_right(self) -> None:
@@ -192,13 +192,13 @@ class GroupMachine(RuleBasedStateMachine):
         assert not group.pending_joins & set(group.members)
         assert group.pending_syncs <= set(group.members)
         for member in members:
-            assert member.is_excused or self._has_session(member.member_id)
+            assert member.has_satisfied_heartbeat or self._has_session(member.member_id)
 
     def _has_session(self, member_id: str) -> bool:
         return self.shard.timers.is_scheduled(f"session 1 g {member_id}")
 
     def teardown(self) -> None:
-        """Everybody behaves from now on: everything is owned, by all of them."""
+        """Let all members behave; then all partitions must be owned and all members take part."""
         self.shard.release()
         self.shard.fail_next = None
         for client in self.clients:

@@ -1,12 +1,24 @@
-"""Groups as records and back."""
+"""Conversion of groups to records and back, and the check of records from clients."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from plog.wire.internal.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+import pytest
+
+from plog.errors import InvalidRecord
+from plog.wire.internal.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
 from plogd.coordinator.group.group import EMPTY, PREPARING_REBALANCE, STABLE, Group
 from plogd.coordinator.group.group_records import (
+    check_group_record,
     group_from_record,
     group_record,
     group_tombstone,
@@ -34,7 +46,7 @@ def stable_group() -> Group:
     group.add(member("b", "i"), "consumer")
     group.begin_generation(77)
     group.protocol_name = "range"
-    group.become(STABLE, 78)
+    group.transition_to(STABLE, 78)
     return group
 
 
@@ -45,7 +57,7 @@ def record_of(group: Group) -> GroupMetadataValue:
     return GroupMetadataValue.decode(value.encode(3), 3)
 
 
-def test_a_group_comes_back_as_it_was_written() -> None:
+def test_group_survives_a_round_trip() -> None:
     group = group_from_record("g", record_of(stable_group()))
     assert (group.state, group.state_since_ms, group.generation_id) == (STABLE, 78, 7)
     assert (group.protocol_type, group.protocol_name) == ("consumer", "range")
@@ -62,16 +74,16 @@ def test_a_group_comes_back_as_it_was_written() -> None:
     assert group.supports("consumer", ["range"])
 
 
-def test_what_is_written_again_is_the_same() -> None:
+def test_loaded_group_is_written_unchanged() -> None:
     value = record_of(stable_group())
     assert record_of(group_from_record("g", value)) == value
 
 
-def test_an_empty_group_comes_back_empty() -> None:
+def test_empty_group_survives_a_round_trip() -> None:
     group = stable_group()
     group.remove("a")
     group.remove("b")
-    group.become(PREPARING_REBALANCE, 80)
+    group.transition_to(PREPARING_REBALANCE, 80)
     group.begin_generation(81)
     loaded = group_from_record("g", record_of(group))
     assert (loaded.state, loaded.empty_since, loaded.generation_id) == (EMPTY, 81, 8)
@@ -83,7 +95,7 @@ def test_an_empty_group_comes_back_empty() -> None:
     assert loaded.subscribed_topics == frozenset()
 
 
-def test_a_new_group_has_nothing_yet() -> None:
+def test_record_of_a_new_group_is_empty() -> None:
     value: Any = new_group_record(Group("g", state_since_ms=5)).value
     assert value == GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=5
@@ -92,7 +104,7 @@ def test_a_new_group_has_nothing_yet() -> None:
     assert (loaded.state, loaded.protocol_type, loaded.generation_id) == (EMPTY, None, 0)
 
 
-def test_records_from_before_kafka_2_1_have_no_time_and_one_timeout() -> None:
+def test_records_before_kafka_2_1_have_no_timestamp_and_one_timeout() -> None:
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=1,
@@ -112,7 +124,7 @@ def record_of_timestamp(group: Group) -> int:
     return timestamp
 
 
-def test_a_tombstone_has_no_value() -> None:
+def test_tombstone_has_no_value() -> None:
     record = group_tombstone("g")
     assert (record.key, record.value) == (GroupMetadataKey(group="g"), None)
 
@@ -136,3 +148,76 @@ def test_first_member_leads_a_loaded_group_whose_leader_is_missing() -> None:
         ],
     )
     assert group_from_record("g", value).leader_id == "a"
+
+
+# -- records from clients ---------------------------------------------------------------------
+
+
+def group_value(
+    *member_ids: str, protocol: str | None = "range", leader: str | None = None
+) -> bytes:
+    members = [
+        MemberMetadata(
+            member_id=member_id,
+            group_instance_id=None if len(member_ids) < 3 else "static",
+            client_id="c",
+            client_host="h",
+            session_timeout=10_000,
+            subscription=b"",
+            assignment=b"",
+        )
+        for member_id in member_ids
+    ]
+    value = encode_value(
+        GroupMetadataValue(
+            protocol_type="consumer",
+            generation=1,
+            protocol=protocol,
+            leader=leader,
+            members=members,
+        )
+    )
+    assert value is not None
+    return value
+
+
+GROUP = encode_key(GroupMetadataKey(group="g"))
+OFFSET = encode_key(OffsetCommitKey(group="g", topic="t", partition=0))
+COMMIT = encode_value(OffsetCommitValue(offset=1, metadata="", commit_timestamp=0))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (OFFSET, COMMIT),
+        (OFFSET, None),
+        (GROUP, group_value()),
+        (GROUP, group_value("a", "b", leader="b")),
+        (GROUP, group_value("a", "b", leader="z")),
+        (GROUP, None),
+    ],
+)
+def test_record_of_the_coordinator_is_accepted(key: bytes, value: bytes | None) -> None:
+    check_group_record(key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (None, COMMIT, "has no version"),
+        (b"\0\1\0\1gxx", b"\0\1garbage", "not a record of the group coordinator"),
+        (OFFSET, b"", "has no version"),
+        (OFFSET, b"\0\x63", "no version 99"),
+        (OFFSET + b"x", COMMIT, "not a record"),
+        (OFFSET, group_value(), "not a record"),
+        (b"\0\3\0\1g", b"\0\0", "group protocol"),
+        (GROUP, group_value("a", "a"), "the same id"),
+        (GROUP, group_value("a", "b", "c"), "the same id"),
+        (GROUP, group_value("a", protocol=None), "no protocol"),
+    ],
+)
+def test_record_that_cannot_be_replayed_is_refused(
+    key: bytes | None, value: bytes | None, reason: str
+) -> None:
+    with pytest.raises(InvalidRecord, match=reason):
+        check_group_record(key, value)

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, under which id, and what the others notice."""
+"""JoinGroup: admission, member ids, and effects on other members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STICKY_FIRST = {"sticky": subscription("t"), "range": subscription("t")}
 # -- without an id ----------------------------------------------------------------------------
 
 
-def test_a_new_member_is_given_an_id_and_has_to_ask_again() -> None:
+def test_new_member_gets_an_id_and_must_join_again() -> None:
     shard = GroupShard()
     answer = shard.join(client_id="rdkafka").response()
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -36,19 +36,19 @@ def test_a_new_member_is_given_an_id_and_has_to_ask_again() -> None:
     assert not joined.skip_assignment
 
 
-def test_before_version_4_it_becomes_a_member_at_once() -> None:
+def test_new_client_becomes_a_member_immediately_before_version_4() -> None:
     shard = GroupShard()
     asked = shard.join(version=3)
     shard.settle()
     assert asked.response().generation_id == 1
 
 
-def test_no_two_members_get_one_id() -> None:
+def test_member_ids_are_unique() -> None:
     shard = GroupShard()
     assert len({shard.new_id() for _ in range(50)}) == 50
 
 
-def test_a_static_member_becomes_a_member_at_once() -> None:
+def test_static_client_becomes_a_member_immediately() -> None:
     shard = GroupShard()
     asked = shard.join(instance="i")
     shard.settle()
@@ -58,7 +58,7 @@ def test_a_static_member_becomes_a_member_at_once() -> None:
     assert shard.group().static_count == 1
 
 
-def test_only_the_leader_hears_who_is_in_the_group() -> None:
+def test_only_the_leader_receives_the_members() -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(3)]
     asked = [shard.join(one) for one in ids]
@@ -69,7 +69,7 @@ def test_only_the_leader_hears_who_is_in_the_group() -> None:
     assert {one.leader for one in followers} == {leader.member_id}
 
 
-def test_a_pending_id_that_is_not_used_is_forgotten_after_its_session_timeout() -> None:
+def test_unused_pending_id_expires_after_the_session_timeout() -> None:
     shard = GroupShard()
     member_id = shard.new_id()
     shard.advance(SESSION_MS)
@@ -78,7 +78,7 @@ def test_a_pending_id_that_is_not_used_is_forgotten_after_its_session_timeout() 
     assert shard.timers.scheduled == {}
 
 
-def test_a_rebalance_waits_for_pending_members() -> None:
+def test_rebalance_waits_for_pending_members() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     pending = shard.new_id()
@@ -89,7 +89,7 @@ def test_a_rebalance_waits_for_pending_members() -> None:
     assert again.response().generation_id == newcomer.response().generation_id == 2
 
 
-def test_a_rebalance_goes_on_when_a_pending_member_is_given_up() -> None:
+def test_rebalance_completes_when_a_pending_id_expires() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     shard.new_id()
@@ -98,20 +98,20 @@ def test_a_rebalance_goes_on_when_a_pending_member_is_given_up() -> None:
     assert again.response().generation_id == 2
 
 
-def test_a_pending_member_is_no_static_one() -> None:
+def test_pending_id_cannot_be_used_with_an_instance_id() -> None:
     shard = GroupShard()
     assert shard.join(shard.new_id(), instance="i").code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# -- what is refused --------------------------------------------------------------------------
+# -- refused requests -------------------------------------------------------------------------
 
 
-def test_a_group_has_a_name() -> None:
+def test_empty_group_id_is_refused() -> None:
     assert GroupShard().join(group="").code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize(("session_ms", "code"), [(5, 26), (6, 0), (60, 0), (61, 26), (-1, 26)])
-def test_session_timeouts_have_bounds(session_ms: int, code: int) -> None:
+def test_session_timeout_must_be_within_bounds(session_ms: int, code: int) -> None:
     shard = GroupShard(group_min_session_timeout_ms=6, group_max_session_timeout_ms=60)
     asked = shard.join(session_ms=session_ms, instance="i")
     shard.settle()
@@ -119,13 +119,13 @@ def test_session_timeouts_have_bounds(session_ms: int, code: int) -> None:
     assert (shard.groups.group("g") is None) == (code != 0)
 
 
-def test_an_id_of_a_group_that_is_not_there_is_unknown() -> None:
+def test_member_id_of_a_missing_group_is_unknown() -> None:
     shard = GroupShard()
     assert shard.join("somebody").code == ErrorCode.UNKNOWN_MEMBER_ID
     assert shard.groups.group_ids() == []
 
 
-def test_members_of_one_group_are_unknown_to_the_others() -> None:
+def test_member_id_is_unknown_in_other_groups() -> None:
     shard = GroupShard()
     joined = {name: shard.join_new(group=name) for name in ("g1", "g2", "g3")}
     shard.settle()
@@ -136,7 +136,7 @@ def test_members_of_one_group_are_unknown_to_the_others() -> None:
 
 
 @pytest.mark.parametrize("protocol_type", ["", "consumer"])
-def test_a_member_that_supports_nothing_makes_no_group(protocol_type: str) -> None:
+def test_member_without_protocols_creates_no_group(protocol_type: str) -> None:
     shard = GroupShard()
     asked = shard.join(protocols={}, protocol_type=protocol_type)
     assert asked.code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -147,7 +147,7 @@ def test_a_member_that_supports_nothing_makes_no_group(protocol_type: str) -> No
 @pytest.mark.parametrize(
     ("protocols", "protocol_type"), [({"x": b""}, "consumer"), (RANGE, "connect"), ({}, "consumer")]
 )
-def test_a_member_that_fits_nobody_leaves_the_group_alone(
+def test_incompatible_member_does_not_change_the_group(
     protocols: dict[str, bytes], protocol_type: str
 ) -> None:
     shard = GroupShard()
@@ -161,7 +161,7 @@ def test_a_member_that_fits_nobody_leaves_the_group_alone(
     assert shard.heartbeat(leader) == 0
 
 
-def test_an_empty_group_may_become_one_of_another_kind() -> None:
+def test_empty_group_may_change_its_protocol_type() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     shard.leave_by_id(leader.member_id)
@@ -173,7 +173,7 @@ def test_an_empty_group_may_become_one_of_another_kind() -> None:
 # -- the protocol -----------------------------------------------------------------------------
 
 
-def test_the_protocol_is_one_that_all_have() -> None:
+def test_selected_protocol_is_supported_by_all() -> None:
     shard = GroupShard()
     one = shard.join(instance="1", protocols=STICKY_FIRST)
     two = shard.join(instance="2", protocols=STICKY_FIRST)
@@ -182,7 +182,7 @@ def test_the_protocol_is_one_that_all_have() -> None:
     assert {x.response().protocol_name for x in (one, two, three)} == {"range"}
 
 
-def test_the_protocol_is_chosen_anew_in_each_generation() -> None:
+def test_protocol_is_selected_in_each_generation() -> None:
     shard = GroupShard()
     old, new = shard.stable(2, protocols=RANGE)
     first, second = (shard.join(one.member_id, protocols=STICKY_FIRST) for one in (old, new))
@@ -192,7 +192,7 @@ def test_the_protocol_is_chosen_anew_in_each_generation() -> None:
 # -- members that join again ------------------------------------------------------------------
 
 
-def test_a_leader_that_joins_again_begins_a_rebalance() -> None:
+def test_rejoining_leader_starts_a_rebalance() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     again = shard.join(leader.member_id)
@@ -202,7 +202,7 @@ def test_a_leader_that_joins_again_begins_a_rebalance() -> None:
     assert again.response().generation_id == 2
 
 
-def test_a_follower_without_news_hears_the_generation_again() -> None:
+def test_rejoining_follower_without_changes_gets_the_current_generation() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     again = shard.join(follower.member_id).response()
@@ -211,7 +211,7 @@ def test_a_follower_without_news_hears_the_generation_again() -> None:
     assert shard.sync(again).response().assignment == b"1"
 
 
-def test_a_follower_with_news_begins_a_rebalance() -> None:
+def test_rejoining_follower_with_changes_starts_a_rebalance() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     asked = shard.join(follower.member_id, protocols={"range": subscription("u")})
@@ -222,7 +222,7 @@ def test_a_follower_with_news_begins_a_rebalance() -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_who_has_not_heard_of_the_generation_hears_it_again(who: int) -> None:
+def test_member_that_missed_the_generation_gets_it_again(who: int) -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(2)]
     asked = [shard.join(one) for one in ids]
@@ -232,7 +232,7 @@ def test_who_has_not_heard_of_the_generation_hears_it_again(who: int) -> None:
     assert shard.state == "CompletingRebalance"
 
 
-def test_news_between_join_and_assignment_begin_another_rebalance() -> None:
+def test_change_between_join_and_assignment_starts_a_rebalance() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard.join(leader.member_id)
@@ -243,7 +243,7 @@ def test_news_between_join_and_assignment_begin_another_rebalance() -> None:
     assert shard.state == "PreparingRebalance"
 
 
-def test_of_two_joins_of_one_member_the_second_is_answered() -> None:
+def test_repeated_join_replaces_the_pending_one() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     first = shard.join(leader.member_id)
@@ -254,7 +254,7 @@ def test_of_two_joins_of_one_member_the_second_is_answered() -> None:
     assert second.response().generation_id == 2
 
 
-def test_version_0_has_the_session_timeout_for_a_rebalance_timeout() -> None:
+def test_version_0_uses_the_session_timeout_as_rebalance_timeout() -> None:
     shard = GroupShard()
     member_id = shard.new_id()
     asked = shard.join(member_id, rebalance_ms=-1)
@@ -263,7 +263,7 @@ def test_version_0_has_the_session_timeout_for_a_rebalance_timeout() -> None:
     assert shard.group().rebalance_timeout_ms == SESSION_MS
 
 
-def test_the_reason_is_told_to_the_operator_and_not_at_any_length() -> None:
+def test_join_reason_is_logged_and_shortened() -> None:
     shard = GroupShard()
     shard.join(instance="i", reason="new topic\n" + "x" * 1000)
     [report] = [one for one in shard.reports if "new topic" in one]
@@ -274,7 +274,7 @@ def test_the_reason_is_told_to_the_operator_and_not_at_any_length() -> None:
 # -- group.max.size ---------------------------------------------------------------------------
 
 
-def test_a_stable_group_takes_no_more_than_its_size() -> None:
+def test_full_stable_group_refuses_new_members() -> None:
     shard = GroupShard(group_max_size=2)
     joined = shard.stable(2)
     assert shard.join().code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -283,14 +283,14 @@ def test_a_stable_group_takes_no_more_than_its_size() -> None:
     assert shard.join(joined[0].member_id).is_waiting
 
 
-def test_a_static_member_that_comes_back_needs_no_more_room() -> None:
+def test_returning_static_member_fits_in_a_full_group() -> None:
     shard = GroupShard(group_max_size=2)
     shard.stable(2, instance="i")
     assert shard.join(instance="i0").response().generation_id == 1
     assert shard.join(instance="i2").code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_in_a_rebalance_those_who_come_first_have_room() -> None:
+def test_first_members_to_join_fit_during_a_rebalance() -> None:
     shard = GroupShard(group_max_size=2)
     first, second, third = (shard.new_id() for _ in range(3))
     asked = [shard.join(first), shard.join(second)]
@@ -300,7 +300,7 @@ def test_in_a_rebalance_those_who_come_first_have_room() -> None:
     assert shard.group().pending_joins == set()
 
 
-def test_a_group_loaded_with_too_many_members_keeps_those_who_join_first() -> None:
+def test_oversized_loaded_group_keeps_the_first_members_to_join() -> None:
     shard = GroupShard()
     old = shard.stable(3)
     shard = shard.reload(group_max_size=2)
@@ -315,7 +315,7 @@ def test_a_group_loaded_with_too_many_members_keeps_those_who_join_first() -> No
 # -- the record of a new group ----------------------------------------------------------------
 
 
-def test_a_new_group_is_written_before_its_first_member_hears_of_it() -> None:
+def test_new_group_is_durable_before_its_first_response() -> None:
     shard = GroupShard()
     shard.hold()
     asked = shard.join()
@@ -326,7 +326,7 @@ def test_a_new_group_is_written_before_its_first_member_hears_of_it() -> None:
     assert shard.reload().state == "Empty"
 
 
-def test_no_second_record_is_written_while_it_is_on_its_way() -> None:
+def test_new_group_is_written_once() -> None:
     shard = GroupShard()
     shard.hold()
     shard.join()
@@ -335,7 +335,7 @@ def test_no_second_record_is_written_while_it_is_on_its_way() -> None:
     assert len(shard.records) == 1
 
 
-def test_a_group_that_cannot_be_written_is_not_there() -> None:
+def test_group_that_cannot_be_written_does_not_exist() -> None:
     shard = GroupShard()
     shard.fail_next = NotCoordinator("no disk")
     assert shard.join().code == ErrorCode.NOT_COORDINATOR
@@ -345,7 +345,7 @@ def test_a_group_that_cannot_be_written_is_not_there() -> None:
     assert leader.generation_id == 1
 
 
-def test_all_who_have_come_meanwhile_hear_that_it_could_not_be_written() -> None:
+def test_failed_write_of_a_new_group_fails_all_joins() -> None:
     shard = GroupShard(group_initial_rebalance_delay_ms=3000)
     shard.hold()
     first = shard.join(version=3)
@@ -357,7 +357,7 @@ def test_all_who_have_come_meanwhile_hear_that_it_could_not_be_written() -> None
     assert shard.timers.scheduled == {}
 
 
-def test_a_group_that_went_on_meanwhile_stays() -> None:
+def test_group_with_a_generation_survives_a_failed_first_write() -> None:
     shard = GroupShard()
     shard.hold()
     first = shard.join(version=3)
@@ -370,7 +370,7 @@ def test_a_group_that_went_on_meanwhile_stays() -> None:
 # -- clients that leave during JoinGroup ------------------------------------------------------
 
 
-def test_a_new_member_whose_client_leaves_is_out() -> None:
+def test_new_member_is_removed_when_its_client_disconnects() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     newcomer = shard.join_new()
@@ -381,7 +381,7 @@ def test_a_new_member_whose_client_leaves_is_out() -> None:
     assert shard.join(leader.member_id).response().generation_id == 2
 
 
-def test_a_client_that_leaves_does_not_keep_the_others_waiting() -> None:
+def test_disconnected_client_does_not_delay_the_others() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard.join_new().leave()
@@ -392,7 +392,7 @@ def test_a_client_that_leaves_does_not_keep_the_others_waiting() -> None:
     assert len(shard.group().members) == 2
 
 
-def test_the_last_new_member_that_leaves_makes_the_group_empty() -> None:
+def test_group_becomes_empty_when_its_last_new_member_disconnects() -> None:
     shard = GroupShard(group_initial_rebalance_delay_ms=3000)
     asked = shard.join_new()
     asked.leave()
@@ -401,7 +401,7 @@ def test_the_last_new_member_that_leaves_makes_the_group_empty() -> None:
     assert shard.timers.scheduled == {}
 
 
-def test_an_old_member_whose_client_leaves_has_its_session_to_come_back() -> None:
+def test_disconnected_member_may_return_within_its_session() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard.join(leader.member_id).leave()
@@ -412,7 +412,7 @@ def test_an_old_member_whose_client_leaves_has_its_session_to_come_back() -> Non
     assert again.response().generation_id == waiting.response().generation_id == 2
 
 
-def test_an_old_member_that_does_not_come_back_is_out_after_its_session() -> None:
+def test_disconnected_member_is_removed_after_its_session() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard.join(leader.member_id).leave()
@@ -425,7 +425,7 @@ def test_an_old_member_that_does_not_come_back_is_out_after_its_session() -> Non
     assert set(shard.group().members) == {follower.member_id}
 
 
-def test_a_static_member_that_leaves_while_it_is_new_may_come_back() -> None:
+def test_new_static_member_may_return_after_a_disconnection() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     static = shard.join(instance="i")
@@ -438,12 +438,12 @@ def test_a_static_member_that_leaves_while_it_is_new_may_come_back() -> None:
     assert len(shard.group().members) == 2
 
 
-def test_who_leaves_as_the_generation_begins_is_in_it_until_its_session_ends() -> None:
+def test_client_that_disconnects_as_the_generation_starts_stays_until_its_session_ends() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     newcomer = shard.join_new()
     newcomer.leave()
-    waiting = shard.join(leader.member_id)  # In the same moment.
+    waiting = shard.join(leader.member_id)  # In the same turn.
     assert len(waiting.response().members) == 2
     shard.settle()
     for _ in range(3):
@@ -452,7 +452,7 @@ def test_who_leaves_as_the_generation_begins_is_in_it_until_its_session_ends() -
     assert set(shard.group().members) == {leader.member_id}
 
 
-def test_a_new_member_is_not_waited_for_without_end() -> None:
+def test_new_member_expires_while_it_waits_for_its_first_generation() -> None:
     shard = GroupShard()
     leader, _ = shard.stable(2, session_ms=NEW_MEMBER_TIMEOUT_MS * 3, rebalance_ms=2**31 - 1)
     newcomer = shard.join_new(rebalance_ms=2**31 - 1)
@@ -461,7 +461,7 @@ def test_a_new_member_is_not_waited_for_without_end() -> None:
     assert newcomer.code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_request_that_was_given_up_for_another_does_no_harm_when_its_client_leaves() -> None:
+def test_replaced_request_has_no_effect_when_its_client_disconnects() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     first = shard.join(leader.member_id)

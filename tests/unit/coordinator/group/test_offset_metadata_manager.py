@@ -1,4 +1,4 @@
-"""Committed offsets by themselves: operations give records, replay makes them true."""
+"""Committed offsets: operations return records, and replay applies them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GroupState(Enum):
 
 @dataclasses.dataclass
 class FakeGroup:
-    """A group with whatever a test wants of it."""
+    """A group with configurable properties."""
 
     state: GroupState = GroupState.STABLE
     protocol_type: str | None = "consumer"
@@ -70,7 +70,7 @@ class FakeGroup:
 
 
 class SomeGroups:
-    """The groups of a shard, beside others a test puts here."""
+    """The groups of a shard, and others that a test adds."""
 
     def __init__(self, groups: GroupMetadataManager) -> None:
         self._groups = groups
@@ -84,7 +84,7 @@ class SomeGroups:
 
 
 class Site:
-    """Offsets whose records are replayed at once, at offsets of their own."""
+    """Committed offsets whose records are replayed immediately, with consecutive offsets."""
 
     def __init__(self, **settings: Any) -> None:
         self.config = dataclasses.replace(BrokerConfig(), **settings)
@@ -144,37 +144,37 @@ def site() -> Site:
 # -- commit and fetch --------------------------------------------------------------------------
 
 
-def test_an_operation_itself_changes_nothing(site: Site) -> None:
+def test_operation_changes_nothing_before_its_replay(site: Site) -> None:
     site.offsets.commit(OffsetCommit(group_id="g", offsets=[at(5)], version=8))
     assert site.fetch().offset == -1
     assert len(site.offsets) == 0
     assert site.groups.group("g") is None
 
 
-def test_what_is_committed_comes_back_whole(site: Site) -> None:
+def test_committed_offset_is_fetched_unchanged(site: Site) -> None:
     assert site.commit(at(5, leader_epoch=3, metadata="é🦆")) == [0]
     assert site.fetch() == FetchedOffset(0, 5, 3, "é🦆")
 
 
-def test_an_unknown_group_topic_and_partition_have_no_offset(site: Site) -> None:
+def test_unknown_group_topic_or_partition_has_no_offset(site: Site) -> None:
     assert site.fetch() == FetchedOffset(0, -1, -1, "")
     site.commit(at(5))
     assert site.fetch("u").offset == site.fetch("t", 1).offset == -1
 
 
-def test_null_metadata_is_empty_and_other_negative_epochs_are_none(site: Site) -> None:
+def test_null_metadata_and_negative_epochs_are_normalized(site: Site) -> None:
     site.commit(at(5, metadata=None, leader_epoch=-7))
     assert site.fetch() == FetchedOffset(0, 5, -1, "")
 
 
-def test_an_offset_may_be_committed_back(site: Site) -> None:
+def test_offset_may_be_committed_backwards(site: Site) -> None:
     site.commit(at(5))
     site.commit(at(3))
     assert site.fetch().offset == 3
     assert len(site.offsets) == 1
 
 
-def test_all_there_is_can_be_asked_for(site: Site) -> None:
+def test_all_committed_partitions_can_be_fetched(site: Site) -> None:
     site.commit(at(1), at(2, partition=1), at(3, "u"))
     site.commit(at(9, "v"), group="other")
     asked = site.offsets.committed_partitions("g")
@@ -183,7 +183,7 @@ def test_all_there_is_can_be_asked_for(site: Site) -> None:
         "t": [1, 2],
         "u": [3],
     }
-    assert site.offsets.committed_partitions("nobody") == []
+    assert site.offsets.committed_partitions("missing") == []
 
 
 @pytest.mark.parametrize(
@@ -191,12 +191,12 @@ def test_all_there_is_can_be_asked_for(site: Site) -> None:
     [
         ("x" * 10, 0),
         ("x" * 11, ErrorCode.OFFSET_METADATA_TOO_LARGE),
-        ("🦆" * 5, 0),  # Two units of UTF-16 each.
+        ("🦆" * 5, 0),  # Two UTF-16 code units each.
         ("🦆" * 5 + "x", ErrorCode.OFFSET_METADATA_TOO_LARGE),
         ("é" * 10, 0),
     ],
 )
-def test_metadata_has_a_limit_in_units_of_utf_16(metadata: str, code: int) -> None:
+def test_metadata_limit_counts_utf_16_code_units(metadata: str, code: int) -> None:
     site = Site(offset_metadata_max_bytes=10)
     assert site.commit(at(1, metadata=metadata), at(2, "u")) == [code, 0]
     assert site.fetch().offset == (-1 if code else 1)
@@ -207,12 +207,14 @@ def test_metadata_has_a_limit_in_units_of_utf_16(metadata: str, code: int) -> No
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, IllegalGeneration), (9, GroupIdNotFound)])
-def test_a_member_of_no_group_is_told_so(site: Site, version: int, error: type[Exception]) -> None:
+def test_commit_with_a_generation_is_refused_without_a_group(
+    site: Site, version: int, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         site.commit(at(1), generation_id=0, member_id="m", version=version)
 
 
-def test_a_simple_group_takes_commits_of_nobody_but_not_of_a_member(site: Site) -> None:
+def test_simple_group_accepts_commits_from_simple_consumers_only(site: Site) -> None:
     site.commit(at(1))
     site.commit(at(2), member_id="", generation_id=-1)
     with pytest.raises(UnknownMemberId):
@@ -223,7 +225,7 @@ def test_a_simple_group_takes_commits_of_nobody_but_not_of_a_member(site: Site) 
 # -- delete ------------------------------------------------------------------------------------
 
 
-def test_deleted_offsets_are_gone_and_those_that_were_never_there_are_no_error(site: Site) -> None:
+def test_deleting_offsets_ignores_missing_ones(site: Site) -> None:
     site.commit(at(1), at(2, partition=1))
     result = site.offsets.delete("g", [("t", 0), ("u", 5)])
     assert len(result.records) == 1
@@ -231,12 +233,12 @@ def test_deleted_offsets_are_gone_and_those_that_were_never_there_are_no_error(s
     assert (site.fetch().offset, site.fetch("t", 1).offset) == (-1, 2)
 
 
-def test_offsets_of_a_group_nobody_knows_cannot_be_deleted(site: Site) -> None:
+def test_offsets_of_a_missing_group_cannot_be_deleted(site: Site) -> None:
     with pytest.raises(GroupIdNotFound):
         site.offsets.delete("g", [("t", 0)])
 
 
-def test_offsets_of_topics_that_are_consumed_stay(site: Site) -> None:
+def test_offsets_of_subscribed_topics_cannot_be_deleted(site: Site) -> None:
     site.commit(at(1), at(2, "u"))
     site.groups.special["g"] = FakeGroup(subscribed_topics={"t"})
     errors = site.apply(site.offsets.delete("g", [("t", 0), ("u", 0)]))
@@ -244,14 +246,14 @@ def test_offsets_of_topics_that_are_consumed_stay(site: Site) -> None:
     assert (site.fetch().offset, site.fetch("u").offset) == (1, -1)
 
 
-def test_offsets_of_active_groups_of_another_kind_cannot_be_deleted(site: Site) -> None:
+def test_offsets_of_active_groups_of_other_types_cannot_be_deleted(site: Site) -> None:
     site.commit(at(1))
     site.groups.special["g"] = FakeGroup(protocol_type="connect", subscribed_topics=None)
     with pytest.raises(NonEmptyGroup):
         site.offsets.delete("g", [("t", 0)])
 
 
-def test_a_deleted_topic_takes_its_offsets_in_every_group_along(site: Site) -> None:
+def test_deleting_a_topic_deletes_its_offsets_in_all_groups(site: Site) -> None:
     for group in ("g", "h"):
         site.commit(at(1), at(2, partition=1), at(3, "u"), group=group)
     assert site.offsets.topic_deleted("t", site.log_end) == ["g", "h"]
@@ -263,32 +265,32 @@ def test_a_deleted_topic_takes_its_offsets_in_every_group_along(site: Site) -> N
     assert site.fetch("u").offset == 3
 
 
-def test_offsets_of_a_deleted_topic_are_not_told_while_they_are_forgotten(site: Site) -> None:
+def test_offsets_of_a_deleted_topic_are_hidden_during_their_deletion(site: Site) -> None:
     site.commit(at(1), at(2, partition=1), at(3, "u"))
     deleted_at = site.log_end
     site.offsets.topic_deleted("t", deleted_at)
     assert site.fetch().offset == -1
     assert [topic for topic, _ in site.offsets.committed_partitions("g")] == ["u"]
-    site.commit(at(7))  # The topic was created again.
+    site.commit(at(7))  # The topic was recreated.
     assert (site.fetch().offset, site.fetch("t", 1).offset) == (7, -1)
     [left] = site.offsets.tombstones_of_topic("t", "g", deleted_at)
     assert left.key.partition == 1
     site.apply(Result(records=[left], response=None))
-    site.offsets.topic_forgotten("t", deleted_at)
+    site.offsets.topic_offsets_deleted("t", deleted_at)
     assert (site.fetch().offset, site.fetch("t", 1).offset) == (7, -1)
 
 
-def test_a_topic_deleted_twice_is_forgotten_when_both_times_are_done(site: Site) -> None:
+def test_topic_deleted_twice_is_hidden_until_both_deletions_end(site: Site) -> None:
     site.commit(at(1))
     first_end = site.log_end
     site.offsets.topic_deleted("t", first_end)
     site.commit(at(2))
     site.offsets.topic_deleted("t", site.log_end)
-    site.offsets.topic_forgotten("t", first_end)
+    site.offsets.topic_offsets_deleted("t", first_end)
     assert site.fetch().offset == -1
 
 
-def test_no_more_expires_at_once_than_is_wanted(site: Site) -> None:
+def test_expired_returns_at_most_the_requested_number(site: Site) -> None:
     site.commit(*(at(1, partition=number) for number in range(3)))
     site.clock.jump_wall(7 * DAY_MS)
     group = site.groups.group("g")
@@ -299,7 +301,7 @@ def test_no_more_expires_at_once_than_is_wanted(site: Site) -> None:
         site.apply(Result(records=records, response=None))
 
 
-def test_a_deleted_group_takes_its_offsets_along(site: Site) -> None:
+def test_deleting_a_group_deletes_its_offsets(site: Site) -> None:
     site.commit(at(1), at(2, "u"))
     site.commit(at(3), group="h")
     site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
@@ -309,7 +311,7 @@ def test_a_deleted_group_takes_its_offsets_along(site: Site) -> None:
 # -- expiry ------------------------------------------------------------------------------------
 
 
-def test_a_simple_group_expires_by_its_commits(site: Site) -> None:
+def test_offsets_of_a_simple_group_expire_by_commit_time(site: Site) -> None:
     site.commit(at(1))
     site.clock.jump_wall(DAY_MS)
     site.commit(at(2, partition=1))
@@ -337,7 +339,7 @@ def test_a_simple_group_expires_by_its_commits(site: Site) -> None:
         (FakeGroup(protocol_type="connect", subscribed_topics=None), 0, False),
     ],
 )
-def test_what_expires_a_week_after(group: FakeGroup, expired: int, is_all: bool) -> None:
+def test_offsets_expired_after_a_week(group: FakeGroup, expired: int, is_all: bool) -> None:
     site = Site()
     site.commit(at(1), at(2, "u"))
     site.groups.special["g"] = group
@@ -345,7 +347,7 @@ def test_what_expires_a_week_after(group: FakeGroup, expired: int, is_all: bool)
     assert site.expire() == (expired, is_all)
 
 
-def test_an_old_client_says_itself_how_long_to_keep(site: Site) -> None:
+def test_retention_time_of_an_old_client_applies(site: Site) -> None:
     site.commit(at(1), version=4, retention_time_ms=1000)
     site.commit(at(2, "u"), version=4, retention_time_ms=-1)
     site.clock.jump_wall(999)
@@ -354,27 +356,27 @@ def test_an_old_client_says_itself_how_long_to_keep(site: Site) -> None:
     assert site.expire() == (1, False)
 
 
-def test_a_retention_without_end_has_none(site: Site) -> None:
+def test_maximum_retention_time_never_expires(site: Site) -> None:
     assert site.commit(at(1), version=4, retention_time_ms=LONG_MAX) == [0]
     site.clock.jump_wall(3650 * DAY_MS)
     assert site.expire() == (0, False)
 
 
-def test_a_wall_clock_that_goes_back_expires_nothing(site: Site) -> None:
+def test_nothing_expires_when_the_wall_clock_goes_back(site: Site) -> None:
     site.commit(at(1))
     site.clock.jump_wall(-30 * DAY_MS)
     assert site.expire() == (0, False)
 
 
-def test_a_group_without_offsets_has_nothing_left(site: Site) -> None:
+def test_group_without_offsets_has_nothing_left_after_expiration(site: Site) -> None:
     site.groups.get_or_create_simple("g")
     assert site.expire() == (0, True)
 
 
-# -- transactions another broker has begun -------------------------------------------------------
+# -- transactions started by another broker ------------------------------------------------------
 
 
-def test_an_offset_counts_when_its_transaction_is_committed(site: Site) -> None:
+def test_transactional_offset_applies_when_committed(site: Site) -> None:
     site.put(1)
     site.put(2, producer_id=7)
     assert site.fetch().offset == 1
@@ -384,7 +386,7 @@ def test_an_offset_counts_when_its_transaction_is_committed(site: Site) -> None:
     assert site.fetch(stable=True) == FetchedOffset(0, 2)
 
 
-def test_an_offset_of_an_aborted_transaction_never_counts(site: Site) -> None:
+def test_transactional_offset_is_discarded_when_aborted(site: Site) -> None:
     site.put(2, producer_id=7)
     site.offsets.replay_end_marker(7, committed=False)
     site.offsets.replay_end_marker(7, committed=True)
@@ -393,21 +395,21 @@ def test_an_offset_of_an_aborted_transaction_never_counts(site: Site) -> None:
     assert len(site.offsets) == 0
 
 
-def test_a_later_commit_outside_of_the_transaction_has_the_last_word(site: Site) -> None:
+def test_later_commit_outside_of_a_transaction_takes_precedence(site: Site) -> None:
     site.put(2, producer_id=7)
     site.put(3)
     site.offsets.replay_end_marker(7, committed=True)
     assert site.fetch().offset == 3
 
 
-def test_a_tombstone_takes_what_is_pending_along(site: Site) -> None:
+def test_tombstone_removes_pending_offsets(site: Site) -> None:
     site.put(2, producer_id=7)
     site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
     site.offsets.replay_end_marker(7, committed=True)
     assert site.fetch().offset == -1
 
 
-def test_nothing_expires_while_a_transaction_is_open(site: Site) -> None:
+def test_offset_does_not_expire_while_its_transaction_is_open(site: Site) -> None:
     site.put(1)
     site.put(2, producer_id=7)
     site.put(3, partition=1)
@@ -415,13 +417,13 @@ def test_nothing_expires_while_a_transaction_is_open(site: Site) -> None:
     assert site.expire() == (1, False)
 
 
-# -- any history -------------------------------------------------------------------------------
+# -- random histories --------------------------------------------------------------------------
 
 KEYS = [(group, topic, number) for group in "gh" for topic in "tu" for number in range(2)]
 
 
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.one_of(st.none(), st.integers(0, 99)))))
-def test_after_any_history_the_last_word_on_each_key_holds(
+def test_last_record_of_each_key_applies_after_random_history(
     history: list[tuple[tuple[str, str, int], int | None]],
 ) -> None:
     site = Site()

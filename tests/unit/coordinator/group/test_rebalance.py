@@ -1,4 +1,4 @@
-"""From one generation to the next, and who is late."""
+"""Rebalances: generations, assignments, late members and sessions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subs
 # -- the first generation ---------------------------------------------------------------------
 
 
-def test_without_a_delay_the_first_generation_begins_at_once() -> None:
+def test_first_generation_starts_immediately_without_a_delay() -> None:
     shard = GroupShard()
     asked = shard.join_new()
     shard.settle()
     assert asked.response().generation_id == 1
 
 
-def test_an_empty_group_waits_for_others() -> None:
+def test_empty_group_waits_for_more_members() -> None:
     shard = GroupShard(group_initial_rebalance_delay_ms=3000)
     asked = shard.join_new()
     shard.advance(2999)
@@ -28,7 +28,7 @@ def test_an_empty_group_waits_for_others() -> None:
     assert asked.response().generation_id == 1
 
 
-def test_each_that_joins_meanwhile_makes_it_wait_longer() -> None:
+def test_joining_member_extends_the_initial_delay() -> None:
     shard = GroupShard(group_initial_rebalance_delay_ms=3000)
     asked = [shard.join_new()]
     shard.advance(2000)
@@ -39,7 +39,7 @@ def test_each_that_joins_meanwhile_makes_it_wait_longer() -> None:
     assert [one.response().generation_id for one in asked] == [1, 1]
 
 
-def test_it_does_not_wait_longer_than_the_rebalance_timeout() -> None:
+def test_initial_delay_is_limited_to_the_rebalance_timeout() -> None:
     shard = GroupShard(group_initial_rebalance_delay_ms=3000)
     asked = [shard.join_new(rebalance_ms=7000)]
     for _ in range(6):
@@ -49,7 +49,7 @@ def test_it_does_not_wait_longer_than_the_rebalance_timeout() -> None:
     assert [one.response().generation_id for one in asked] == [1] * 7
 
 
-def test_a_group_that_was_empty_waits_again() -> None:
+def test_initial_delay_applies_again_after_the_group_was_empty() -> None:
     shard = GroupShard(group_initial_rebalance_delay_ms=3000)
     asked = shard.join_new()
     shard.advance(3000)
@@ -62,17 +62,17 @@ def test_a_group_that_was_empty_waits_again() -> None:
     assert asked.response().generation_id == 3
 
 
-# -- who does not join ------------------------------------------------------------------------
+# -- members that do not join -----------------------------------------------------------------
 
 
-def test_the_others_hear_by_their_heartbeats_that_they_have_to_join() -> None:
+def test_heartbeats_tell_members_to_rejoin() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     shard.join_new()
     assert shard.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_has_not_joined_in_time_is_out() -> None:
+def test_member_that_joins_late_is_removed() -> None:
     shard = GroupShard()
     leader, late = shard.stable(2, session_ms=REBALANCE_MS * 2)
     waiting = shard.join(leader.member_id, session_ms=REBALANCE_MS * 2)
@@ -82,10 +82,10 @@ def test_who_has_not_joined_in_time_is_out() -> None:
     assert waiting.response().generation_id == 2
     assert [one.member_id for one in waiting.response().members] == [leader.member_id]
     assert shard.heartbeat(late) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert any("too late to join" in report for report in shard.reports)
+    assert any("no JoinGroup in time" in report for report in shard.reports)
 
 
-def test_another_leads_if_the_leader_is_late() -> None:
+def test_another_member_becomes_leader_when_the_leader_is_late() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2, session_ms=REBALANCE_MS * 2)
     changed = {"range": subscription("u")}
@@ -96,7 +96,7 @@ def test_another_leads_if_the_leader_is_late() -> None:
     assert shard.heartbeat(leader) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_is_alive_but_does_not_join_is_out_all_the_same() -> None:
+def test_live_member_that_does_not_rejoin_is_removed() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     waiting = shard.join(leader.member_id)
@@ -107,7 +107,7 @@ def test_a_member_that_is_alive_but_does_not_join_is_out_all_the_same() -> None:
     assert shard.heartbeat(follower) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_session_that_ends_in_a_rebalance_lets_the_others_go_on() -> None:
+def test_rebalance_completes_when_a_session_expires() -> None:
     shard = GroupShard()
     leader, _ = shard.stable(2)
     waiting = shard.join(leader.member_id)
@@ -115,7 +115,7 @@ def test_a_session_that_ends_in_a_rebalance_lets_the_others_go_on() -> None:
     assert waiting.response().generation_id == 2
 
 
-def test_a_member_that_waits_for_the_others_need_not_send_heartbeats() -> None:
+def test_waiting_member_needs_no_heartbeats() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     waiting = shard.join(leader.member_id)
@@ -126,7 +126,7 @@ def test_a_member_that_waits_for_the_others_need_not_send_heartbeats() -> None:
     assert leader.member_id in shard.group().members
 
 
-def test_if_only_static_members_are_left_and_none_has_joined_they_are_waited_for() -> None:
+def test_rebalance_waits_when_only_static_members_are_left_and_none_has_joined() -> None:
     shard = GroupShard()
     shard.stable(1, instance="i", session_ms=REBALANCE_MS * 4)
     newcomer = shard.join_new()
@@ -163,7 +163,7 @@ def test_followers_wait_for_the_leader() -> None:
     assert shard.state == "Stable"
 
 
-def test_who_comes_after_the_leader_is_answered_at_once() -> None:
+def test_sync_after_the_leader_is_answered_immediately() -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(2)]
     asked = [shard.join(one) for one in ids]
@@ -174,7 +174,7 @@ def test_who_comes_after_the_leader_is_answered_at_once() -> None:
     assert shard.sync(follower).response().assignment == b"yours"
 
 
-def test_who_is_assigned_nothing_gets_empty_bytes() -> None:
+def test_member_without_assignment_gets_empty_bytes() -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(3)]
     asked = [shard.join(one) for one in ids]
@@ -186,7 +186,7 @@ def test_who_is_assigned_nothing_gets_empty_bytes() -> None:
     assert shard.reload().state == "Stable"
 
 
-def test_an_assignment_to_a_stranger_is_dropped() -> None:
+def test_assignment_to_an_unknown_member_is_dropped() -> None:
     shard = GroupShard()
     asked = shard.join_new()
     shard.settle()
@@ -194,7 +194,7 @@ def test_an_assignment_to_a_stranger_is_dropped() -> None:
     assert {one.assignment for one in shard.group().members.values()} == {b"y"}
 
 
-def test_an_assignment_is_durable_before_anybody_hears_of_it() -> None:
+def test_assignment_is_durable_before_members_receive_it() -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(2)]
     asked = [shard.join(one) for one in ids]
@@ -214,7 +214,7 @@ def test_an_assignment_is_durable_before_anybody_hears_of_it() -> None:
 
 
 @pytest.mark.parametrize("error", [NotCoordinator("moved"), CoordinatorNotAvailable("no disk")])
-def test_an_assignment_that_cannot_be_written_is_nobodys(error: KafkaError) -> None:
+def test_assignment_that_cannot_be_written_is_discarded(error: KafkaError) -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(2)]
     asked = [shard.join(one) for one in ids]
@@ -231,7 +231,7 @@ def test_an_assignment_that_cannot_be_written_is_nobodys(error: KafkaError) -> N
     shard.complete([one.response() for one in again])
 
 
-def test_a_rebalance_that_begins_while_the_assignment_is_written_wins() -> None:
+def test_rebalance_supersedes_an_assignment_being_written() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     joined = shard.join(leader.member_id).response()
@@ -246,7 +246,7 @@ def test_a_rebalance_that_begins_while_the_assignment_is_written_wins() -> None:
     assert shard.group().members[leader.member_id].assignment == b""
 
 
-def test_failing_to_write_after_a_rebalance_has_begun_changes_nothing() -> None:
+def test_failed_assignment_write_is_ignored_after_a_new_rebalance() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     joined = shard.join(leader.member_id).response()
@@ -258,7 +258,7 @@ def test_failing_to_write_after_a_rebalance_has_begun_changes_nothing() -> None:
     assert newcomer.is_waiting
 
 
-def test_a_second_sync_of_the_leader_while_the_first_is_written() -> None:
+def test_second_sync_of_the_leader_waits_for_the_first_write() -> None:
     shard = GroupShard()
     asked = shard.join_new()
     shard.settle()
@@ -272,7 +272,7 @@ def test_a_second_sync_of_the_leader_while_the_first_is_written() -> None:
     assert shard.state == "Stable"
 
 
-def test_who_does_not_sync_in_time_is_out() -> None:
+def test_member_that_does_not_sync_in_time_is_removed() -> None:
     shard = GroupShard()
     ids = [shard.new_id(session_ms=REBALANCE_MS * 3) for _ in range(3)]
     asked = [shard.join(one, session_ms=REBALANCE_MS * 3) for one in ids]
@@ -288,7 +288,7 @@ def test_who_does_not_sync_in_time_is_out() -> None:
     assert shard.heartbeat(late) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_sync_is_out_and_the_others_join_again() -> None:
+def test_leader_that_does_not_sync_is_removed_and_others_rejoin() -> None:
     shard = GroupShard()
     ids = [shard.new_id(session_ms=REBALANCE_MS * 3) for _ in range(2)]
     asked = [shard.join(one, session_ms=REBALANCE_MS * 3) for one in ids]
@@ -300,7 +300,7 @@ def test_a_leader_that_does_not_sync_is_out_and_the_others_join_again() -> None:
     assert shard.join(ids[1]).response().leader == ids[1]
 
 
-def test_if_nobody_syncs_the_group_is_empty() -> None:
+def test_group_becomes_empty_when_no_member_syncs() -> None:
     shard = GroupShard()
     asked = shard.join_new(session_ms=REBALANCE_MS * 3)
     shard.settle()
@@ -310,14 +310,14 @@ def test_if_nobody_syncs_the_group_is_empty() -> None:
     assert shard.timers.scheduled == {}
 
 
-def test_once_all_have_synced_nobody_is_late() -> None:
+def test_no_member_is_late_after_all_have_synced() -> None:
     shard = GroupShard()
     [leader] = shard.stable(1, session_ms=REBALANCE_MS * 3)
     shard.advance(REBALANCE_MS * 2)
     assert shard.heartbeat(leader) == 0
 
 
-def test_a_leader_that_decides_twice_is_held_to_its_first_word() -> None:
+def test_first_assignment_of_the_leader_applies() -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(2)]
     asked = [shard.join(one) for one in ids]
@@ -335,7 +335,7 @@ def test_a_leader_that_decides_twice_is_held_to_its_first_word() -> None:
     assert shard.reload().sync(follower).response().assignment == b"1"
 
 
-def test_a_leader_decides_anew_if_its_first_word_could_not_be_written() -> None:
+def test_leader_assigns_again_when_its_first_write_failed() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     shard.fail_next = CoordinatorNotAvailable("no disk")
@@ -345,7 +345,7 @@ def test_a_leader_decides_anew_if_its_first_word_could_not_be_written() -> None:
     assert shard.sync(again, {leader.member_id: b"y"}).response().assignment == b"y"
 
 
-def test_a_client_that_leaves_while_it_waits_for_the_leader_has_its_session() -> None:
+def test_member_keeps_its_session_when_its_client_disconnects_during_sync() -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(2)]
     asked = [shard.join(one) for one in ids]
@@ -365,7 +365,7 @@ def test_a_client_that_leaves_while_it_waits_for_the_leader_has_its_session() ->
 # -- sessions ---------------------------------------------------------------------------------
 
 
-def test_a_member_that_is_not_heard_of_is_out() -> None:
+def test_member_is_removed_when_its_session_expires() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard.advance(SESSION_MS - 1)
@@ -375,7 +375,7 @@ def test_a_member_that_is_not_heard_of_is_out() -> None:
     assert shard.heartbeat(follower) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_last_member_that_is_out_leaves_an_empty_group() -> None:
+def test_group_becomes_empty_when_the_last_session_expires() -> None:
     shard = GroupShard()
     shard.stable()
     shard.advance(SESSION_MS)
@@ -385,17 +385,17 @@ def test_the_last_member_that_is_out_leaves_an_empty_group() -> None:
     assert loaded.empty_since == shard.ports.clock.now_ms()
 
 
-def test_that_this_cannot_be_written_is_told_the_operator_only() -> None:
+def test_failed_write_of_an_empty_group_is_only_logged() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     shard.fail_next = CoordinatorNotAvailable("no disk")
     assert shard.leave_by_id(leader.member_id) == [0]
     assert shard.state == "Empty"
-    assert any("could not be written" in report for report in shard.reports)
+    assert any("cannot record that group" in report for report in shard.reports)
     assert shard.reload().state == "Stable"
 
 
-def test_a_heartbeat_between_join_and_assignment_is_one() -> None:
+def test_heartbeat_between_join_and_assignment_restarts_the_session() -> None:
     shard = GroupShard()
     asked = shard.join_new()
     shard.settle()
@@ -404,7 +404,7 @@ def test_a_heartbeat_between_join_and_assignment_is_one() -> None:
         assert shard.heartbeat(asked.response()) == 0
 
 
-def test_after_a_restart_members_have_their_session_to_be_heard_of() -> None:
+def test_members_have_their_session_timeout_after_a_restart() -> None:
     shard = GroupShard()
     leader, follower = shard.stable(2)
     shard = shard.reload()
@@ -417,7 +417,7 @@ def test_after_a_restart_members_have_their_session_to_be_heard_of() -> None:
     assert shard.heartbeat(follower) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_nothing_is_left_to_run_for_a_group_without_members() -> None:
+def test_group_without_members_has_no_timers() -> None:
     shard = GroupShard()
     joined = shard.stable(3)
     shard.leave_by_id(*(one.member_id for one in joined))
@@ -425,7 +425,7 @@ def test_nothing_is_left_to_run_for_a_group_without_members() -> None:
     assert shard.timers.scheduled == {}
 
 
-def test_keys_of_timers_do_not_collide() -> None:
+def test_timer_keys_do_not_collide() -> None:
     shard = GroupShard()
     one = shard.join_new(group="a", client_id="b c")
     two = shard.join_new(group="a b", client_id="c")

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): who comes back with an instance id has the place it had."""
+"""Static members (KIP-345): a client that returns with its instance id keeps its place."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subs
 
 
 def stable(count: int = 2, **settings: Any) -> tuple[GroupShard, list[JoinGroupResponse]]:
-    """A group of static members i0, i1, …; the leader, i0, first."""
+    """Return a group of static members i0, i1, …, starting with the leader i0."""
     shard = GroupShard(**settings)
     return shard, shard.stable(count, instance="i")
 
 
-def test_a_follower_that_comes_back_disturbs_nobody() -> None:
+def test_returning_follower_causes_no_rebalance() -> None:
     shard, (leader, follower) = stable()
     again = shard.join(instance="i1").response()
     assert again.member_id != follower.member_id
@@ -30,7 +30,7 @@ def test_a_follower_that_comes_back_disturbs_nobody() -> None:
     assert shard.sync(again, instance="i1").response().assignment == b"1"
 
 
-def test_a_leader_that_comes_back_is_told_to_leave_the_assignment_alone() -> None:
+def test_returning_leader_is_told_to_skip_the_assignment() -> None:
     shard, (_, follower) = stable()
     again = shard.join(instance="i0").response()
     assert (again.leader, again.skip_assignment) == (again.member_id, True)
@@ -41,7 +41,7 @@ def test_a_leader_that_comes_back_is_told_to_leave_the_assignment_alone() -> Non
     assert shard.heartbeat(follower) == 0
 
 
-def test_before_version_9_a_leader_that_comes_back_is_told_that_another_leads() -> None:
+def test_returning_leader_is_told_of_another_leader_before_version_9() -> None:
     shard, (leader, _) = stable()
     again = shard.join(instance="i0", version=8).response()
     assert (again.leader, again.members, again.skip_assignment) == (leader.member_id, [], False)
@@ -49,7 +49,7 @@ def test_before_version_9_a_leader_that_comes_back_is_told_that_another_leads() 
     assert shard.sync(again).response().assignment == b"0"
 
 
-def test_the_old_one_is_fenced() -> None:
+def test_old_member_id_is_fenced() -> None:
     shard, (_, follower) = stable()
     shard.join(instance="i1")
     assert shard.heartbeat(follower, instance="i1") == ErrorCode.FENCED_INSTANCE_ID
@@ -60,12 +60,12 @@ def test_the_old_one_is_fenced() -> None:
     assert shard.leave(gone).members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_an_instance_id_nobody_has_is_unknown() -> None:
+def test_unknown_instance_id_is_refused() -> None:
     shard, (leader, _) = stable()
     assert shard.heartbeat(leader, instance="other") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_its_new_id_is_written_before_it_is_told() -> None:
+def test_new_member_id_is_durable_before_the_response() -> None:
     shard, (leader, _) = stable()
     shard.hold()
     asked = shard.join(instance="i1")
@@ -79,7 +79,7 @@ def test_its_new_id_is_written_before_it_is_told() -> None:
     assert loaded.sync(again).response().assignment == b"1"
 
 
-def test_if_that_fails_the_old_one_has_its_place_again() -> None:
+def test_old_member_is_restored_when_the_write_fails() -> None:
     shard, (leader, follower) = stable()
     shard.hold()
     asked = shard.join(
@@ -99,7 +99,7 @@ def test_if_that_fails_the_old_one_has_its_place_again() -> None:
     assert shard.state != "Stable"
 
 
-def test_a_rebalance_that_begins_meanwhile_takes_it_along() -> None:
+def test_rebalance_during_the_write_includes_the_new_member() -> None:
     shard, (leader, _) = stable()
     shard.hold()
     asked = shard.join(instance="i1")
@@ -109,7 +109,7 @@ def test_a_rebalance_that_begins_meanwhile_takes_it_along() -> None:
     assert shard.state == "CompletingRebalance"
 
 
-def test_a_rebalance_that_begins_meanwhile_takes_it_along_even_if_it_was_not_written() -> None:
+def test_rebalance_includes_the_new_member_when_its_write_fails() -> None:
     shard, (leader, _) = stable()
     shard.hold()
     asked = shard.join(instance="i1")
@@ -119,7 +119,7 @@ def test_a_rebalance_that_begins_meanwhile_takes_it_along_even_if_it_was_not_wri
     assert asked.response().member_id in shard.group().members
 
 
-def test_another_protocol_begins_a_rebalance() -> None:
+def test_changed_protocol_starts_a_rebalance() -> None:
     shard = GroupShard()
     both = {"range": subscription("t"), "sticky": subscription("t")}
     shard.stable(1, instance="i", protocols=both)
@@ -129,14 +129,14 @@ def test_another_protocol_begins_a_rebalance() -> None:
     assert asked.response().protocol_name == "sticky"
 
 
-def test_other_topics_do_not_begin_a_rebalance_but_are_known() -> None:
+def test_changed_topics_are_recorded_without_a_rebalance() -> None:
     shard, _ = stable()
     shard.join(instance="i1", protocols={"range": subscription("u")})
     assert shard.state == "Stable"
     assert shard.group().subscribed_topics == {"t", "u"}
 
 
-def test_its_leader_would_assign_to_the_old_id_so_there_is_a_rebalance_between_the_two() -> None:
+def test_return_before_the_assignment_starts_a_rebalance() -> None:
     shard, (leader, follower) = stable()
     shard.join(leader.member_id, instance="i0")
     joined = shard.join(follower.member_id, instance="i1").response()
@@ -149,7 +149,7 @@ def test_its_leader_would_assign_to_the_old_id_so_there_is_a_rebalance_between_t
     assert asked.response().generation_id == 3
 
 
-def test_the_one_that_waits_in_a_rebalance_is_fenced_and_the_new_one_waits() -> None:
+def test_replaced_member_is_fenced_during_a_rebalance_and_the_new_one_waits() -> None:
     shard, (leader, follower) = stable()
     old = shard.join(follower.member_id, instance="i1", protocols={"range": subscription("u")})
     new = shard.join(instance="i1")
@@ -160,7 +160,7 @@ def test_the_one_that_waits_in_a_rebalance_is_fenced_and_the_new_one_waits() -> 
     assert len(shard.group().members) == 2
 
 
-def test_of_two_that_start_at_once_the_first_is_fenced() -> None:
+def test_first_of_two_clients_with_one_instance_id_is_fenced() -> None:
     shard, _ = stable()
     shard.hold()
     first = shard.join(instance="i1")
@@ -170,7 +170,7 @@ def test_of_two_that_start_at_once_the_first_is_fenced() -> None:
     assert shard.group().static_member_id("i1") == second.response().member_id
 
 
-def test_it_has_its_session_timeout_to_come_back() -> None:
+def test_static_member_may_return_within_its_session_timeout() -> None:
     shard, (leader, _) = stable()
     for _ in range(3):
         shard.advance(SESSION_MS / 4)
@@ -181,7 +181,7 @@ def test_it_has_its_session_timeout_to_come_back() -> None:
     assert len(shard.group().members) == 2
 
 
-def test_after_its_session_timeout_its_place_is_given_away() -> None:
+def test_static_member_is_removed_after_its_session_timeout() -> None:
     shard, (leader, _) = stable()
     shard.advance(SESSION_MS / 2)
     shard.heartbeat(leader)
@@ -190,7 +190,7 @@ def test_after_its_session_timeout_its_place_is_given_away() -> None:
     assert shard.group().static_member_id("i1") is None
 
 
-def test_a_static_member_that_is_late_to_join_stays_in_the_group() -> None:
+def test_late_static_member_stays_in_the_group() -> None:
     shard = GroupShard()
     leader, late = shard.stable(2, instance="i", session_ms=REBALANCE_MS * 3)
     waiting = shard.join(leader.member_id, instance="i0", session_ms=REBALANCE_MS * 3)
@@ -201,7 +201,7 @@ def test_a_static_member_that_is_late_to_join_stays_in_the_group() -> None:
     assert shard.join(instance="i1").response().generation_id == 2
 
 
-def test_an_administrator_takes_an_instance_out() -> None:
+def test_admin_client_removes_an_instance() -> None:
     shard, (leader, follower) = stable()
     answer = shard.leave(MemberIdentity(group_instance_id="i1"), MemberIdentity())
     assert [(x.group_instance_id, x.error_code) for x in answer.members] == [
@@ -213,14 +213,14 @@ def test_an_administrator_takes_an_instance_out() -> None:
 
 
 @pytest.mark.parametrize("instance", ["i0", "i1"])
-def test_what_a_client_says_of_itself_is_what_the_new_one_says(instance: str) -> None:
+def test_client_id_and_host_of_the_new_client_apply(instance: str) -> None:
     shard, _ = stable()
     again = shard.join(instance=instance, client_id="second").response()
     [member] = [x for x in shard.groups.describe("g").members if x.member_id == again.member_id]
     assert (member.client_id, member.group_instance_id) == ("second", instance)
 
 
-def test_a_client_that_leaves_while_its_new_id_is_written_may_come_back_again() -> None:
+def test_client_that_disconnects_during_the_write_may_return() -> None:
     shard, _ = stable()
     shard.hold()
     shard.join(instance="i1").leave()

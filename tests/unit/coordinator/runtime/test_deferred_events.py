@@ -1,4 +1,4 @@
-"""Answers that wait for the disk, and how long."""
+"""Deferred events: answers that wait for the disk, and their deadlines."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _waiting(ports: SimPorts, faults: Faults) -> DeferredEvents:
         clock=ports.clock,
         timers=faults.timers(ports.timers),
         timeout_ms=lambda: TIMEOUT_MS,
-        timed_out=CoordinatorNotAvailable,
+        timeout_error=CoordinatorNotAvailable,
         on_bug=_fail,
     )
 
 
-def test_each_answer_is_given_up_at_its_own_deadline() -> None:
+def test_each_answer_expires_at_its_own_deadline() -> None:
     ports = SimPorts()
     waiting = _waiting(ports, Faults())
     early = waiting.add(Result(records=[], response="early"), 1)
@@ -33,5 +33,5 @@ def test_each_answer_is_given_up_at_its_own_deadline() -> None:
     late = waiting.add(Result(records=[], response="late"), 2)
     ports.advance(TIMEOUT_MS / 2)
     assert (early.done, late.done) == (True, False)
-    waiting.safe_until(2)
+    waiting.complete_up_to(2)
     assert outcome(late) == "late"

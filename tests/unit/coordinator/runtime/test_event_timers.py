@@ -1,4 +1,4 @@
-"""Timers of a shard: run as its writes, again after an error, and set again if that failed."""
+"""Timers of a shard: they run as writes and are retried after errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _nothing() -> Result[None]:
     return Result(response=None)
 
 
-def test_operation_runs_again_after_an_unexpected_error() -> None:
+def test_operation_is_retried_after_an_unexpected_error() -> None:
     ports = SimPorts()
     outcomes: list[Exception | None] = [MemoryError("injected"), None]
     runs: list[float] = []

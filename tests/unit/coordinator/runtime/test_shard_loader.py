@@ -1,4 +1,4 @@
-"""Loads: history in slices, what other protocols left, damage, and a load nobody wants any more."""
+"""Loading of shards: slices, records of other protocols, damage and abandoned loads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.helpers.sim_ports import SimClock, outcome
 
 
 def written(count: int = 3, **settings: int) -> CoordinatorSite:
-    """A site that has written `count` records, one batch each."""
+    """Return a site that has written `count` records, one batch each."""
     site = CoordinatorSite(**settings).start()
     for number in range(count):
         site.set(f"n{number}", number)
@@ -42,7 +42,7 @@ def written(count: int = 3, **settings: int) -> CoordinatorSite:
 
 
 def append(site: CoordinatorSite, *records: Record, **batch: int | bool) -> None:
-    """Write a batch as some other coordinator would."""
+    """Write a batch as another coordinator would."""
     data = bytearray(build_batch(records, **batch))  # type: ignore[arg-type]  # checked by it
     now_ms = site.broker.ports.clock.now_ms()
     log = site.broker.log(TOPIC)
@@ -63,14 +63,14 @@ def metric(broker: SimBroker, name: str) -> float:
 
 
 class TickingClock(SimClock):
-    """A clock that goes on a little each time somebody looks."""
+    """A clock that advances a little at each call."""
 
     def monotonic_ms(self) -> float:
         self.advance_to(super().monotonic_ms() + 1)
         return super().monotonic_ms()
 
 
-def test_history_is_replayed_in_slices_with_turns_for_others_between() -> None:
+def test_log_is_replayed_in_slices_that_yield_to_other_work() -> None:
     site = CoordinatorSite().start()
     many = [record(f"n{number}", number) for number in range(3000)]
     site.begin(lambda _: Result(records=many, response=None))
@@ -80,7 +80,7 @@ def test_history_is_replayed_in_slices_with_turns_for_others_between() -> None:
     seen = []
     while again.runtime_of_shard.state is ShardState.LOADING:
         seen.append(len(again.shard.numbers))
-        with pytest.raises(CoordinatorLoadInProgress):  # Never "there is no such number".
+        with pytest.raises(CoordinatorLoadInProgress):  # Never an empty result.
             outcome(again.numbers())
         again.broker.ports.timers.run_next()
     assert len(seen) > 3000 / 64 / SLICE_MS / 2
@@ -88,13 +88,13 @@ def test_history_is_replayed_in_slices_with_turns_for_others_between() -> None:
     assert len(outcome(again.numbers())) == 3000
 
 
-def test_a_log_longer_than_the_buffer_is_read_in_pieces() -> None:
+def test_log_longer_than_the_buffer_is_read_in_chunks() -> None:
     site = written(50, offsets_load_buffer_size=100)
     again = CoordinatorSite(site.broker.restart()).start()
     assert len(outcome(again.numbers())) == 50
 
 
-def test_a_load_goes_over_segments() -> None:
+def test_load_continues_across_segments() -> None:
     site = CoordinatorSite().start()
     for number in range(30):
         site.set(f"n{number}", number)
@@ -155,16 +155,16 @@ def test_load_reads_the_disk_in_jobs_only(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(reads), "a read on the reactor that waits for the disk"
 
 
-def test_records_of_other_protocols_are_passed_over_and_told_once() -> None:
+def test_records_of_other_protocols_are_skipped_and_reported_once() -> None:
     site = written(1)
     consumer_group = b"\x00\x03\x00\x01g"
     append(site, *[Record(key=consumer_group, value=b"\x00\x00whatever")] * 2, raw("last", 9))
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {"n0": 0, "last": 9}
-    assert sum("passed over 2 records of state-0" in line for line in again.broker.reports) == 1
+    assert sum("skipped 2 records of state-0" in line for line in again.broker.reports) == 1
 
 
-def test_markers_of_transactions_are_told_and_producers_are_known() -> None:
+def test_load_replays_transaction_markers_and_producer_ids() -> None:
     site = written(1)
     marker = Record(key=encode_control_key(ControlType.COMMIT), value=encode_end_txn_value(0))
     append(site, raw("x", 1), producer_id=7, producer_epoch=0, base_sequence=0)
@@ -190,7 +190,7 @@ def test_load_skips_undecodable_record_and_reports_it(bad: Record) -> None:
     [line] = [line for line in again.broker.reports if "cannot be replayed" in line]
     assert "skipped 2 records of state-0" in line
     assert "the first at offset 2:" in line
-    assert again.around.skipped_records.value == 2
+    assert again.context.skipped_records.value == 2
 
 
 def test_load_skips_record_whose_replay_fails() -> None:
@@ -205,14 +205,14 @@ def test_load_skips_record_whose_replay_fails() -> None:
     again.shard.replay = failing  # type: ignore[method-assign]
     again.broker.settle()
     assert outcome(again.numbers()) == {"n0": 0, "n2": 2}
-    assert again.around.skipped_records.value == 1
+    assert again.context.skipped_records.value == 1
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_load_skips_batch_whose_records_are_inconsistent(count: int) -> None:
     site = written(2)
     batch = bytearray(build_batch([raw("lost", 1)] * count))
-    batch[-1] ^= 0xFF  # The number of headers of the last record.
+    batch[-1] ^= 0xFF  # The header count of the last record.
     struct.pack_into(">I", batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
     site.broker.log(TOPIC).append_as_leader(
         memoryview(batch), leader_epoch=0, now_ms=0, origin=AppendOrigin.COORDINATOR
@@ -220,10 +220,10 @@ def test_load_skips_batch_whose_records_are_inconsistent(count: int) -> None:
     append(site, raw("behind", 7))
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {"n0": 0, "n1": 1, "behind": 7}
-    assert again.around.skipped_records.value == count
+    assert again.context.skipped_records.value == count
 
 
-def test_damaged_bytes_are_not_taken_for_records() -> None:
+def test_load_fails_on_damaged_batch() -> None:
     site = written(3)
     path = f"/data/{TOPIC}-0/{0:020}.log"
     site.broker.stop()
@@ -236,7 +236,7 @@ def test_damaged_bytes_are_not_taken_for_records() -> None:
     assert any("is damaged" in line for line in again.broker.reports)
 
 
-def test_failed_load_unloads_what_it_has_replayed() -> None:
+def test_failed_load_unloads_replayed_state() -> None:
     site = written(3, offsets_load_buffer_size=100)
     append(site, raw("x", 1))
     site.broker.stop()
@@ -250,7 +250,7 @@ def test_failed_load_unloads_what_it_has_replayed() -> None:
     assert [type(one) for one in again.shard.told] == [NotCoordinator]
 
 
-def test_groups_of_failed_loads_take_no_memory() -> None:
+def test_groups_of_failed_loads_use_no_memory() -> None:
     broker = SimBroker(offsets_topic_num_partitions=1, offsets_load_buffer_size=100).start()
     metadata = [JoinGroupRequestProtocol(name="range", metadata=bytes(10_000))]
     for number in range(3):
@@ -280,7 +280,7 @@ def test_load_checks_a_segment_whose_index_is_wrong_and_reads_it() -> None:
     site.broker.stop()
     path = f"/data/{TOPIC}-0/{0:020}.index"
     index = bytearray(site.broker.files.read_file(path))
-    for position in range(7, len(index) - 8, 8):  # The last entry is checked at a start.
+    for position in range(7, len(index) - 8, 8):  # The last entry is checked at startup.
         index[position] ^= 1
     site.broker.files.overwrite(path, bytes(index))
     again = CoordinatorSite(site.broker.restart()).start()
@@ -288,7 +288,7 @@ def test_load_checks_a_segment_whose_index_is_wrong_and_reads_it() -> None:
     assert sum("rebuilt the indexes of" in line for line in again.broker.reports) == 1
 
 
-def test_a_disk_that_cannot_be_read_is_tried_again() -> None:
+def test_load_is_retried_after_a_read_error() -> None:
     site = written(3)
     again = CoordinatorSite(site.broker.restart()).lead()
     again.broker.files.fail_when(
@@ -302,7 +302,7 @@ def test_a_disk_that_cannot_be_read_is_tried_again() -> None:
     assert len(outcome(again.numbers())) == 3
 
 
-def test_a_load_nobody_wants_any_more_ends_quietly() -> None:
+def test_abandoned_load_ends_silently() -> None:
     site = written(3)
     again = CoordinatorSite(site.broker.restart()).lead()
     shard = again.runtime_of_shard
@@ -310,12 +310,12 @@ def test_a_load_nobody_wants_any_more_ends_quietly() -> None:
     again.broker.settle()
     again.broker.ports.advance(60_000)
     assert shard.state is ShardState.CLOSED
-    # What it had replayed is given up.
+    # Its replayed state is discarded.
     assert [str(error) for error in again.shard.told] == ["the broker is stopping"]
     assert again.broker.bugs == []
 
 
-def test_a_stop_waits_for_the_loads_that_read_the_log() -> None:
+def test_shutdown_waits_for_loads_that_read_the_log() -> None:
     site = written(3)
     again = CoordinatorSite(site.broker.restart()).lead()
     stopping = again.runtime.shutdown()
@@ -324,14 +324,14 @@ def test_a_stop_waits_for_the_loads_that_read_the_log() -> None:
     outcome(stopping)
 
 
-def test_a_load_nobody_wants_may_fail_without_harm_to_the_next() -> None:
+def test_failure_of_an_abandoned_load_does_not_affect_the_next() -> None:
     site = written(3)
     again = CoordinatorSite(site.broker.restart()).lead()
     reading = again.runtime_of_shard
-    reading._give_up(NotCoordinator("as if a replay had failed"))
-    again.broker.ports.timers.advance(LOAD_RETRY_MS)  # A second load, behind the first one's job.
+    reading._fail(NotCoordinator("as if a replay had failed"))
+    again.broker.ports.timers.advance(LOAD_RETRY_MS)  # A second load, after the first.
     [lane] = [lane for lane in again.broker.ports.jobs.waiting if lane.startswith("load:")]
-    failures = [errno.EIO]  # One, for the second load reads as soon as the first has ended.
+    failures = [errno.EIO]  # Only one: the second load reads as soon as the first has ended.
     again.broker.files.fail_when(
         lambda op: op.is_read and TOPIC in op.path and bool(failures and failures.pop()), errno.EIO
     )
@@ -341,7 +341,7 @@ def test_a_load_nobody_wants_may_fail_without_harm_to_the_next() -> None:
     assert len(outcome(again.numbers())) == 3
 
 
-def test_a_shard_that_fails_when_it_is_loaded_is_loaded_anew() -> None:
+def test_shard_reloads_when_on_loaded_fails() -> None:
     site = CoordinatorSite()
     make = site._make_shard
 
@@ -360,7 +360,7 @@ def test_a_shard_that_fails_when_it_is_loaded_is_loaded_anew() -> None:
     assert outcome(site.numbers()) == {}
 
 
-def test_one_load_at_a_time_goes_on_in_a_log_directory() -> None:
+def test_one_load_at_a_time_runs_in_a_log_directory() -> None:
     gate = LoadGate()
     told: list[str] = []
 
@@ -378,7 +378,7 @@ def test_one_load_at_a_time_goes_on_in_a_log_directory() -> None:
     assert told[-1] == "e"
 
 
-def test_a_load_that_fails_lets_the_next_one_in() -> None:
+def test_failed_load_lets_the_next_one_enter() -> None:
     site = written()
     again = CoordinatorSite(site.broker.restart()).lead()
     again.broker.files.fail_when(

@@ -24,7 +24,7 @@ class Rounds:
         before = len(self.sizes)
         for _ in range(count):
             self._asked += 1
-            self.gathering.came()
+            self.gathering.sync_requested()
         if self._asked and not self._waits:
             self._start()
         return len(self.sizes) > before
@@ -32,7 +32,7 @@ class Rounds:
     def come_during_the_last_round(self) -> None:
         """One asks before that is answered."""
         self._asked += 1
-        self.gathering.came()
+        self.gathering.sync_requested()
         self.gathering.round_answered()
         self._start()
 

@@ -44,7 +44,7 @@ def test_files_are_let_go_of_whatever_one_log_does() -> None:
     for log in logs:
         _breaks(log, "a bug")
         log.append()
-    with pytest.raises(ExceptionGroup, match="3 of those who were told failed"):
+    with pytest.raises(ExceptionGroup, match="3 callbacks failed"):
         site.ports.settle()
     for log in logs:
         log.files[0].close()

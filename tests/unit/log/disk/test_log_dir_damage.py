@@ -103,7 +103,7 @@ def test_the_identity_damaged_from_any_byte_on_refuses_the_start_or_is_right() -
                 problem = str(error)
             if problem:
                 assert path in problem
-                assert "restore it from another log directory" in problem
+                assert "restore the file from another log directory" in problem
             else:
                 assert after.manager.cluster_id == site.manager.cluster_id
 

@@ -111,7 +111,7 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
 def test_a_directory_of_another_broker_is_refused() -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/b", "one", node_id=5)
-    with pytest.raises(LogDirUnusable, match=r"/b belongs to broker 5, but node\.id is 1: correct"):
+    with pytest.raises(LogDirUnusable, match=r"/b belongs to broker 5, but node\.id is 1; correct"):
         _open(files)
 
 
@@ -131,7 +131,7 @@ def test_a_directory_in_use_refuses_the_start_and_frees_the_others() -> None:
     files = SimFiles(PATHS)
     holder = LogDir("/b", files, lambda message, **fields: None)
     holder.open()
-    with pytest.raises(LogDirUnusable, match="/b is in use by another broker"):
+    with pytest.raises(LogDirUnusable, match="cannot lock /b: in use by another broker"):
         _open(files)
     holder.release()
     assert [log_dir.path for log_dir in _open(files).online] == ["/a", "/b"]
@@ -150,21 +150,21 @@ def test_a_directory_that_cannot_be_used_is_offline_from_the_start(what: str) ->
     assert [log_dir.path for log_dir in log_dirs.online] == ["/a"]
     assert log_dirs.offline_paths == ["/b"]
     assert len(reports) == 1
-    assert reports[0].startswith("cannot use /b: [Errno 5] Input/output error")
+    assert reports[0].startswith("cannot use log directory /b: [Errno 5] Input/output error")
     assert len(log_dirs.sync_rounds) == 1
 
 
 def test_without_any_directory_there_is_no_start() -> None:
     files = SimFiles(PATHS)
     files.fail_when(lambda operation: True, errno.EROFS)
-    with pytest.raises(LogDirUnusable, match=r"none of log\.dirs can be used: /a, /b"):
+    with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a, /b"):
         _open(files)
 
 
 def test_the_last_directory_may_fail_when_it_is_taken_over() -> None:
     files = SimFiles(["/a"])
     files.fail_when(_fails("/a", "sync"), errno.EIO)
-    with pytest.raises(LogDirUnusable, match=r"none of log\.dirs can be used: /a"):
+    with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a"):
         _open(files, ["/a"])
 
 
@@ -173,7 +173,7 @@ def test_no_cluster_is_made_up_while_a_directory_cannot_tell() -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/a", "one")
     files.fail_when(_fails("/a"), errno.EIO)
-    with pytest.raises(LogDirUnusable, match="perhaps /a does, which cannot be used"):
+    with pytest.raises(LogDirUnusable, match="and /a cannot be used; repair"):
         _open(files)
     files.fail_no_more()
     assert _open(files).cluster_id == "one"

@@ -182,7 +182,7 @@ def test_a_bug_costs_one_checkpoint_of_one_directory_until_the_next_run(
     assert site.offline == []
     assert site.reports[-1] == (
         "checkpoint of recovery-point-offset-checkpoint in /a failed: ValueError('a bug'); "
-        "it is tried again"
+        "it will be retried"
     )
     monkeypatch.undo()
     site.settle(site.manager.write_recovery_points())

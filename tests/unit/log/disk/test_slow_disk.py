@@ -36,7 +36,7 @@ def test_a_directory_is_fast_until_a_write_takes_more_than_20_ms(
     assert not writes.is_slow
     writes.took(SLOW_WRITE_MS + 1)
     assert writes.is_slow
-    assert reports == ["a write to /a took 21 ms: a thread writes there until the disk is faster"]
+    assert reports == ["a write to /a took 21 ms: writing on a thread until the disk is fast again"]
 
 
 def test_it_is_fast_again_with_the_first_write_after_30_s_without_a_slow_one(

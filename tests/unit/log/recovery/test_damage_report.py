@@ -27,12 +27,12 @@ def without(lost: list[int], *, clean: bool, knows_start: bool = True) -> LogSit
 @pytest.mark.parametrize(
     ("lost", "first", "last", "consequence"),
     [
-        ([0], 0, 4, "the log begins behind them"),
-        ([0, 5], 0, 9, "the log begins behind them"),
-        ([5], 5, 9, "readers go on behind them"),
-        ([5, 10], 5, 14, "readers go on behind them"),
-        ([10], 10, 14, "readers go on behind them"),
-        ([15], 15, 16, "the log goes on behind them"),
+        ([0], 0, 4, "the log starts after them"),
+        ([0, 5], 0, 9, "the log starts after them"),
+        ([5], 5, 9, "consumers continue after them"),
+        ([5, 10], 5, 14, "consumers continue after them"),
+        ([10], 10, 14, "consumers continue after them"),
+        ([15], 15, 16, "the log continues after them"),
     ],
 )
 def test_a_file_of_records_that_was_removed_is_named_by_its_offsets(
@@ -40,10 +40,10 @@ def test_a_file_of_records_that_was_removed_is_named_by_its_offsets(
 ) -> None:
     site = without(lost, clean=clean)
     [line] = [line for line in site.reports if "lost" in line]
-    assert f"t-0 has lost offsets {first} to {last}, which were on the disk" in line
-    assert "a file in /a/t-0 was cut short or removed" in line
+    assert f"t-0 has lost offsets {first} to {last}, which were durable" in line
+    assert "a file in /a/t-0 was truncated or removed" in line
     assert consequence in line
-    assert "from a copy while the broker is stopped" in line
+    assert "restore the file from a backup" in line
     gone = [number for base in lost for number in range(base, min(base + 5, 17))]
     left = [number for number in range(17) if number not in gone]
     assert batch_offsets(site.log(), site.log().log_start_offset) == left
@@ -99,7 +99,7 @@ def test_a_log_start_beyond_the_end_is_told_and_nothing_is_thrown_away(
     site = site.kill()
     log = site.log()
     line = next(line for line in site.reports if "log-start-offset-checkpoint" in line)
-    assert f"t-0 ends at 17, but log-start-offset-checkpoint says that it begins at {start}" in line
+    assert f"t-0 ends at 17, but log-start-offset-checkpoint says that it starts at {start}" in line
     assert "/a/t-0" in line
     assert "*.stray" in line
     assert (log.log_start_offset, log.log_end_offset) == (start, start)

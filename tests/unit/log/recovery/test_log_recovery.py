@@ -94,7 +94,7 @@ def test_a_clean_start_with_a_damaged_end_recovers_the_active_segment() -> None:
     site.files.overwrite(path, site.files.read_file(path)[:-1] + b"\0" * 500)
     site = site.kill()
     log = site.log()
-    assert any("cut " in report for report in site.reports)
+    assert any("truncated " in report for report in site.reports)
     site.append(log, value=b"new")
     site.settle()
     assert values(log)[log.log_end_offset - 1] == b"new"
@@ -109,7 +109,7 @@ def test_a_clean_start_with_an_active_segment_of_garbage_goes_on_behind_it() -> 
     site = site.kill()
     assert (site.log().log_end_offset, base_offsets(site.log())) == (17, [0, 5, 10, 15, 17])
     assert site.files.read_file(site.path(log, 15)) == b"\x99" * 300
-    assert "offsets 15 to 16 cannot be read" in site.reports[-1]
+    assert "cannot read offsets 15 to 16," in site.reports[-1]
 
 
 # -- after a crash: what is torn is cut -------------------------------------------------------
@@ -168,7 +168,9 @@ def test_a_tail_that_is_no_batch_is_cut(tail: bytes) -> None:
     site.files.overwrite(path, whole + tail)
     site = site.kill()
     assert site.files.read_file(path) == whole
-    assert site.reports[-1].startswith(f"cut {len(tail)} bytes of t-0 at offset 3, in {path}: ")
+    assert site.reports[-1].startswith(
+        f"truncated {len(tail)} bytes of t-0 at offset 3, in {path}: "
+    )
     assert batch_offsets(site.log()) == [0, 1, 2]
 
 

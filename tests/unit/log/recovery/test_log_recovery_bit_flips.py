@@ -65,7 +65,7 @@ def check(loaded: LoadedLog, whole: LogImage, bit: int, name: str, number: int) 
             assert batches_read(segment, offset)[0].base_offset == offset
     if bit // 8 not in EPOCH_BYTES:
         [report] = loaded.reports
-        assert f"offsets {offsets[number]} to {offsets[number] + 1} cannot be read" in report
+        assert f"cannot read offsets {offsets[number]} to {offsets[number] + 1}," in report
         assert f"{DIRECTORY}/{name};" in report
 
 

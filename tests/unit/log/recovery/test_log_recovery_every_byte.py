@@ -15,6 +15,7 @@ import pytest
 from plog.records.batch import Compression
 from plogd.log import file_names
 from plogd.log.segment.log_segment import LogSegment
+from tests.helpers.log_data import next_offset
 from tests.helpers.log_images import DIRECTORY, LoadedLog, LogImage, image_of, whole_batches
 from tests.helpers.log_site import CONFIG, LogSite
 
@@ -93,7 +94,7 @@ def goes_on(loaded: LoadedLog) -> None:
     """The last segment takes a batch behind its last one."""
     segment: LogSegment = loaded.state.segments[-1]
     batches = whole_batches(segment.records.read(0, 1 << 20))
-    assert segment.next_offset() == loaded.state.log_end_offset
+    assert next_offset(segment) == loaded.state.log_end_offset
     assert segment.size_bytes == (batches[-1][1] if batches else 0)
 
 
@@ -115,7 +116,7 @@ def check_every_byte(whole: LogImage, positions: range) -> None:
                 assert loaded.summary == expected, f"{what} from byte {position} on"
                 goes_on(loaded)
                 if damaged not in (original, original[:start]):
-                    assert f"cut {len(damaged) - start} bytes of t-0" in loaded.reports[-1]
+                    assert f"truncated {len(damaged) - start} bytes of t-0" in loaded.reports[-1]
                     assert f"{DIRECTORY}/{name}" in loaded.reports[-1]
 
 
@@ -175,10 +176,10 @@ def reads_right(loaded: LoadedLog, whole: LogImage) -> None:
         name = file_names.segment_file_name(segment.base_offset, file_names.LOG_SUFFIX)
         offset = segment.base_offset
         batches = whole_batches(whole.content_by_name[name])
-        for (position, end_position, _), (_, _, next_offset) in zip(
-            batches, [*batches[1:], (0, 0, segment.next_offset())], strict=True
+        for (position, end_position, _), (_, _, end_offset) in zip(
+            batches, [*batches[1:], (0, 0, next_offset(segment))], strict=True
         ):
-            while offset < next_offset:
+            while offset < end_offset:
                 place = segment.find_offset(offset)
                 assert place is not None
                 assert (place.position, place.size_bytes) == (position, end_position - position)

@@ -22,7 +22,7 @@ from plogd.log.recovery.segment_recovery import (
     replay_segment,
 )
 from plogd.log.segment.log_segment import LogSegment
-from tests.helpers.log_data import SMALL, T0, append, client_batch, fill
+from tests.helpers.log_data import SMALL, T0, append, client_batch, fill, next_offset
 from tests.helpers.sim_files import SimCrash, SimFiles
 
 BASE = 500
@@ -240,7 +240,7 @@ def test_lowered_index_size_leaves_the_rest_without_entries() -> None:
     )
     recover_segment(small, keep_below_offset=0, on_batch=lambda position, header: None)
     assert (small.offset_index.count, small.time_index.count) == (4, 5)
-    assert small.next_offset() == BASE + 60
+    assert next_offset(small) == BASE + 60
 
 
 # -- power loss -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plogd.log import file_names
-from plogd.log.recovery.stray_segments import take_out
+from plogd.log.recovery.stray_segments import mark_stray
 from plogd.log.segment.log_segment import LogSegment
 from tests.helpers.log_data import SMALL, fill
 from tests.helpers.sim_files import SimFiles
@@ -16,7 +16,7 @@ def test_segments_of_one_offset_get_different_names() -> None:
         segment = LogSegment.create(files, "/log", 5, SMALL)
         fill(segment, batches)
         contents.append(files.read_file(f"/log/{5:020}.log"))
-        take_out(files, segment)
+        mark_stray(files, segment)
     for state, content in zip(("", ".2", ".3"), contents, strict=True):
         assert files.read_file(f"/log/{5:020}.log{state}.stray") == content
         assert files.exists(f"/log/{5:020}.index{state}.stray")

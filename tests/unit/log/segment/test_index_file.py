@@ -1,4 +1,4 @@
-"""The fixed-size entries that both indexes are made of."""
+"""IndexFile: the fixed-size entries of both indexes, tested through OffsetIndex."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogd.log.segment.index_file import CorruptIndex, IndexFile
+from plogd.log.segment.index_file import CorruptIndex
+from plogd.log.segment.offset_index import OffsetIndex, OffsetPosition
 from tests.helpers.sim_files import SimFiles
 
 ENTRY = struct.Struct(">ii")
 
 
-def _index(files: SimFiles, max_bytes: int = 1 << 20) -> IndexFile:
-    return IndexFile(files, "/index", ENTRY, max_bytes)
+def _index(files: SimFiles, max_bytes: int = 1 << 20) -> OffsetIndex:
+    return OffsetIndex(files, "/index", 0, max_bytes)
 
 
 @settings(deadline=None)
@@ -30,30 +31,30 @@ def test_floor_slot_is_the_last_entry_not_above_the_key(keys: list[int], wanted:
     index = _index(files)
     for key in wanted:
         expected = max((slot for slot, have in enumerate(keys) if have <= key), default=-1)
-        assert index.floor_slot(0, key) == expected
-        assert index.floor_slot(1, 2 * key) == expected
+        assert index._floor_slot(0, key) == expected
+        assert index._floor_slot(1, 2 * key) == expected
 
 
-def test_floor_slot_in_a_long_index() -> None:
+def test_floor_slot_is_found_in_a_long_index() -> None:
     files = SimFiles()
     files.open_append("/index").append(b"".join(ENTRY.pack(3 * i, i) for i in range(5000)))
     index = _index(files)
     for key in (-1, 0, 2, 3, 4, 1535, 1536, 7500, 14_996, 14_997, 14_998, 10**6):
-        assert index.floor_slot(0, key) == min(key // 3, 4999)
+        assert index._floor_slot(0, key) == min(key // 3, 4999)
 
 
-def test_look_up_in_an_empty_index_reads_nothing() -> None:
+def test_look_up_in_an_empty_index_reads_no_bytes() -> None:
     files = SimFiles()
     index = _index(files)
     files.everything_cached = False
-    assert index.floor_slot(0, 5, nowait=True) == -1
+    assert index._floor_slot(0, 5, nowait=True) == -1
 
 
-def test_room_is_counted_in_whole_entries() -> None:
+def test_index_capacity_is_a_whole_number_of_entries() -> None:
     assert _index(SimFiles(), 23).max_entries == 2
 
 
-def test_failed_append_leaves_the_entries_as_they_were() -> None:
+def test_failed_append_leaves_the_entries_unchanged() -> None:
     files = SimFiles()
     index = _index(files)
     index.append(1, 2)
@@ -63,22 +64,22 @@ def test_failed_append_leaves_the_entries_as_they_were() -> None:
     assert index.count == 1
     files.fail_no_more()
     index.append(5, 6)
-    assert [index.entry(0), index.entry(1)] == [(1, 2), (5, 6)]
+    assert [index.entry(0), index.entry(1)] == [OffsetPosition(1, 2), OffsetPosition(5, 6)]
     assert index.file.size() == 16
 
 
-def test_a_ragged_file_is_corrupt_until_it_is_cut() -> None:
+def test_file_with_a_partial_entry_is_corrupt_until_truncated() -> None:
     files = SimFiles()
     files.open_append("/index").append(bytes(19))
     index = _index(files)
     with pytest.raises(CorruptIndex):
-        index.check_size()
-    index.truncate(index.count)
-    index.check_size()
+        index._check_size()
+    index.truncate_to_count(index.count)
+    index._check_size()
     assert index.file.size() == 16
 
 
-def test_entry_that_is_not_there_any_more_is_corruption() -> None:
+def test_reading_a_missing_entry_raises_corrupt_index() -> None:
     files = SimFiles()
     index = _index(files)
     index.append(1, 2)

@@ -13,7 +13,7 @@ from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import File
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_data import SMALL, T0, append, client_batch, fill
+from tests.helpers.log_data import SMALL, T0, append, client_batch, fill, next_offset
 from tests.helpers.sim_file import open_file
 from tests.helpers.sim_files import SimFiles
 
@@ -179,7 +179,7 @@ def test_reopened_segment_goes_on_indexing_where_it_was() -> None:
         segment.close()
         segment = _open(files)
     whole = _create(once)
-    assert fill(whole, 30, step_ms=0) == end == segment.next_offset()
+    assert fill(whole, 30, step_ms=0) == end == next_offset(segment)
     assert files.read_file(INDEX) == once.read_file(INDEX)
 
 
@@ -307,7 +307,7 @@ def test_truncation_equals_never_having_appended_the_rest(records: int, offset: 
     assert cut.truncate_to(BASE + offset) == total - whole.size_bytes
     assert cut.max_timestamp == whole.max_timestamp
     for segment in (cut, whole):
-        assert segment.next_offset() == BASE + records * kept
+        assert next_offset(segment) == BASE + records * kept
         fill(segment, 10, records=records)
         segment.on_become_inactive()
         segment.sanity_check()
@@ -321,7 +321,7 @@ def test_cut_to_a_size_is_cut_to_the_batch_that_begins_there() -> None:
     place = segment.find_offset(BASE + 13)
     assert place is not None
     segment.truncate_to_size(place.position)
-    assert segment.next_offset() == BASE + 13
+    assert next_offset(segment) == BASE + 13
     assert segment.size_bytes == place.position
 
 

@@ -181,7 +181,7 @@ def test_a_bug_costs_one_seal_which_is_tried_again(
         site.ports.jobs.run_one("dir:/a")
     site.settle()
     assert site.offline == []
-    assert "seal of t-0 failed: ValueError('a bug'); it is tried again" in site.reports
+    assert "seal of t-0 failed: ValueError('a bug'); it will be retried" in site.reports
     assert site.manager.housekeeping.errors_by_task == {"seal": 1}
     assert (log.recovery_point, other.recovery_point) == (0, 5)
     site.ports.advance(RETRY_MS)
@@ -334,3 +334,20 @@ def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_do
     assert not site.files.exists(site.path(log, 6, ".snapshot"))
     assert log.recovery_point == 0
     assert log.offline == (code == errno.EIO)
+
+
+def test_clean_stop_waits_for_seals_that_begin_after_one_another() -> None:
+    site, log = _rolled()
+    site.append(log)
+    log.roll()
+    site.append(log)
+    log.roll()
+    # The second seal fails: what it should have made durable may be lost.
+    site.files.fail_when(
+        lambda operation: operation.path.endswith(f"{6:020}.snapshot.tmp"), errno.EIO
+    )
+    stopped = site.manager.shutdown()
+    site.settle()
+    assert stopped.done
+    assert site.offline == ["/a"]
+    assert not site.files.exists("/a/.kafka_cleanshutdown")

@@ -174,7 +174,7 @@ def test_what_a_plog_broker_is_anyway_may_be_asked_for(
         ("--feature metadata.version=21", "has level 11"),
         ("--feature kraft.version=1", "a plog broker has level 0"),
         ("--feature foo=1", "Kafka has no such feature"),
-        ("--feature kraft.version=x", "a level is a whole number"),
+        ("--feature kraft.version=x", "the level must be a whole number"),
         ("--add-scram alice", "begin with SCRAM-SHA-256"),
     ],
 )

@@ -170,7 +170,7 @@ def test_what_kafka_did_not_stop_cleanly_is_recovered_by_the_first_start() -> No
     copy_into(_plan(files, "/plog"), _world(files))
     assert not files.exists("/plog/.kafka_cleanshutdown")
     broker = _start(files, "/plog")
-    assert any(f"cut {len(torn)} bytes of clicks-0" in line for line in broker.reports)
+    assert any(f"truncated {len(torn)} bytes of clicks-0" in line for line in broker.reports)
     _assert_all_there(broker)
 
 
@@ -205,7 +205,7 @@ def test_an_unfinished_copy_is_never_started_and_the_next_run_finishes_it() -> N
             finished += 1
         else:
             if disk.exists("/plog") and disk.listdir("/plog"):
-                with pytest.raises(LogDirUnusable, match="holds partitions, but __cluster_metad"):
+                with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs"):
                     _start(clone(disk), "/plog")
             plan = _plan(disk, "/plog")
             check_targets(disk, plan)

@@ -15,6 +15,7 @@ from plogd.tools.storage.segment_conversion import NotConvertible, convert_segme
 from plogd.topic_config import TopicConfig
 from tests.corpus import legacy
 from tests.helpers.kafka_data import batch
+from tests.helpers.log_data import next_offset
 from tests.helpers.sim_files import Operation, SimCrash, SimFiles
 from tests.sim.crash_points import clone
 from tests.unit.records.test_legacy import message
@@ -54,7 +55,7 @@ def test_a_segment_is_written_anew_with_indexes_that_fit() -> None:
     segment = LogSegment(files, "/new", BASE, TopicConfig())
     segment.sanity_check()
     assert segment.max_timestamp == max(record.timestamp for record in RECORDS)
-    assert segment.next_offset() == BASE + len(RECORDS)
+    assert next_offset(segment) == BASE + len(RECORDS)
 
 
 def test_batches_of_magic_2_stay_as_they_are_among_old_ones() -> None:

@@ -1,4 +1,4 @@
-"""What the asyncio face adds to the engine: turns of the loop, and whose loop it is."""
+"""The asyncio face's consumer: it yields to the loop, and rejects calls from another loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plog.types import TopicPartition
 T0 = TopicPartition("t", 0)
 
 
-def test_a_poll_that_does_not_wait_lets_others_have_their_turn() -> None:
+def test_poll_without_timeout_lets_other_tasks_run() -> None:
     async def story() -> int:
         turns = 0
 
@@ -34,7 +34,7 @@ def test_a_poll_that_does_not_wait_lets_others_have_their_turn() -> None:
     assert asyncio.run(story()) >= 10
 
 
-def test_another_loop_is_refused_for_columns_as_well() -> None:
+def test_consume_arrow_rejects_another_loop() -> None:
     consumer = Consumer(bootstrap_servers="127.0.0.1:1")
 
     async def begin() -> None:

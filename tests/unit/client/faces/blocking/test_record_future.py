@@ -1,4 +1,4 @@
-"""The future of a record where code expects a `concurrent.futures.Future`."""
+"""`RecordFuture` in code that expects a `concurrent.futures.Future`."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def futures_of(batch: ProducerBatch) -> list[RecordFuture]:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set when `concurrent.futures` has begun to wait."""
+    """Return an event that is set once `concurrent.futures` has installed its waiters."""
     event = threading.Event()
     install = futures_base._create_and_install_waiters
 
-    def install_and_tell(*arguments: Any) -> Any:
+    def install_and_notify(*arguments: Any) -> Any:
         waiter = install(*arguments)
         event.set()
         return waiter
 
-    monkeypatch.setattr(futures_base, "_create_and_install_waiters", install_and_tell)
+    monkeypatch.setattr(futures_base, "_create_and_install_waiters", install_and_notify)
     return event
 
 
 def after(event: threading.Event, act: Callable[[], None]) -> threading.Thread:
-    """A thread that acts after the event, as the engine's does."""
+    """Start a thread that calls `act` after the event, as the engine's thread would."""
 
     def run() -> None:
         assert event.wait(PATIENCE_S)
@@ -69,21 +69,21 @@ def test_wait_returns_when_all_are_written(installed: threading.Event) -> None:
     assert [future.result().offset for future in futures] == [10, 11, 12]
 
 
-def test_wait_takes_those_that_are_done_already() -> None:
+def test_wait_accepts_futures_that_are_done() -> None:
     batch = batch_of(2)
     futures = futures_of(batch)
     batch.succeed(0, -1)
     assert concurrent.futures.wait(futures).done == set(futures)
 
 
-def test_wait_counts_those_that_finish_while_others_do_not() -> None:
+def test_wait_returns_finished_futures_after_timeout() -> None:
     written, open_batch = batch_of(1), batch_of(1)
     first, second = RecordFuture(written, 0), RecordFuture(open_batch, 0)
     written.succeed(0, -1)
     assert concurrent.futures.wait([first, second], 0) == ({first}, {second})
 
 
-def test_wait_for_the_first_exception(installed: threading.Event) -> None:
+def test_wait_returns_at_the_first_exception(installed: threading.Event) -> None:
     failing, other = batch_of(1), batch_of(1)
     futures = [RecordFuture(failing, 0), RecordFuture(other, 0)]
     thread = after(installed, lambda: failing.fail(CorruptMessage("x")))
@@ -93,7 +93,7 @@ def test_wait_for_the_first_exception(installed: threading.Event) -> None:
     assert isinstance(futures[0].exception(), CorruptMessage)
 
 
-def test_as_completed_yields_each(installed: threading.Event) -> None:
+def test_as_completed_yields_each_future(installed: threading.Event) -> None:
     first, second = batch_of(2), batch_of(1)
     futures = [*futures_of(first), *futures_of(second)]
     second.succeed(5, -1)
@@ -105,7 +105,7 @@ def test_as_completed_yields_each(installed: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("is_early", [True, False])
-def test_asyncio_wraps_it(is_early: bool) -> None:
+def test_asyncio_wraps_the_future(is_early: bool) -> None:
     batch = batch_of(1)
 
     async def wait() -> int:
@@ -121,7 +121,7 @@ def test_asyncio_wraps_it(is_early: bool) -> None:
     assert asyncio.run(wait()) == 7
 
 
-def test_asyncio_gets_the_error() -> None:
+def test_asyncio_receives_the_error() -> None:
     batch = batch_of(1)
     batch.fail(CorruptMessage("x"))
 
@@ -132,31 +132,31 @@ def test_asyncio_gets_the_error() -> None:
         asyncio.run(wait())
 
 
-def test_state_is_made_only_for_those_that_are_waited_for() -> None:
+def test_state_is_created_only_for_awaited_futures() -> None:
     batch = batch_of(1)
     future = RecordFuture(batch, 0)
     batch.succeed(0, -1)
     assert future.done()
     assert future.result(1).offset == future.result(timeout=1).offset == 0
     assert future.result(timeout_s=1).offset == 0
-    assert not hasattr(future, "__dict__"), "each would cost as much as the rest of it"
+    assert not hasattr(future, "__dict__"), "a dict would double the size of each future"
     assert not _has_state(future)
 
 
-def test_it_cannot_be_cancelled_or_settled_by_others() -> None:
+def test_future_cannot_be_cancelled_or_set() -> None:
     future = RecordFuture(batch_of(1), 0)
     assert isinstance(future, concurrent.futures.Future)
     assert not future.cancel()
     assert not future.cancelled()
     assert future.running()
     assert not hasattr(future, "set_result")
-    with pytest.raises(TimeoutError, match="no outcome after 0 s"):
+    with pytest.raises(TimeoutError, match="not acknowledged within 0 s"):
         future.exception(timeout_s=0)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         future.nothing  # noqa: B018
 
 
-def test_completion_shows_what_is_for_users() -> None:
+def test_dir_lists_only_public_attributes() -> None:
     names = {name for name in dir(RecordFuture(batch_of(1), 0)) if not name.startswith("_")}
     assert names == {
         "add_done_callback",

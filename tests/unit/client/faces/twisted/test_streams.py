@@ -1,4 +1,4 @@
-"""Streams of records with Twisted's flow control, over producers and consumers that are made up."""
+"""Streams of records with Twisted's flow control, over fake producers and consumers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def record(number: int) -> ConsumerRecord:
     return ConsumerRecord("t", 0, number, 0, kind, None, b"%d" % number, (), -1)
 
 
-class MadeUpConsumer:
-    """Gives what the test puts; `calls` tells what was asked of it."""
+class FakeConsumer:
+    """A consumer whose `consume` returns the records that the test puts."""
 
-    made: MadeUpConsumer
+    made: FakeConsumer
 
     def __init__(self, *topics: str, **settings: Any) -> None:
-        MadeUpConsumer.made = self
+        FakeConsumer.made = self
         self._network = DeferredNetwork(Clock())
         self._unread = PendingRecords()
         self.asked: Deferred[list[ConsumerRecord]] | None = None
@@ -61,8 +61,8 @@ class MadeUpConsumer:
         return succeed(None)
 
 
-class Heard(ConsumerProtocol):
-    """Notes what it is told."""
+class RecordingProtocol(ConsumerProtocol):
+    """A protocol that stores the offsets it receives and the reasons for the end."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -80,25 +80,25 @@ class Heard(ConsumerProtocol):
 @pytest.fixture
 def consuming(
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[tuple[Heard, MadeUpConsumer, ConsumerFactory]]:
-    monkeypatch.setattr(twisted_streams, "Consumer", MadeUpConsumer)
+) -> Iterator[tuple[RecordingProtocol, FakeConsumer, ConsumerFactory]]:
+    monkeypatch.setattr(twisted_streams, "Consumer", FakeConsumer)
     factory = ConsumerFactory("t")
-    factory.protocol = Heard  # type: ignore[assignment]
-    yield factory.start(), MadeUpConsumer.made, factory
+    factory.protocol = RecordingProtocol  # type: ignore[assignment]
+    yield factory.start(), FakeConsumer.made, factory
     factory.stop()
 
 
-Consuming = tuple[Heard, MadeUpConsumer, ConsumerFactory]
+Consuming = tuple[RecordingProtocol, FakeConsumer, ConsumerFactory]
 
 
-def test_records_come_one_by_one(consuming: Consuming) -> None:
+def test_consumer_protocol_receives_records_one_by_one(consuming: Consuming) -> None:
     stream, consumer, _ = consuming
     consumer.put(1, 2)
     consumer.put(3)
     assert stream.numbers == [1, 2, 3]
 
 
-def test_a_paused_stream_gives_nothing_out(consuming: Consuming) -> None:
+def test_paused_stream_delivers_no_records(consuming: Consuming) -> None:
     stream, consumer, _ = consuming
     stream.then = stream.transport.pauseProducing
     consumer.put(1, 2)
@@ -108,18 +108,18 @@ def test_a_paused_stream_gives_nothing_out(consuming: Consuming) -> None:
     assert stream.numbers == [1, 2]
 
 
-def test_a_stream_that_is_stopped_while_it_is_paused_gets_no_more(consuming: Consuming) -> None:
+def test_paused_stream_delivers_no_records_after_stop(consuming: Consuming) -> None:
     stream, consumer, factory = consuming
     stream.transport.pauseProducing()
     consumer.put(1, 2)
     factory.stop()
     assert stream.numbers == []
     assert len(stream.ended) == 1
-    assert len(consumer._unread) == 2  # The next one of the group will have them.
+    assert len(consumer._unread) == 2  # The next owner of the partitions reads them.
     assert consumer.is_closed
 
 
-def test_a_deferred_is_waited_for(consuming: Consuming) -> None:
+def test_stream_waits_for_the_deferred_of_record_received(consuming: Consuming) -> None:
     stream, consumer, _ = consuming
     work: Deferred[None] = Deferred()
     stream.then = lambda: work
@@ -130,7 +130,7 @@ def test_a_deferred_is_waited_for(consuming: Consuming) -> None:
     assert stream.numbers == [1, 2]
 
 
-def test_what_it_has_not_had_when_it_stops_is_not_read(consuming: Consuming) -> None:
+def test_undelivered_records_do_not_count_as_read_after_stop(consuming: Consuming) -> None:
     stream, consumer, factory = consuming
     stream.then = lambda: factory.stop() and None
     consumer.put(1, 2, 3)
@@ -140,7 +140,7 @@ def test_what_it_has_not_had_when_it_stops_is_not_read(consuming: Consuming) -> 
     assert len(stream.ended) == 1
 
 
-def test_stopping_it_while_it_waits(consuming: Consuming) -> None:
+def test_stop_ends_a_waiting_consume(consuming: Consuming) -> None:
     stream, consumer, factory = consuming
     factory.stop()
     assert consumer.is_closed
@@ -148,36 +148,38 @@ def test_stopping_it_while_it_waits(consuming: Consuming) -> None:
     factory.stop()
 
 
-def test_what_it_raises_ends_it(consuming: Consuming, caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_in_record_received_ends_the_stream(
+    consuming: Consuming, caplog: pytest.LogCaptureFixture
+) -> None:
     stream, consumer, _ = consuming
     stream.then = lambda: 1 // 0
     consumer.put(1, 2)
     [reason] = stream.ended
     assert reason.check(ZeroDivisionError)
     assert consumer.is_closed
-    assert "a stream of records has ended" in caplog.text
+    assert "record stream failed" in caplog.text
 
 
-def test_many_at_once_for_who_wants_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Many(Heard):
+def test_overridden_records_received_gets_whole_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Many(RecordingProtocol):
         def recordsReceived(self, records: list[ConsumerRecord]) -> None:
             self.numbers += [len(records)]
 
-    monkeypatch.setattr(twisted_streams, "Consumer", MadeUpConsumer)
+    monkeypatch.setattr(twisted_streams, "Consumer", FakeConsumer)
     factory = ConsumerFactory("t")
     factory.protocol = Many  # type: ignore[assignment]
     stream = factory.start()
-    MadeUpConsumer.made.put(1, 2, 3)
+    FakeConsumer.made.put(1, 2, 3)
     assert stream.numbers == [3]
 
 
-class MadeUpProducer:
-    """Takes records; the test decides when they are there, and whether there is memory."""
+class FakeProducer:
+    """A producer for which the test decides when records are written and when memory is full."""
 
-    made: MadeUpProducer
+    made: FakeProducer
 
     def __init__(self, **settings: Any) -> None:
-        MadeUpProducer.made = self
+        FakeProducer.made = self
         self.clock = Clock()
         self._network = DeferredNetwork(self.clock)
         self.is_full = False
@@ -195,7 +197,7 @@ class MadeUpProducer:
 
 
 class Source:
-    """A producer in Twisted's sense."""
+    """An `IPushProducer` or `IPullProducer` that records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -219,23 +221,23 @@ class Failing(ProducerProtocol):
 
 
 @pytest.fixture
-def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[Failing, MadeUpProducer, ProducerFactory]:
-    monkeypatch.setattr(twisted_streams, "Producer", MadeUpProducer)
+def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[Failing, FakeProducer, ProducerFactory]:
+    monkeypatch.setattr(twisted_streams, "Producer", FakeProducer)
     factory = ProducerFactory("t")
     factory.protocol = Failing  # type: ignore[assignment]
-    return factory.start(), MadeUpProducer.made, factory
+    return factory.start(), FakeProducer.made, factory
 
 
-Producing = tuple[Failing, MadeUpProducer, ProducerFactory]
+Producing = tuple[Failing, FakeProducer, ProducerFactory]
 
 
-def test_what_is_written_goes_to_the_topic(producing: Producing) -> None:
+def test_transport_write_sends_to_the_topic(producing: Producing) -> None:
     stream, producer, _ = producing
     stream.transport.write(b"x")
     assert producer.sent[0][0] == ("t", b"x")
 
 
-def test_who_is_registered_is_paused_while_memory_is_full(producing: Producing) -> None:
+def test_registered_producer_is_paused_while_memory_is_full(producing: Producing) -> None:
     stream, producer, _ = producing
     source: Any = Source()
     stream.transport.registerProducer(source, True)
@@ -250,7 +252,7 @@ def test_who_is_registered_is_paused_while_memory_is_full(producing: Producing) 
     assert source.calls == ["pause", "resume"]
 
 
-def test_who_is_pulled_is_asked_again_after_each_write(producing: Producing) -> None:
+def test_pull_producer_is_resumed_after_each_write(producing: Producing) -> None:
     stream, producer, _ = producing
     source: Any = Source()
     stream.transport.registerProducer(source, False)
@@ -265,7 +267,7 @@ def test_who_is_pulled_is_asked_again_after_each_write(producing: Producing) -> 
     assert source.calls == ["resume", "resume"]
 
 
-def test_only_one_may_be_registered(producing: Producing) -> None:
+def test_second_producer_cannot_be_registered(producing: Producing) -> None:
     stream, _, _ = producing
     first: Any = Source()
     stream.transport.registerProducer(first, True)
@@ -273,17 +275,17 @@ def test_only_one_may_be_registered(producing: Producing) -> None:
         stream.transport.registerProducer(first, True)
 
 
-def test_a_failure_is_told(producing: Producing) -> None:
+def test_failed_write_calls_delivery_failed(producing: Producing) -> None:
     stream, producer, _ = producing
     stream.transport.write(b"1")
     producer.sent[0][1].errback(ValueError("no"))
     assert [str(error) for error in stream.errors] == ["no"]
 
 
-def test_a_service_starts_and_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(twisted_streams, "Producer", MadeUpProducer)
+def test_service_starts_and_stops_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twisted_streams, "Producer", FakeProducer)
     service = StreamService(ProducerFactory("t"))
     service.startService()
-    assert not MadeUpProducer.made.is_closed
+    assert not FakeProducer.made.is_closed
     service.stopService()
-    assert MadeUpProducer.made.is_closed
+    assert FakeProducer.made.is_closed

@@ -1,4 +1,4 @@
-"""Produce by the short way: whatever becomes of it, the answer is the general way's."""
+"""The fast path of Produce, whose responses are the same as those of the general path."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def answer_of(broker: SimBroker, message: ProduceRequest, version: int) -> Any:
 
 @pytest.fixture
 def short_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where the general way is taken."""
+    """Fail if a request takes the general path."""
     monkeypatch.setattr("plogd.apis.produce._Produce.__init__", None)
 
 
 @pytest.mark.usefixtures("short_only")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_it_is_taken(version: int) -> None:
+def test_fast_path_handles_a_single_partition(version: int) -> None:
     broker = make()
     assert answer_of(broker, request(broker, b"a", b"b"), version).base_offset == 0
     assert answer_of(broker, request(broker, b"c"), version).base_offset == 2
@@ -56,21 +56,21 @@ def test_it_is_taken(version: int) -> None:
 
 @pytest.mark.usefixtures("short_only")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_is_told_in_full(version: int) -> None:
+def test_refusal_has_a_complete_response(version: int) -> None:
     broker = make()
     message = request(broker, b"a")
     damaged = bytearray(message.topic_data[0].partition_data[0].records)
     damaged[-1] ^= 1
     message.topic_data[0].partition_data[0].records = memoryview(damaged)
-    told = answer_of(broker, message, version)
-    assert (told.index, told.error_code) == (0, ErrorCode.CORRUPT_MESSAGE)
-    assert ("checksum" in (told.error_message or "")) == (version >= 8)
+    response = answer_of(broker, message, version)
+    assert (response.index, response.error_code) == (0, ErrorCode.CORRUPT_MESSAGE)
+    assert ("checksum" in (response.error_message or "")) == (version >= 8)
     nowhere = answer_of(broker, request(broker, b"a", partition=9), version)
     assert (nowhere.index, nowhere.error_code) == (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_needs_a_closer_look_goes_the_general_way(version: int) -> None:
+def test_request_that_needs_more_checks_takes_the_general_path(version: int) -> None:
     broker = make()
     message = request(broker, b"a")
     message.topic_data[0].name = "__consumer_offsets"
@@ -87,7 +87,7 @@ def test_what_needs_a_closer_look_goes_the_general_way(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_bug_is_reported_and_answered(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_is_reported_and_answered(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = make()
     message = request(broker, b"a")
     for bug in (_raises, _fails_later):
@@ -106,7 +106,7 @@ def _fails_later(*_: Any, **__: Any) -> Later[Any]:
     return later
 
 
-def test_a_client_that_leaves_is_waited_for_no_longer() -> None:
+def test_disconnect_cancels_the_wait() -> None:
     broker = make()
     asked = broker.begin(request(broker, b"a"), 9)
     produces = broker.broker.replica_manager.delayed_produces
@@ -116,4 +116,4 @@ def test_a_client_that_leaves_is_waited_for_no_longer() -> None:
     with pytest.raises(Cancelled):
         asked.parts()
     broker.settle()
-    assert broker.log("t").log_end_offset == 1  # What was appended stays.
+    assert broker.log("t").log_end_offset == 1  # The append is kept.

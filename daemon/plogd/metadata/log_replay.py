@@ -1,0 +1,80 @@
+"""Replay the metadata log into an image when a broker starts.
+
+Called by `EmbeddedStore.open`, before anything else runs. A damaged, missing or unknown record
+aborts the start: a broker that continued would have lost topics or settings.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plog.errors import KafkaStorageError, PlogError
+from plog.records.batch import HEADER_SIZE, crc_is_valid, iter_batches
+from plog.records.codec import decode_records
+from plog.wire.internal.metadata_records import decode_metadata_record
+from plog.wire.primitives import WireError
+from plogd.log.log import Log
+from plogd.metadata.image import MetadataImage
+
+_READ_BYTES: Final = 1 << 20
+
+
+def replay_log(log: Log, image: MetadataImage) -> None:
+    """Replay all of `log`. Raises KafkaStorageError if it is damaged or has unknown records."""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        next_offset = _replay_batches(log, image, _read(log, offset), offset)
+        if next_offset <= offset:
+            raise _lost(log, offset)
+        offset = next_offset
+
+
+def _read(log: Log, offset: int) -> bytes:
+    """Return some batches from `offset` on."""
+    try:
+        region = log.read(offset, _READ_BYTES, end_offset=log.log_end_offset).region
+        if region is None:
+            return b""
+        try:
+            return region.read()
+        finally:
+            region.close()
+    except (OSError, PlogError) as error:
+        raise KafkaStorageError(
+            f"cannot read {log.topic_partition} at offset {offset}: {error}"
+        ) from error
+
+
+def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int) -> int:
+    """Replay the whole batches in `payload`; return the offset after the last."""
+    for position, header in iter_batches(payload):
+        if header.base_offset != offset:
+            raise _lost(log, offset)
+        if not crc_is_valid(payload, position, header):
+            raise KafkaStorageError(
+                f"cannot replay {log.topic_partition}: the batch at offset {header.base_offset} "
+                "is damaged; restore its files from a backup"
+            )
+        offset = header.next_offset
+        if header.is_control:
+            continue
+        records = payload[position + HEADER_SIZE : position + header.size_bytes]
+        for record in decode_records(records, header):
+            _replay_value(log, image, record.value, record.offset)
+    return offset
+
+
+def _lost(log: Log, offset: int) -> KafkaStorageError:
+    return KafkaStorageError(
+        f"cannot replay {log.topic_partition}: the records from offset {offset} on are lost; a "
+        f"file in {log.directory} was truncated or removed; restore it from a backup"
+    )
+
+
+def _replay_value(log: Log, image: MetadataImage, value: bytes | None, offset: int) -> None:
+    try:
+        image.replay(decode_metadata_record(value or b""), offset)
+    except (WireError, ValueError) as error:
+        raise KafkaStorageError(
+            f"cannot replay {log.topic_partition}: invalid record at offset {offset}: {error}"
+        ) from error

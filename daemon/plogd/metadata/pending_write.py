@@ -1,0 +1,44 @@
+"""A pending write of `EmbeddedStore`, with the outcome of each change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from plogd.metadata.store import BrokerRegistration, Change, Conflict, Key, Outcome
+from plogd.ports import Later
+
+LARGE: Final = 256
+"""A write with more changes than this is prepared and applied in slices."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingWrite:
+    """A write that waits for its turn, then for its records to become durable."""
+
+    changes: Sequence[Change]
+    atomic: bool
+    later: Later[list[Outcome]]
+    registration: BrokerRegistration | None = None
+    conflicts: dict[int, Conflict] = field(default_factory=dict)
+    """The changes that were not made, by index."""
+    error: Exception | None = None
+    """The unexpected error that prevented all changes."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the write gets a batch of its own, built in slices."""
+        return len(self.changes) > LARGE
+
+    def roots(self) -> set[Key]:
+        """Return the keys that the write locks: whole topics, otherwise single keys."""
+        return {_root(change.key) for change in self.changes}
+
+
+def _root(key: Key) -> Key:
+    match key:
+        case ("partition", name, _) | ("config", "topic", name):
+            return ("topic", name)
+        case _:
+            return key

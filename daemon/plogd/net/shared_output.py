@@ -1,0 +1,45 @@
+"""The part of a connection's output that other connections send, too, so that it counts once.
+
+A response that is encoded once for many clients (apis/encoded_response.py) is the same bytes in the
+queues of all their connections. Each wire notes where such a response ends in its stream, and
+tells `ResponseMemory` how much of what it reports belongs to shared responses. The bytes are in
+memory until the last of the connections has sent its last byte.
+
+Owned by a wire; reactor thread only.
+"""
+
+from __future__ import annotations
+
+from plogd.apis.encoded_response import EncodedResponse, SharedAnswer
+from plogd.net.open_connection import OpenConnection
+from plogd.net.response_memory import ResponseMemory
+
+
+class SharedOutput:
+    """The shared responses that one connection has not sent to their ends.
+
+    Attributes:
+        unsent: each response with the positions in the stream where it starts and ends.
+    """
+
+    __slots__ = ("_memory", "unsent")
+
+    def __init__(self, memory: ResponseMemory) -> None:
+        self._memory = memory
+        self.unsent: list[tuple[EncodedResponse, int, int]] = []
+
+    def add(self, answer: SharedAnswer, end_position: int) -> None:
+        """`answer` ends at `end_position` of all that is ever sent."""
+        self.unsent.append((answer.response, end_position - answer.shared_bytes, end_position))
+
+    def clear(self, connection: OpenConnection) -> None:
+        """Nothing more is sent."""
+        self.unsent = []
+        self._memory.share(connection, (), 0)
+
+    def report(self, connection: OpenConnection, sent_bytes: int) -> None:
+        """Count what is left when `sent_bytes` have been sent; before all else is counted."""
+        unsent = [one for one in self.unsent if one[2] > sent_bytes]
+        nbytes = sum(end - max(start, sent_bytes) for _, start, end in unsent)
+        self.unsent = unsent
+        self._memory.share(connection, [response for response, _, _ in unsent], nbytes)

@@ -1,0 +1,57 @@
+"""The documentation: files and modules that it names exist, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path.relative_to(ROOT)
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md"))
+)
+_FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_PATH = re.compile(r"`((?:daemon|docs|etc|plog|tests|twisted)/[\w./-]+\.\w+)`")
+_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
+_TOUR_ROW = re.compile(r"^\| `([^`]+)` \| (\d+) \|", re.MULTILINE)
+_HISTORY = ("CHANGELOG.md",)  # It names files by the names of their time.
+
+
+def text_of(page: Path) -> str:
+    return _FENCE.sub("", (ROOT / page).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    if page.name in _HISTORY:
+        pytest.skip("history")
+    missing = [name for name in _PATH.findall(text_of(page)) if not (ROOT / name).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_of_a_page_lead_to_files(page: Path) -> None:
+    folder = (ROOT / page).parent
+    links = [target for target, _ in _LINK.findall(text_of(page)) if target]
+    missing = [target for target in links if not (folder / target).exists()]
+    assert not missing
+
+
+def test_tour_names_files_with_about_their_length() -> None:
+    rows = _TOUR_ROW.findall((ROOT / "docs/tour.md").read_text("utf-8"))
+    assert len(rows) > 20
+    wrong = []
+    for name, lines in rows:
+        length = len((ROOT / name).read_text("utf-8").splitlines())
+        if abs(length - int(lines)) > max(20, length // 5):
+            wrong.append(f"{name}: {length}, not {lines}")
+    assert not wrong
+
+
+def test_index_lists_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text("utf-8")
+    linked = {target for target, _ in _LINK.findall(index)}
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= linked
