@@ -1,8 +1,9 @@
-"""Which batches of a fetch belong to transactions that were aborted.
+"""Filter for aborted transactions: finds the batches of a fetch that belong to them.
 
-A broker tells with each fetch the aborted transactions that reach into it: who, and from which
-offset on. A transaction ends at its producer's ABORT marker, a control batch among the others, and
-one producer has one transaction at a time; so walking the batches in order is enough.
+With each fetch response, the broker lists the aborted transactions that overlap it, each by
+producer ID and first offset. A transaction ends at its producer's ABORT marker, a control batch
+among the other batches, and a producer has only one transaction at a time. So one pass over the
+batches in order is enough.
 
 Pure. Source: KIP-98; Kafka 3.9 CompletedFetch.
 """
@@ -19,24 +20,24 @@ from plog.wire.messages.fetch import AbortedTransaction
 
 
 class AbortedTransactions:
-    """The aborted transactions of one fetch of one partition; shown its batches one by one."""
+    """The aborted transactions of one fetched partition; its batches must be passed in order."""
 
-    __slots__ = ("_open_ids", "_to_come")
+    __slots__ = ("_open_ids", "_pending")
 
-    def __init__(self, told: Iterable[AbortedTransaction]) -> None:
-        first_offsets = ((one.first_offset, one.producer_id) for one in told)
-        self._to_come = sorted(first_offsets, reverse=True)
+    def __init__(self, listed: Iterable[AbortedTransaction]) -> None:
+        first_offsets = ((one.first_offset, one.producer_id) for one in listed)
+        self._pending = sorted(first_offsets, reverse=True)
         self._open_ids: set[int] = set()
 
     def covers(self, data: Buffer, position: int, header: BatchHeader) -> bool:
-        """Whether the batch at `position` is not to be read, being part of one of them.
+        """Return whether the batch at `position` is part of an aborted transaction.
 
-        Must be asked of every batch, in their order. Raises CorruptRecords for a broken marker.
+        Call it for every batch, in order. Raises CorruptRecords for a corrupt marker.
         """
         if not header.has_producer_id:
             return False
-        while self._to_come and self._to_come[-1][0] <= header.last_offset:
-            self._open_ids.add(self._to_come.pop()[1])
+        while self._pending and self._pending[-1][0] <= header.last_offset:
+            self._open_ids.add(self._pending.pop()[1])
         if header.is_control:
             if header.producer_id in self._open_ids and is_abort_marker(data, position, header):
                 self._open_ids.discard(header.producer_id)
@@ -45,7 +46,7 @@ class AbortedTransactions:
 
 
 def is_abort_marker(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the control batch at `position` ends a transaction by aborting it."""
+    """Return whether the control batch at `position` aborts a transaction."""
     records = decode_records(read_payload(data, position, header), header)
-    # A control batch may have lost its record to compaction and stands for nothing then.
+    # Compaction may have removed the record of a control batch, which then has no effect.
     return bool(records) and decode_control_key(records[0].key) is ControlType.ABORT

@@ -1,17 +1,17 @@
-"""Fetched records as an Arrow record batch, made of the codec's columns without copying them.
+"""Conversion of fetched records to Arrow record batches, without copying the codec's columns.
 
-pyarrow comes with the extra ``plog[arrow]`` and is imported on first use. The columns:
+The extra ``plog[arrow]`` installs pyarrow, which is imported on first use. The columns:
 
 ============== =========================================== =====================================
 topic          dictionary of int32 to string
 partition      int32
 offset         int64
-timestamp      timestamp in ms, UTC                        null where the record has none
-timestamp_type int8                                        0 the producer's, 1 the broker's
+timestamp      timestamp in ms, UTC                        null if the record has none
+timestamp_type int8                                        0 CreateTime, 1 LogAppendTime
 key, value     binary                                      null for null
 headers        list of struct of key: string,
                value: binary                               empty without headers
-leader_epoch   int32                                       -1 where the batch does not tell it
+leader_epoch   int32                                       -1 if the batch does not contain it
 ============== =========================================== =====================================
 """
 
@@ -35,14 +35,15 @@ def _pyarrow() -> Any:
         import pyarrow
     except ImportError:
         raise MissingExtra(
-            "records as Arrow columns need pyarrow: pip install 'plog[arrow]'"
+            "cannot read records as Arrow columns: pyarrow is missing; run"
+            " pip install 'plog[arrow]'"
         ) from None
     return pyarrow
 
 
 @lru_cache(maxsize=1)
 def record_schema() -> pyarrow.Schema:
-    """The columns of `record_batch`. Raises MissingExtra without pyarrow."""
+    """Return the schema of `record_batch`. Raises MissingExtra without pyarrow."""
     pa = _pyarrow()
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
     return pa.schema(
@@ -61,9 +62,9 @@ def record_schema() -> pyarrow.Schema:
 
 
 def record_batch(columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.RecordBatch:
-    """The records in `columns`, whose batches are `runs`; `columns` must not change any more.
+    """Return the records in `columns`, which come from `runs`, as an Arrow record batch.
 
-    Raises MissingExtra without pyarrow.
+    `columns` must not change afterwards. Raises MissingExtra without pyarrow.
     """
     pa = _pyarrow()
     rows = len(columns)
@@ -91,7 +92,7 @@ def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:
 
 
 def _repeated(pa: Any, kind: Any, values: Sequence[int], runs: Sequence[ColumnRun]) -> Any:
-    """One value for all rows of a run."""
+    """Return a column that repeats one value for all rows of a run."""
     if len(set(values)) == 1:
         return pa.repeat(pa.scalar(values[0], kind), sum(run.rows for run in runs))
     parts = [
@@ -101,7 +102,7 @@ def _repeated(pa: Any, kind: Any, values: Sequence[int], runs: Sequence[ColumnRu
 
 
 def _bitmap(pa: Any, present: bytearray | bytes) -> Any:
-    """Bytes of 0 and 1 as the bits Arrow wants; None if all are 1."""
+    """Return the validity bitmap for bytes of 0 and 1, or None if all are 1."""
     if 0 not in present:
         return None
     flags = pa.Array.from_buffers(pa.uint8(), len(present), [None, pa.py_buffer(present)])
@@ -123,7 +124,7 @@ def _headers(pa: Any, kind: Any, columns: RecordColumns, rows: int) -> Any:
     if columns.headers:
         none: Sequence[Any] = ()
         lists = [columns.headers.get(row, none) for row in range(rows)]
-        # What is not UTF-8 has no place in a column of text.
+        # An Arrow string column accepts only valid UTF-8.
         named = [
             [
                 {"key": key.encode("utf-8", "replace").decode(), "value": value}

@@ -1,12 +1,12 @@
-"""What one fetch brought of one partition: split into batches at once, into records when taken.
+"""The fetched records of one partition: split into batches on arrival, decoded when taken.
 
-Whoever consumes decodes, a batch at a time, in its own thread: a fetch costs the engine only a look
-at the batches' headers. Without deserializers a batch becomes records in one call of the codec.
-`next_offset` is what the partition's position becomes when what was taken has been handed out; it
-also moves over what is not handed out: control batches, aborted transactions, compacted offsets.
+The consuming thread decodes, one batch at a time; the engine only reads the batch headers. Without
+deserializers, a single call of the codec decodes a batch. `next_offset` is the partition's position
+after the taken records have been handed out. It also moves past what is not handed out: control
+batches, aborted transactions and compacted offsets.
 
-Pure. A batch that is damaged raises `CorruptRecords`, after all before it has been taken.
-Source: Kafka 3.9 CompletedFetch; KIP-98 (read_committed); KIP-74 (partial batches).
+Pure. A corrupt batch raises `CorruptRecords` after all records before it have been taken. Source:
+Kafka 3.9 CompletedFetch; KIP-98 (read_committed); KIP-74 (partial batches).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from plog.types import TopicPartition
 from plog.wire.messages.fetch import AbortedTransaction
 
 Deserialize: TypeAlias = Callable[[bytes], Any]
-"""Bytes to what the application wants. Never asked about a null, which stays None."""
+"""Converts bytes to an object of the application. Never called for null, which stays None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRules:
-    """What holds for all that a consumer reads."""
+    """The settings that apply to all records a consumer reads."""
 
     check_crcs: bool = True
     read_committed: bool = False
@@ -43,7 +43,7 @@ class ReadingRules:
 
 
 class ColumnRun(NamedTuple):
-    """Rows of `RecordColumns` that stem from one batch, and what they have in common."""
+    """Rows of `RecordColumns` from one batch, and the values they share."""
 
     partition: TopicPartition
     timestamp_type: int
@@ -52,20 +52,20 @@ class ColumnRun(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """The whole batches in the bytes of a fetch, and what ended them if that was an error."""
+    """The complete batches in the bytes of a fetch, and the error that ended them, if any."""
 
     data: Buffer
     batches: list[tuple[int, BatchHeader]]
-    """Where in `data` each one lies."""
+    """The position in `data` and the header of each batch."""
     error: KafkaError | None
     next_offset: int
-    """Behind the last of them; where they were to begin, if there are none."""
+    """The offset after the last batch; the fetch offset if there are none."""
 
 
 def split_batches(partition: TopicPartition, fetch_offset: int, data: Buffer) -> FetchedBatches:
-    """The batches in `data` with anything at or behind `fetch_offset`.
+    """Return the batches in `data` that contain `fetch_offset` or later offsets.
 
-    What Kafka has kept in its oldest formats is made into such batches first.
+    Batches in Kafka's older formats are converted first.
     """
     try:
         return _split(partition, fetch_offset, data)
@@ -74,7 +74,7 @@ def split_batches(partition: TopicPartition, fetch_offset: int, data: Buffer) ->
     try:
         modern = b"".join(upgrade_all(data))
     except KafkaError as reason:
-        error = _no_batches(partition, fetch_offset, reason.message)
+        error = _invalid_batches(partition, fetch_offset, reason.message)
         return FetchedBatches(data, [], error, fetch_offset)
     return _split(partition, fetch_offset, modern)
 
@@ -89,7 +89,7 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
             if header.base_offset <= previous or header.last_offset_delta < 0:
                 raise CorruptBatch(f"the batch at byte {position} is out of order")
             if not batches and header.last_offset < fetch_offset:
-                # It lies in front of what was asked for, if it does not lie about that.
+                # The batch ends before the fetch offset, unless its header is corrupt.
                 if not crc_is_valid(data, position, header):
                     raise CorruptBatch(f"the batch at byte {position} fails its checksum")
                 continue
@@ -98,25 +98,27 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
     except UnsupportedForMessageFormat:
         raise
     except KafkaError as reason:
-        error = _no_batches(partition, next_offset, reason.message)
+        error = _invalid_batches(partition, next_offset, reason.message)
     else:
         if next_offset == fetch_offset and len(data):
-            error = _no_batches(partition, next_offset, f"{len(data)} bytes without a whole one")
+            error = _invalid_batches(
+                partition, next_offset, f"{len(data)} bytes without a complete batch"
+            )
     return FetchedBatches(data, batches, error, next_offset)
 
 
-def _no_batches(partition: TopicPartition, offset: int, why: str) -> CorruptRecords:
+def _invalid_batches(partition: TopicPartition, offset: int, why: str) -> CorruptRecords:
     return CorruptRecords(
-        f"{partition}, offset {offset}: the broker sent what is no record batch ({why}); it will "
-        f"be asked again. If this stays so, seek to an offset behind the damage, {offset + 1} or "
-        "more",
+        f"cannot read {partition} at offset {offset}: the broker sent an invalid record batch"
+        f" ({why}); the fetch will be retried. If the error persists, seek past the damage, to"
+        f" offset {offset + 1} or later",
         partition,
         offset,
     )
 
 
 class CompletedFetch:
-    """See the module's text. After it was made, only the consuming thread may touch it."""
+    """The fetched batches of one partition. Only the consuming thread may use it after creation."""
 
     __slots__ = (
         "_aborted",
@@ -147,7 +149,7 @@ class CompletedFetch:
         self.partition = partition
         self.next_offset = fetch_offset
         self.leader_epoch = -1
-        """Of the last batch that something was taken from; -1 if there is none."""
+        """The leader epoch of the batch that was last taken from; -1 if there is none."""
         self.size_bytes = len(split.data)
         self._data = split.data
         self._rules = rules
@@ -155,9 +157,9 @@ class CompletedFetch:
         self._batches = split.batches
         self._end_error = split.error
         self._index = 0
-        """The batch to open next."""
+        """The index of the batch to open next."""
         self._header: BatchHeader | None = None
-        """That of the open batch; its records in `_payload`, then in `_ready` from `_start` on."""
+        """The open batch; its records are in `_payload`, then in `_ready` from `_start` on."""
         self._payload = b""
         self._ready: list[ConsumerRecord] | None = None
         self._start = 0
@@ -165,7 +167,7 @@ class CompletedFetch:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing more to come, not even an error."""
+        """Whether neither records nor an error are left."""
         return (
             self._header is None
             and self._index == len(self._batches)
@@ -175,13 +177,13 @@ class CompletedFetch:
 
     @property
     def ends_damaged(self) -> bool:
-        """Whether it ends in bytes that are no batch."""
+        """Whether the data ends in bytes that are not a batch."""
         return self._end_error is not None
 
     def take(self, wanted: int) -> list[ConsumerRecord]:
-        """Up to `wanted` records, fewer only if there are no more.
+        """Return up to `wanted` records, fewer only if no more are left.
 
-        Raises CorruptRecords or SerializationFailed if there is no record before the damage.
+        Raises CorruptRecords or SerializationFailed if no record precedes the error.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < wanted and (self._header is not None or self._open_next()):
@@ -198,18 +200,21 @@ class CompletedFetch:
                 else:
                     taken = part
             if self._start == len(ready):
-                self._ready, self._start = [], 0  # `part` may be all of it, and is the caller's.
+                self._ready, self._start = [], 0  # The caller may own this list, as `part`.
                 if self._error is not None:
-                    break  # `next_offset` stays at the record that nobody can read.
+                    break  # `next_offset` stays at the record that cannot be read.
                 self._close_batch()
         self._raise_if_nothing(taken)
         return taken
 
     def take_columns(self, columns: RecordColumns, wanted: int) -> list[ColumnRun]:
-        """As `take`, into `columns`; deserializers are not applied. Returns what was added."""
+        """Append up to `wanted` records to `columns`, not deserialized, and return the runs added.
+
+        Raises as `take`.
+        """
         runs: list[ColumnRun] = []
         left = wanted
-        # What a `take` has made ready is left: from `next_offset` on it is decoded again.
+        # Discard records that `take` has decoded: decoding restarts at `next_offset`.
         self._ready, self._start = None, 0
         if isinstance(self._error, SerializationFailed):
             self._error = None
@@ -245,13 +250,13 @@ class CompletedFetch:
             raise error
 
     def _open_next(self) -> bool:
-        """Open the next batch that has records to give; False if there is none, or an error."""
+        """Open the next batch with visible records; False if none is left, or on error."""
         while self._error is None and self._index < len(self._batches):
             position, header = self._batches[self._index]
             self._index += 1
             try:
                 if self._rules.check_crcs and not crc_is_valid(self._data, position, header):
-                    raise CorruptBatch("it fails its checksum")
+                    raise CorruptBatch("the batch fails its checksum")
                 if not self._is_hidden(position, header):
                     self._payload = read_payload(self._data, position, header)
                     self._header = header
@@ -263,7 +268,7 @@ class CompletedFetch:
         return False
 
     def _is_hidden(self, position: int, header: BatchHeader) -> bool:
-        """Whether none of the batch's records are for the application."""
+        """Return whether the application must not see the batch's records."""
         is_aborted = self._aborted is not None and self._aborted.covers(
             self._data, position, header
         )
@@ -275,7 +280,7 @@ class CompletedFetch:
         self._header, self._ready, self._payload, self._start = None, None, b"", 0
 
     def _decode(self) -> list[ConsumerRecord] | None:
-        """The open batch's records from `next_offset` on; None for an error."""
+        """Return the open batch's records from `next_offset` on, or None on error."""
         header = self._header
         assert header is not None
         if self._error is not None:
@@ -296,7 +301,7 @@ class CompletedFetch:
         return ready
 
     def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Their keys and values as objects, up to the first one that has none."""
+        """Return the records with deserialized keys and values, up to the first one that fails."""
         to_key, to_value = self._rules.deserialize_key, self._rules.deserialize_value
         new = tuple.__new__
         done: list[ConsumerRecord] = []
@@ -318,16 +323,16 @@ class CompletedFetch:
         return done
 
     def _damaged(self, header: BatchHeader, why: str) -> CorruptRecords:
-        """What to raise for a batch that cannot be read; naming the offset to step over."""
+        """Return the error for a batch that cannot be read, naming the offset to seek past."""
         last = header.last_offset
         if self._index < len(self._batches):
-            # Its own word for where it ends is as doubtful as the rest; the next one's is better.
+            # The corrupt header's last offset is unreliable; the next batch's first is better.
             _, following = self._batches[self._index]
             last = min(last, following.base_offset - 1)
         last = max(last, self.next_offset)
         return CorruptRecords(
-            f"{self.partition}, offsets {self.next_offset} to {last} cannot be read: {why}. "
-            f"It will be asked for again; seek to {last + 1} to leave it out",
+            f"cannot read {self.partition}, offsets {self.next_offset} to {last}: {why}; the fetch"
+            f" will be retried; seek to {last + 1} to skip them",
             self.partition,
             last,
         )
@@ -337,8 +342,8 @@ def _unreadable(
     partition: TopicPartition, offset: int, part: str, reason: Exception
 ) -> SerializationFailed:
     return SerializationFailed(
-        f"{partition}, offset {offset}: the deserializer of the {part} raised "
-        f"{type(reason).__name__}: {reason}. Seek to {offset + 1} to leave the record out",
+        f"cannot read {partition} at offset {offset}: the {part} deserializer raised"
+        f" {type(reason).__name__}: {reason}; seek to {offset + 1} to skip the record",
         partition,
         offset,
     )

@@ -1,9 +1,9 @@
-"""The consumer's engine: positions, fetching and a group put together behind one object.
+"""The core of every consumer: positions, fetching and group membership behind one object.
 
-Two threads at most come here. The engine's runs all coroutines and all methods whose text does not
-say otherwise. The consuming one calls `take` and `take_arrow`: they hand out what is buffered,
-decode it there, and never wait. `on_data` tells when asking again is worth while. A face (blocking,
-asyncio, Twisted) is what joins the two for an application.
+At most two threads use it. The engine's thread runs all coroutines, and all methods whose docstring
+does not say otherwise. The consuming thread calls `take` and `take_arrow`, which decode and return
+buffered records there and never wait. `on_data` signals when calling them again is worthwhile. A
+face (blocking, asyncio, Twisted) connects the two for an application.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEP
 
 
 class ConsumerCore(OffsetQueries):
-    """A consumer without a face: what is assigned, where it reads, what it has fetched.
+    """A consumer without a face: its assignment, its positions and its fetched records.
 
-    `call_user` runs an application's listeners where its face wants them. Deserializers are given
-    bytes and never None.
+    `call_user` runs an application's listeners where its face requires it. Deserializers receive
+    bytes, never None.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class ConsumerCore(OffsetQueries):
         call_user: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
         self.on_data: Callable[[], None] = lambda: None
-        """Called in the engine's thread when `take` may find something new, or has to raise."""
+        """Called in the engine's thread when `take` may return new records, or must raise."""
         self.on_room: Callable[[], None] = self.fetch_more
-        """Called in the consuming thread when there is room again to fetch ahead. A face with two
-        threads replaces it by what has `fetch_more` called in the engine's."""
+        """Called in the consuming thread when the buffer has room again. A face with two threads
+        replaces it with a function that calls `fetch_more` in the engine's thread."""
         self._cluster = cluster
         self._network = network
         self._settings = settings
@@ -89,7 +89,7 @@ class ConsumerCore(OffsetQueries):
         self.positions.on_assign = self._assigned
         self._buffer = FetchBuffer(self.positions)
         self._metrics = FetchMetrics(network, self.positions)
-        self._taking = FetchCollector(
+        self._collector = FetchCollector(
             network,
             self.positions,
             self._buffer,
@@ -112,20 +112,20 @@ class ConsumerCore(OffsetQueries):
         self._moved = network.signal()
         self._is_closed = False
         self._member = self._make_member(assignors, call_user)
-        self._keeper = self._make_keeper()
+        self._offset_fetcher = self._make_offset_fetcher()
         self._fetcher = self._make_fetcher(int(read_committed))
         cluster.on_update.append(self._metadata_changed)
         cluster.on_refusal.append(self._refused)
-        self._keeper.start()
+        self._offset_fetcher.start()
 
     def _make_member(
         self, assignors: Sequence[Any] | None, call_user: Callable[..., Awaitable[Any]] | None
     ) -> GroupMember | StandaloneMember:
         if self._settings.group_id is None:
             solo = StandaloneMember(
-                self._cluster, self._settings, self.positions, call_user=call_user or _call_here
+                self._cluster, self._settings, self.positions, call_user=call_user or _call_directly
             )
-            solo.on_attention = self._news
+            solo.on_attention = self._notify
             return solo
         group = GroupMember(
             self._cluster,
@@ -133,13 +133,13 @@ class ConsumerCore(OffsetQueries):
             self._settings,
             self.positions,
             assignors=assignors,
-            call_user=call_user or _call_here,
+            call_user=call_user or _call_directly,
         )
-        group.on_attention = self._news
-        self._taking.on_poll = group.polled
+        group.on_attention = self._notify
+        self._collector.on_poll = group.polled
         return group
 
-    def _make_keeper(self) -> OffsetFetcher:
+    def _make_offset_fetcher(self) -> OffsetFetcher:
         settings = self._settings
         return OffsetFetcher(
             self._cluster,
@@ -150,8 +150,8 @@ class ConsumerCore(OffsetQueries):
             request_timeout_s=settings.request_timeout_ms / 1000,
             patience_s=settings.default_api_timeout_ms / 1000,
             delay_s=self._delay_s,
-            on_found=self._found_positions,
-            on_error=self._news,
+            on_found=self._positions_found,
+            on_error=self._notify,
         )
 
     def _make_fetcher(self, isolation_level: int) -> Fetcher:
@@ -180,47 +180,47 @@ class ConsumerCore(OffsetQueries):
             fetch_max_bytes=settings.fetch_max_bytes,
             partition_max_bytes=settings.max_partition_fetch_bytes,
             delay_s=self._delay_s,
-            on_data=self._news,
-            on_lost_position=self._keeper.wake,
+            on_data=self._notify,
+            on_lost_position=self._offset_fetcher.wake,
         )
 
     def _delay_s(self, failures: int) -> float:
-        """How long to wait after so many failures before this one, a fifth more or less."""
+        """Return the backoff after `failures` previous failures, varied by up to 20 percent."""
         settings = self._settings
         delay_ms = min(
             settings.retry_backoff_ms << min(failures, 16), settings.retry_backoff_max_ms
         )
         return delay_ms / 1000 * (0.8 + 0.4 * self._network.random())
 
-    # -- taking: the consuming thread -------------------------------------------------------------
+    # -- the consuming thread ---------------------------------------------------------------------
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """See `FetchCollector.take`."""
-        return self._taking.take(max_records)
+        """Return buffered records; see `FetchCollector.take`."""
+        return self._collector.take(max_records)
 
     def take_arrow(self, max_records: int) -> pyarrow.RecordBatch | None:
-        """See `FetchCollector.take_arrow`."""
-        return self._taking.take_arrow(max_records)
+        """Return buffered records as Arrow columns; see `FetchCollector.take_arrow`."""
+        return self._collector.take_arrow(max_records)
 
     @property
     def has_data(self) -> bool:
-        """Whether `take` would return or raise something. Any thread."""
-        return self._taking.has_data
+        """Whether `take` would return records or raise an error. Any thread."""
+        return self._collector.has_data
 
     @property
     def needs_prepare(self) -> bool:
-        """Whether `prepare` has to be awaited before anything more is taken. Any thread."""
+        """Whether `prepare` must be awaited before more records are taken. Any thread."""
         return self._member.needs_attention
 
-    # -- what the application does ----------------------------------------------------------------
+    # -- calls of the application -----------------------------------------------------------------
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read exactly these partitions; those that stay keep their position.
+        """Assign exactly these partitions; those already assigned keep their position.
 
-        Raises IllegalState while topics are subscribed to, TypeError for what is no partition.
+        Raises IllegalState while topics are subscribed to, TypeError for invalid partitions.
         """
         if self._member.is_subscribed:
-            raise IllegalState("partitions follow from topics: unsubscribe first")
+            raise IllegalState("cannot assign partitions: topics are subscribed; unsubscribe first")
         self._missing.reset()
         self.positions.assign(dict.fromkeys(checked_partitions(partitions)))
         self._member.commit_when_due()
@@ -231,52 +231,54 @@ class ConsumerCore(OffsetQueries):
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Have the group assign partitions of these topics, from the next `prepare` on.
+        """Subscribe to topics; the group assigns their partitions from the next `prepare` on.
 
-        Without a group.id all of them are assigned. Raises IllegalState while partitions are
-        assigned by hand.
+        Without a group.id, all of their partitions are assigned. Raises IllegalState while
+        partitions are assigned manually.
         """
         if not self._member.is_subscribed and self.positions.assigned:
-            raise IllegalState("partitions are assigned by hand: unsubscribe first")
+            raise IllegalState(
+                "cannot subscribe: partitions are assigned manually; unsubscribe first"
+            )
         self._member.subscribe(topics, pattern, listener)
         self._missing.reset()
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed to."""
+        """The subscribed topics."""
         return self._member.subscription
 
     async def unsubscribe(self) -> None:
-        """Be assigned nothing, and leave the group."""
+        """Leave the group and remove all assigned partitions."""
         await self._member.leave("the consumer unsubscribed from all topics")
         self.positions.assign(())
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What is assigned now."""
+        """The assigned partitions."""
         return self.positions.assigned
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Go on at `offset`. Raises IllegalState if the partition is not assigned."""
+        """Continue reading at `offset`. Raises IllegalState if the partition is not assigned."""
         if isinstance(offset, OffsetAndMetadata):
             self.positions.seek(partition, offset.offset, offset.leader_epoch)
         elif not isinstance(offset, int):
-            raise TypeError(f"{offset!r} is no offset")
+            raise TypeError(f"{offset!r} is not an offset: give a number or an OffsetAndMetadata")
         else:
             self.positions.seek(partition, offset)
-        self._found_positions()
-        self._keeper.wake()
+        self._positions_found()
+        self._offset_fetcher.wake()
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Go on with the first record there is, of all partitions if none are given."""
+        """Continue at the first record of `partitions`, or of all assigned ones if it is empty."""
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Go on with the next record to come."""
+        """Continue with the next record to be written."""
         self._seek_to(partitions, LATEST)
 
     def seek_to_time(self, time: Time, partitions: Collection[TopicPartition] = ()) -> None:
-        """Go on with the first record of that time or later, at the end if there is none.
+        """Continue at the first record with this timestamp or a later one, or else at the end.
 
         `time` is in ms since 1970, or a datetime with a time zone.
         """
@@ -286,44 +288,44 @@ class ConsumerCore(OffsetQueries):
         asked = checked_partitions(partitions) or self.positions.assigned
         if not asked:
             raise IllegalState(
-                "no partitions are assigned, so there is nowhere to seek: assign some, or ask for"
-                " records first if topics are subscribed to"
+                "cannot seek: no partitions are assigned; assign some, or poll first if topics are"
+                " subscribed"
             )
         for partition in asked:
             self.positions.request_reset(partition, where)
-        self._keeper.wake()
+        self._offset_fetcher.wake()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`; what is buffered of them is kept."""
+        """Stop returning records of these partitions until `resume`; buffered records are kept."""
         self.positions.pause(checked_partitions(partitions))
         self._fetcher.wake()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo `pause`."""
+        """Return records of these partitions again."""
         self.positions.resume(checked_partitions(partitions))
         self._fetcher.wake()
-        self._news()
+        self._notify()
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """What is paused."""
+        """The paused partitions."""
         return self.positions.paused
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, None while one of the two is not known."""
+        """Return the number of records from the position to the end, or None if not known."""
         return self.positions.lag(partition)
 
     def metrics(self) -> dict[str, float]:
-        """What is measured, under Kafka's names."""
+        """Return the metrics under Kafka's names."""
         return self._metrics.values() | self._member.metrics()
 
     # -- coroutines -------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """What a group has to have done while the application asks for records.
+        """Do the group's work that is due before records are returned.
 
-        Waits for listeners and for commits, but for no other member. Raises what the group's
-        coordinator refuses for good, and what a listener raises.
+        Waits for listeners and commits, but not for other members. Raises errors of the group's
+        coordinator that a retry cannot fix, and exceptions of listeners.
         """
         await self._member.attend()
 
@@ -332,7 +334,7 @@ class ConsumerCore(OffsetQueries):
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit `offsets`, by default those of all that was taken. See `Commits.commit`."""
+        """Commit `offsets`, by default those of all records taken. See `Commits.commit`."""
         await self._member.commit(
             self.positions.consumed() if offsets is None else offsets, timeout_s=timeout_s
         )
@@ -342,29 +344,29 @@ class ConsumerCore(OffsetQueries):
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         callback: Callable[..., Any] | None = None,
     ) -> None:
-        """As `commit`, without waiting. See `Commits.commit_async`."""
+        """Commit as `commit` does, without waiting. See `Commits.commit_async`."""
         consumed = self.positions.consumed() if offsets is None else offsets
         self._member.commit_async(consumed, callback)
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where it has nothing."""
+        """Return the group's committed offsets; None for partitions without one."""
         asked = checked_partitions(partitions)
         return await self._member.committed(asked, timeout_s=timeout_s)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who commits this consumer's offsets, for `Producer.send_offsets_to_transaction`.
+        """Return this consumer's group metadata, for `Producer.send_offsets_to_transaction`.
 
-        Ask for it after the records were taken, and before the next ones are. Any thread.
-        Raises InvalidGroupId without a group.
+        Call it after the records were taken and before further ones are. Any thread. Raises
+        InvalidGroupId without a group.
         """
         return self._member.metadata
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
-        """The next offset `take` gives, waiting until it is found.
+        """Return the offset of the next record that `take` returns, waiting until it is known.
 
-        Raises IllegalState, RequestTimedOut, and what is in the way of finding it.
+        Raises IllegalState, RequestTimedOut, or the error that prevents finding the position.
         """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         deadline_s = self._network.now_s() + limit_s
@@ -385,15 +387,15 @@ class ConsumerCore(OffsetQueries):
         return position
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Commit if that goes by itself, leave the group, end all that is under way.
+        """Commit if auto-commit is enabled, leave the group, and cancel all work in progress.
 
-        Takes 30 s at the most without `timeout_s`, as Kafka's consumer.
-        The cluster stays open. Harmless when it has ended. Raises what a listener raises.
+        Takes at most `timeout_s`, by default 30 s as in Kafka's consumer. The cluster stays open.
+        Repeated calls have no effect. Raises exceptions of listeners.
         """
         if self._is_closed:
             return
         self._is_closed = True
-        self._news()  # Whoever waits for records waits in vain.
+        self._notify()  # Wake a poll that waits for records.
         with TaskCompletion(self._close_rest):
             await self._member.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
 
@@ -402,40 +404,40 @@ class ConsumerCore(OffsetQueries):
         self._cluster.on_refusal.remove(self._refused)
         self.positions.assign(())
         self._moved.set()
-        self._keeper.close()
+        self._offset_fetcher.close()
         self._fetcher.close()
 
-    # -- what happens -----------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def _room(self) -> None:
         self.on_room()
 
     def fetch_more(self) -> None:
-        """There is room in the buffer again."""
+        """Wake the fetcher because the buffer has room again."""
         self._fetcher.wake()
 
     def _assigned(self) -> None:
-        """Other partitions are assigned, by the application or by the group."""
+        """Update metadata after the application or the group has changed the assignment."""
         if not self._member.is_subscribed:
             self._cluster.want_topics({p.topic for p in self.positions.assigned})
             self._look_for_missing_partitions()
-        self._take_in_leaders(self._cluster.metadata)
+        self._update_leaders(self._cluster.metadata)
 
     def _refused(self, error: KafkaError) -> None:
         self.positions.fail_all(_METADATA, error)
-        self._news()
+        self._notify()
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         self.positions.clear_error(_METADATA)
-        self._fetcher.brokers_are(metadata)
-        self._take_in_leaders(metadata)
+        self._fetcher.close_removed_brokers(metadata)
+        self._update_leaders(metadata)
         self._report_missing(metadata)
         assigned = {partition.topic for partition in self.positions.assigned}
         for name in assigned | self._member.subscription:
             topic = metadata.topics.get(name)
             if topic is not None and topic.error in _REFUSALS:
                 self.positions.fail_all(name, error_about(topic.error, f"topic {name}"))
-                self._news()
+                self._notify()
 
     def _report_missing(self, metadata: ClusterMetadata) -> None:
         is_subscribed = self._member.is_subscribed
@@ -450,30 +452,30 @@ class ConsumerCore(OffsetQueries):
         for missing, error in report.errors.items():
             self.positions.fail_all(missing, error)
         if report.errors:
-            self._news()
+            self._notify()
         if not is_subscribed:
             self._look_for_missing_partitions()
 
     def _look_for_missing_partitions(self) -> None:
-        """Refresh metadata until all assigned partitions are there."""
+        """Request metadata until it contains all assigned partitions."""
         if any(self._cluster.metadata.partition(x) is None for x in self.positions.assigned):
             self._cluster.request_update()
 
-    def _take_in_leaders(self, metadata: ClusterMetadata) -> None:
+    def _update_leaders(self, metadata: ClusterMetadata) -> None:
         self.positions.update_leaders(metadata, self._network.now_s())
-        self._keeper.wake()
+        self._offset_fetcher.wake()
         self._fetcher.wake()
 
-    def _found_positions(self) -> None:
+    def _positions_found(self) -> None:
         self._moved.set()
         self._fetcher.wake()
 
-    def _news(self) -> None:
+    def _notify(self) -> None:
         self._moved.set()
         self.on_data()
 
 
-async def _call_here(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a listener returns, called where the engine runs."""
+async def _call_directly(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a listener in the engine's thread and return its result."""
     result = function(*arguments)
     return await result if isinstance(result, Awaitable) else result

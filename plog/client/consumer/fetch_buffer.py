@@ -1,9 +1,9 @@
-"""What was fetched and not taken yet, in the order it came.
+"""The buffer of fetched records that have not been taken, in order of arrival.
 
-The engine adds; the one consuming thread looks at the first one it may take from, decodes outside
-the lock, and then says how far it has come. Whatever belongs to an older generation of its
-partition is dropped, however far it had come by then; so records are handed out only if the
-partition's position was moved behind them in the same moment.
+The engine adds fetches. The single consuming thread reads the first fetch that it may take from,
+decodes outside the lock, and then reports its progress. Data of an older generation of its
+partition is dropped, whatever the progress. So records are handed out only if the partition's
+position was moved past them in the same step.
 
 Shares the lock of `SubscriptionState`.
 """
@@ -19,7 +19,7 @@ from plog.client.consumer.subscription_state import SubscriptionState
 
 
 class Buffered:
-    """A fetched partition in its place in the buffer."""
+    """A fetched partition in the buffer."""
 
     __slots__ = ("fetched", "generation", "size_bytes", "state", "taken")
 
@@ -29,19 +29,19 @@ class Buffered:
         self.fetched = fetched
         self.size_bytes = fetched.size_bytes
         self.taken = 0
-        """Records of it handed out so far."""
+        """Number of its records handed out so far."""
 
 
 class FetchBuffer:
-    """See the module's text."""
+    """The fetches that wait for the consuming thread."""
 
     def __init__(self, positions: SubscriptionState) -> None:
         self._positions = positions
         self._lock = positions.lock
         self._queue: deque[Buffered] = deque()
         self._seen_generation = positions.last_generation
-        self.is_waited_for = False
-        """Whether the engine wants to know when there is room again. Use under the lock."""
+        self.wants_room_notice = False
+        """Whether the engine must be notified when there is room. Use under the lock."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -54,9 +54,9 @@ class FetchBuffer:
         next_offset: int,
         fetched: CompletedFetch,
     ) -> bool:
-        """Keep what was fetched from `fetch_offset` up to `next_offset`.
+        """Buffer what was fetched from `fetch_offset` up to `next_offset`.
 
-        False if nobody wants that any more: the position is another now.
+        Returns False if the partition's position has changed since the request.
         """
         with self._lock:
             if state.generation != generation or state.fetch_offset != fetch_offset:
@@ -66,11 +66,11 @@ class FetchBuffer:
             self._drop_stale()
             state.fetch_offset = next_offset
             state.buffered_bytes += fetched.size_bytes
-            # Behind damage nothing can be fetched until the application has been told of it.
+            # Nothing can be fetched past corrupt data until the application has received the error.
             state.failures, state.retry_at_s = 0, math.inf if fetched.ends_damaged else 0.0
             self._positions.clear_error_locked(state.partition)
             self._queue.append(Buffered(state, generation, fetched))
-            # Who got something goes last, so that a full answer does not starve the others.
+            # A partition with new data goes last, so that full responses do not starve the others.
             states = self._positions.states
             states[state.partition] = states.pop(state.partition)
             return True
@@ -84,8 +84,8 @@ class FetchBuffer:
             self._queue.extend(fresh)
 
     def first(self) -> Buffered | None:
-        """The first one that may be taken from now; None if there is none."""
-        if not self._queue:  # Without the lock: what comes now is announced by `on_data`.
+        """Return the first fetch that may be taken from now, or None."""
+        if not self._queue:  # Without the lock: `on_data` announces whatever arrives now.
             return None
         with self._lock:
             self._drop_stale()
@@ -95,9 +95,9 @@ class FetchBuffer:
             return None
 
     def took(self, one: Buffered) -> bool:
-        """Move the position to where `one` has come; False if nobody wants its records any more.
+        """Move the position to the progress of `one`; False if its records are no longer wanted.
 
-        Those records must then be forgotten.
+        The caller must then discard the records.
         """
         state, fetched = one.state, one.fetched
         with self._lock:
@@ -118,9 +118,10 @@ class FetchBuffer:
             self._queue.remove(one)
 
     def failed(self, one: Buffered, retry_at_s: float) -> bool:
-        """`one` has raised an error: have all behind its records fetched anew, after a while.
+        """Refetch a partition from the failed record of `one` on, at `retry_at_s`.
 
-        Returns whether that partition's generation was still wanted, so that somebody is told.
+        Returns False if the partition's generation has changed, so that the error no longer
+        applies.
         """
         state = one.state
         with self._lock:
@@ -132,10 +133,10 @@ class FetchBuffer:
             self._drop_stale()
             return True
 
-    def pop_wish_for_room(self) -> bool:
-        """Whether the engine has to be told that there may be room, once for each time it asks."""
-        if not self.is_waited_for:
+    def pop_room_notice(self) -> bool:
+        """Return whether the engine waits for a notice that there is room, and clear the flag."""
+        if not self.wants_room_notice:
             return False
         with self._lock:
-            was, self.is_waited_for = self.is_waited_for, False
+            was, self.wants_room_notice = self.wants_room_notice, False
             return was

@@ -1,8 +1,8 @@
-"""Handing out what is buffered: the part of a consumer that runs in the consuming thread.
+"""The fetch collector: hands out buffered records in the consuming thread.
 
-Nothing here waits, and the only lock is held for moments: a batch is decoded outside of it. What
-the engine does meanwhile (a seek, a partition taken away) wins: records are handed out only if the
-position could be moved behind them.
+Nothing here waits, and the only lock is held briefly: batches are decoded outside it. Concurrent
+changes by the engine (a seek, a revoked partition) take precedence: records are handed out only if
+the position could be moved past them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FetchCollector:
-    """See the module's text. For one thread at a time, but for `has_data`."""
+    """Takes records from the buffer. One thread at a time, except for `has_data`."""
 
     def __init__(
         self,
@@ -37,26 +37,26 @@ class FetchCollector:
         on_room: Callable[[], None],
     ) -> None:
         self.on_poll: Callable[[], None] = lambda: None
-        """Called when records are asked for, before any are handed out."""
+        """Called on each poll, before any records are handed out."""
         self._network = network
         self._positions = positions
         self._buffer = buffer
         self._metrics = metrics
         self._retry_s = retry_s
-        """When what was damaged is fetched again."""
+        """Delay before corrupt data is fetched again."""
         self._on_room = on_room
 
     @property
     def has_data(self) -> bool:
-        """Whether `take` would return or raise something. Any thread."""
+        """Whether `take` would return records or raise an error. Any thread."""
         return self._positions.has_error or self._buffer.first() is not None
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Up to `max_records` of what is buffered; none if there is nothing.
+        """Return up to `max_records` buffered records; an empty list if there are none.
 
-        The positions move behind what is returned. Raises what the engine has found out, each
-        thing once: OffsetOutOfRange, CorruptRecords, TopicAuthorizationFailed, ...; what other
-        partitions have is handed out by the next calls. Raises ValueError for less than one.
+        Moves positions past the returned records. Raises each error that the engine has recorded
+        once: OffsetOutOfRange, CorruptRecords, TopicAuthorizationFailed, ...; later calls return
+        the records of other partitions. Raises ValueError if `max_records` is less than 1.
         """
         self._begin(max_records)
         taken: list[ConsumerRecord] = []
@@ -66,7 +66,7 @@ class FetchCollector:
                 records = one.fetched.take(max_records - len(taken))
             except PlogError as damage:
                 if taken:
-                    break  # The next call begins with it.
+                    break  # The next call raises it.
                 self._raise_if_wanted(one, damage)
                 continue
             if buffer.took(one):
@@ -80,9 +80,9 @@ class FetchCollector:
         return taken
 
     def take_arrow(self, max_records: int) -> pyarrow.RecordBatch | None:
-        """As `take`, as Arrow columns; None if there is nothing. Deserializers are not applied.
+        """Return up to `max_records` records as Arrow columns, not deserialized, or None.
 
-        Raises MissingExtra without pyarrow, before anything is taken.
+        Raises as `take`, and MissingExtra without pyarrow, before anything is taken.
         """
         from plog.client.consumer.arrow import record_batch, record_schema
 
@@ -114,7 +114,7 @@ class FetchCollector:
 
     def _begin(self, max_records: int) -> None:
         if max_records < 1:
-            raise ValueError(f"max_records is {max_records}; nobody waits for less than one")
+            raise ValueError(f"max_records is {max_records}: give at least 1")
         self.on_poll()
         error = self._positions.pop_error()
         if error is not None:
@@ -123,8 +123,8 @@ class FetchCollector:
     def _count(self, one: Buffered, records: int) -> None:
         one.taken += records
         if one.fetched.is_done:
-            self._metrics.used_up(one.size_bytes, one.taken)
-            if self._buffer.pop_wish_for_room():
+            self._metrics.fetch_consumed(one.size_bytes, one.taken)
+            if self._buffer.pop_room_notice():
                 self._on_room()
 
     def _raise_if_wanted(self, one: Buffered, error: PlogError) -> None:

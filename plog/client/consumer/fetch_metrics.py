@@ -1,7 +1,7 @@
-"""The metrics of fetching, under Kafka's names (group consumer-fetch-manager-metrics).
+"""Metrics of fetching, under Kafka's names (group consumer-fetch-manager-metrics).
 
-Fetches are recorded on the engine's thread, what is taken on the consuming one; each sensor belongs
-to one of the two. Times are in milliseconds.
+The engine's thread records fetches, and the consuming thread records what is taken; each sensor
+belongs to one of the two. Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NAN = float("nan")
 
 
 class FetchMetrics:
-    """See the module's text."""
+    """The fetch sensors of one consumer."""
 
     def __init__(self, network: Network, positions: SubscriptionState) -> None:
         self._network = network
@@ -28,24 +28,24 @@ class FetchMetrics:
         self._bytes = Sensor(now_s)
 
     def fetched(self, *, latency_s: float, size_bytes: int, throttle_ms: int) -> None:
-        """A fetch was answered."""
+        """Record that a fetch response arrived."""
         now_s = self._network.now_s()
         self._latency_ms.record(latency_s * 1000, now_s)
         self._throttle_ms.record(throttle_ms, now_s)
         self._size_bytes.record(size_bytes, now_s)
 
     def took(self, records: int) -> None:
-        """So many records were handed out by one call."""
+        """Record that one call returned `records` records."""
         self._records.record(records, self._network.now_s())
 
-    def used_up(self, size_bytes: int, records: int) -> None:
-        """All that a fetch brought of a partition has been handed out."""
+    def fetch_consumed(self, size_bytes: int, records: int) -> None:
+        """Record that all fetched data of a partition has been handed out."""
         now_s = self._network.now_s()
         self._bytes.record(size_bytes, now_s)
         self._records_by_fetch.record(records, now_s)
 
     def values(self) -> dict[str, float]:
-        """All of them; a partition's are named ``records-lag{topic=…,partition=…}``."""
+        """Return all metrics; a partition's are named ``records-lag{topic=…,partition=…}``."""
         now_s = self._network.now_s()
         values = {
             "fetch-latency-avg": self._latency_ms.average(now_s),

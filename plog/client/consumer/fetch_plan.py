@@ -1,13 +1,13 @@
-"""Which partitions the next fetch from a node names, and how much it may bring.
+"""The plan of the next fetch from a node: its partitions, and how much it may return.
 
-Memory is bounded: a partition is fetched ahead while no more than max.partition.fetch.bytes of it
-are buffered (one fetch to take from while the next is under way), and a node gives at most
-fetch.max.bytes, what is buffered from it included. Where one partition of a node has enough
-buffered, nothing is fetched from that node until some is taken: a fetch without that partition
-could wait for others' data, and hold up the next one meanwhile.
-What is buffered of paused partitions is not counted; it waits for its own time.
+Memory is bounded. A partition is fetched ahead while at most max.partition.fetch.bytes of it are
+buffered, so that one fetch can be consumed while the next is in flight. A node returns at most
+fetch.max.bytes, including what is buffered from it. If one partition of a node has enough buffered,
+nothing is fetched from that node until some is taken: a fetch without that partition could wait for
+data of the others, and delay the next one meanwhile. Buffered data of paused partitions does not
+count, because it may stay for long.
 
-Pure. The batch at the fetch offset always comes whole, however large (KIP-74).
+Pure. A response always contains the complete batch at the fetch offset, whatever its size (KIP-74).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plog.types import TopicPartition
 
 
 class WantedPartition(NamedTuple):
-    """A partition as a fetch asks for it, and what tells later whether it is still wanted so."""
+    """A partition in a fetch request, and the state that tells later whether it is still wanted."""
 
     state: PartitionState
     generation: int
@@ -33,14 +33,14 @@ class WantedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """What to fetch now, if anything."""
+    """What to fetch now; `partitions` may be empty."""
 
     partitions: dict[TopicPartition, WantedPartition]
     max_bytes: int = 0
     is_full: bool = False
-    """Whether something waits for room in the buffer."""
+    """Whether a fetch must wait for room in the buffer."""
     retry_at_s: float | None = None
-    """When the first partition may be fetched here that had an error, or is read elsewhere."""
+    """When the first partition that had an error, or is read from a follower, is due here."""
 
 
 def plan_fetch(
@@ -51,7 +51,7 @@ def plan_fetch(
     fetch_max_bytes: int,
     partition_max_bytes: int,
 ) -> FetchPlan:
-    """The next fetch from a node. The lock of `positions` must be held."""
+    """Return the next fetch from a node. The caller holds the lock of `positions`."""
     wanted: dict[TopicPartition, WantedPartition] = {}
     buffered_bytes = 0
     is_full = False
@@ -60,7 +60,7 @@ def plan_fetch(
         if not state.is_open or state.phase is not Phase.FETCHING:
             continue
         if state.node_at(now_s) != node_id:
-            if state.leader == node_id:  # A follower has it until then, and nobody tells after.
+            if state.leader == node_id:  # The lease of a follower ends without notice.
                 retry_at_s = min(state.replica_until_s, retry_at_s or state.replica_until_s)
             continue
         if state.retry_at_s > now_s:

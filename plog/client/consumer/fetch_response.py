@@ -1,9 +1,10 @@
-"""What a fetch was answered, taken in: records to the buffer, errors to where they are cured.
+"""Handling of fetch responses: records go to the buffer, errors to the component that recovers.
 
-Bounds (high watermark and so on) are news whenever they come, for a session's broker tells them
-once; all else counts only if the partition is still where it was when it was asked for. An error
-of what was fetched ahead is not told before the records in front of it were taken: it is met again
-then. Pure but for `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
+Bounds such as the high watermark are always applied, because the broker of a session sends them
+only once. Anything else applies only if the partition's position is still the one requested. An
+error of data fetched ahead is not reported before the records preceding it have been taken; by
+then, the fetch has been retried. Pure except for `SubscriptionState` and `FetchBuffer`. Source:
+Kafka 3.9 FetchCollector.
 """
 
 from __future__ import annotations
@@ -44,21 +45,21 @@ _WAIT = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.REQUEST_TIMED_OUT, 
 
 
 @dataclass(slots=True)
-class FetchNews:
-    """What came of a fetch, for those who wait for it."""
+class FetchOutcome:
+    """The consequences of a fetch response."""
 
     for_application: bool = False
-    """Records, or an error."""
+    """There are records, or an error, for the application."""
     metadata_is_stale: bool = False
     needs_offset: bool = False
-    """A partition has to find a position."""
+    """A partition needs a new position."""
     has_moved: bool = False
-    """A partition is to be fetched from another broker."""
+    """A partition must be fetched from another broker."""
     size_bytes: int = 0
 
 
 class FetchResponseHandler:
-    """See the module's text."""
+    """Applies fetch responses to a consumer's state."""
 
     def __init__(
         self,
@@ -77,10 +78,10 @@ class FetchResponseHandler:
         self._delay_s = delay_s
         self._replica_lease_s = replica_lease_s
 
-    def take_in(self, asked: _Asked, response: FetchResponse) -> FetchNews:
-        """Take in an answer without an error of its own, to a fetch of `asked`."""
-        news = FetchNews()
-        # A small part of a large answer would keep all of it in memory until it is taken.
+    def handle(self, asked: _Asked, response: FetchResponse) -> FetchOutcome:
+        """Apply a response without a top-level error to a fetch of `asked`."""
+        outcome = FetchOutcome()
+        # Without a copy, a small partition would keep the whole response in memory.
         with_data = sum(
             bool(one.records) for topic in response.responses for one in topic.partitions
         )
@@ -88,82 +89,82 @@ class FetchResponseHandler:
             for one in topic.partitions:
                 wanted = asked.get(TopicPartition(topic.topic, one.partition_index))
                 if wanted is not None:
-                    self._partition(wanted, one, news, copies=with_data > 1)
-        return news
+                    self._partition(wanted, one, outcome, copies=with_data > 1)
+        return outcome
 
     def _partition(
-        self, wanted: WantedPartition, told: PartitionData, news: FetchNews, *, copies: bool
+        self, wanted: WantedPartition, data: PartitionData, outcome: FetchOutcome, *, copies: bool
     ) -> None:
-        if told.error_code:
-            self._error(wanted, told.error_code, news)
+        if data.error_code:
+            self._error(wanted, data.error_code, outcome)
             return
         state = wanted.state
         with self._positions.lock:
-            if told.high_watermark >= 0:
-                state.high_watermark = told.high_watermark
-            if told.last_stable_offset >= 0:
-                state.last_stable_offset = told.last_stable_offset
-            if told.log_start_offset >= 0:
-                state.log_start_offset = told.log_start_offset
-            if told.preferred_read_replica >= 0:
-                state.replica = told.preferred_read_replica
+            if data.high_watermark >= 0:
+                state.high_watermark = data.high_watermark
+            if data.last_stable_offset >= 0:
+                state.last_stable_offset = data.last_stable_offset
+            if data.log_start_offset >= 0:
+                state.log_start_offset = data.log_start_offset
+            if data.preferred_read_replica >= 0:
+                state.replica = data.preferred_read_replica
                 state.replica_until_s = self._now_s() + self._replica_lease_s
-                news.has_moved = True
-        records = told.records
+                outcome.has_moved = True
+        records = data.records
         if not isinstance(records, bytes | bytearray | memoryview) or not len(records):
             return
-        news.size_bytes += len(records)
-        data = bytes(records) if copies else records
-        split = split_batches(state.partition, wanted.offset, data)
+        outcome.size_bytes += len(records)
+        batches = bytes(records) if copies else records
+        split = split_batches(state.partition, wanted.offset, batches)
         fetched = CompletedFetch(
             state.partition,
             wanted.offset,
             split,
             self._rules,
-            told.aborted_transactions or (),
+            data.aborted_transactions or (),
         )
         if self._buffer.add(state, wanted.generation, wanted.offset, split.next_offset, fetched):
-            news.for_application = True
+            outcome.for_application = True
 
-    def _error(self, wanted: WantedPartition, code: int, news: FetchNews) -> None:
+    def _error(self, wanted: WantedPartition, code: int, outcome: FetchOutcome) -> None:
         state, generation = wanted.state, wanted.generation
         partition = state.partition
         if code in _STALE_METADATA:
-            log.debug("%s: error %d of a fetch; asking who leads it", partition, code)
+            log.debug("cannot fetch %s: error %d; updating metadata", partition, code)
             self._positions.forget_replica(state)
-            news.metadata_is_stale = True
+            outcome.metadata_is_stale = True
         elif code in _WAIT:
-            log.debug("%s: error %d of a fetch; it is asked again", partition, code)
+            log.debug("cannot fetch %s: error %d; retrying", partition, code)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(wanted, news)
+            self._out_of_range(wanted, outcome)
             return
         elif self._positions.is_drained(state, generation):
-            text = f"{partition}: it cannot be fetched from"
+            text = f"cannot fetch {partition}"
             error = error_about(code, text)
             if code == ErrorCode.CORRUPT_MESSAGE:
                 error = CorruptRecords(
-                    f"{partition}, offset {wanted.offset}: the broker finds its records damaged. "
-                    f"They will be asked for again; seek to {wanted.offset + 1} or further to "
-                    "leave them out",
+                    f"cannot read {partition} at offset {wanted.offset}: the broker reports corrupt"
+                    f" records; the fetch will be retried; seek to {wanted.offset + 1} or later to"
+                    " skip them",
                     partition,
                     wanted.offset,
                 )
-            news.for_application |= self._positions.fail(state, generation, error)
+            outcome.for_application |= self._positions.fail(state, generation, error)
         self._positions.back_off(state, generation, self._now_s(), self._delay_s)
 
-    def _out_of_range(self, wanted: WantedPartition, news: FetchNews) -> None:
+    def _out_of_range(self, wanted: WantedPartition, outcome: FetchOutcome) -> None:
         state, generation = wanted.state, wanted.generation
         if self._positions.forget_replica(state):
-            news.has_moved = True
-            return  # The leader knows better than a follower.
+            outcome.has_moved = True
+            return  # Only the leader's answer counts.
         if self._positions.is_drained(state, generation):
-            what = f"{state.partition}: its log does not hold offset {wanted.offset}"
+            what = f"offset {wanted.offset} of {state.partition} is out of range"
             if self._positions.reset_by_default(state, generation):
-                log.warning("%s: goes on at %s", what, self._positions.default_reset)
-                news.needs_offset = True
+                log.warning("%s: resetting to %s", what, self._positions.default_reset)
+                outcome.needs_offset = True
                 return
             error = OffsetOutOfRange(
-                f"{what}, and auto.offset.reset is none: seek to where to go on"
+                f"{what}, and auto.offset.reset is none; seek to a valid offset"
             )
-            news.for_application |= self._positions.fail(state, generation, error)
+            outcome.for_application |= self._positions.fail(state, generation, error)
         self._positions.back_off(state, generation, self._now_s(), self._delay_s)

@@ -1,11 +1,11 @@
-"""Our side of a fetch session: after the first fetch from a node, only what changes is sent.
+"""The client side of fetch sessions: after the first fetch from a node, only changes are sent.
 
-A full fetch (epoch 0) lists all partitions, and the broker may open a session for them. The
-following ones name those that are new or asked for differently, and those to forget; the answers
-leave out where nothing happened. Whenever the two sides may disagree about what the session holds,
-the next fetch is a full one and has the broker close the old session.
+A full fetch (epoch 0) lists all partitions, and the broker may open a session for them. Later
+requests name only new, changed and removed partitions, and responses omit unchanged partitions.
+Whenever the two sides may disagree about the session's contents, the next fetch is a full one and
+makes the broker close the old session.
 
-Pure; one for each node. Source: KIP-227; Kafka 3.9 FetchSessionHandler.
+Pure; one session per node. Source: KIP-227; Kafka 3.9 FetchSessionHandler.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from plog.wire.messages.fetch import (
 NO_SESSION: Final = 0
 FULL_FETCH: Final = 0
 NO_SESSION_EPOCH: Final = -1
-"""A fetch that opens no session, and closes the one it names."""
+"""Epoch of a fetch that opens no session and closes the one it names."""
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 _MAX_EPOCH: Final = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """What all fetches of a consumer have in common."""
+    """The parameters shared by all fetches of a consumer."""
 
     max_wait_ms: int
     min_bytes: int
@@ -44,13 +44,13 @@ class FetchLimits:
 
 
 class FetchSession:
-    """See the module's text."""
+    """The fetch session with one node."""
 
     def __init__(self) -> None:
         self.session_id = NO_SESSION
         self.epoch = FULL_FETCH
         self._partitions: dict[TopicPartition, tuple[int, int, int]] = {}
-        """What the broker has been told to read: offset, leader epoch, and size of each."""
+        """The session's partitions as last sent: offset, leader epoch and maximum size."""
 
     def request(
         self,
@@ -60,7 +60,7 @@ class FetchSession:
         *,
         version: int,
     ) -> FetchRequest:
-        """The next fetch, of all of `wanted` and nothing else."""
+        """Return the next fetch request, for exactly the partitions in `wanted`."""
         asked = {
             partition: (one.offset, one.leader_epoch, one.max_bytes)
             for partition, one in wanted.items()
@@ -92,7 +92,7 @@ class FetchSession:
         )
 
     def answered(self, response: FetchResponse) -> None:
-        """Take in the answer to the last request."""
+        """Update the session from the response to the last request."""
         if response.error_code:
             self._start_over(close=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return
@@ -116,7 +116,7 @@ class FetchSession:
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def failed(self) -> None:
-        """The answer to the last request will not come: nobody knows what the broker has done."""
+        """Start over because the last request failed, and the broker may have processed it."""
         self._start_over(close=True)
 
     def _start_over(self, *, close: bool) -> None:
@@ -126,7 +126,7 @@ class FetchSession:
         self._partitions = {}
 
     def closing_request(self) -> FetchRequest | None:
-        """What tells the broker that the session has ended; None if there is none."""
+        """Return a request that closes the session at the broker, or None if there is none."""
         if self.session_id == NO_SESSION:
             return None
         return FetchRequest(
@@ -160,7 +160,7 @@ def _topics(asked: Mapping[TopicPartition, tuple[int, int, int]]) -> list[FetchT
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Topics in the order of their first partition, so that a partition's turn stays its own."""
+    """Group partitions by topic, in the order of each topic's first partition."""
     topics: dict[str, list[TopicPartition]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)

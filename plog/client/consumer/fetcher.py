@@ -1,10 +1,10 @@
-"""Fetching: a loop for each broker that leads something assigned, one fetch under way at a time.
+"""The fetcher: one loop per broker that leads an assigned partition, with one fetch in flight each.
 
 A fetch names all partitions that may be fetched from that broker (fetch_plan.py) and waits there
-for data up to fetch.max.wait.ms, so nothing turns in vain: with nothing to fetch the loop waits
-until it is woken. While one answer is decoded by the consuming thread the next is under way.
+for data up to fetch.max.wait.ms. With nothing to fetch, the loop sleeps until it is woken. While
+the consuming thread decodes one response, the next fetch is in flight.
 
-For the engine's thread. Source: KIP-74, KIP-227, KIP-392; Kafka 3.9 AbstractFetch.
+Engine's thread only. Source: KIP-74, KIP-227, KIP-392; Kafka 3.9 AbstractFetch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _SESSION_ERRORS = (
 
 
 class Fetcher:
-    """All loops together. `on_data` is called when there is something to take, or an error.
+    """All fetch loops of a consumer.
 
-    `on_lost_position` is called when a partition has to find a position anew.
+    Calls `on_data` when there are records or an error to take, and `on_lost_position` when a
+    partition needs a new position.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Fetcher:
         self._is_closed = False
 
     def wake(self) -> None:
-        """There may be something to fetch that there was not."""
+        """Check for partitions to fetch, starting loops for new leaders."""
         if self._is_closed:
             return
         now_s = self.network.now_s()
@@ -84,18 +85,18 @@ class Fetcher:
         for node_id in nodes - {NO_NODE} - self._loops.keys():
             self._loops[node_id] = NodeFetcher(self, node_id)
             self._loops[node_id].start()
-        for loop in tuple(self._loops.values()):  # One of them may have others begin.
+        for loop in tuple(self._loops.values()):  # A copy: waking a loop may start others.
             loop.wake()
 
-    def brokers_are(self, metadata: ClusterMetadata) -> None:
-        """End the loops of brokers that are gone."""
+    def close_removed_brokers(self, metadata: ClusterMetadata) -> None:
+        """Stop the loops of brokers that are no longer in the metadata."""
         for node_id in self._loops.keys() - metadata.brokers.keys():
             loop = self._loops.pop(node_id, None)
             if loop is not None:
                 loop.close()
 
     def plan(self, node_id: int) -> FetchPlan:
-        """What to fetch from a node now."""
+        """Return what to fetch from a node now."""
         with self.positions.lock:
             plan = plan_fetch(
                 self.positions,
@@ -105,19 +106,19 @@ class Fetcher:
                 partition_max_bytes=self._partition_max_bytes,
             )
             if plan.is_full:
-                self._buffer.is_waited_for = True
+                self._buffer.wants_room_notice = True
         return plan
 
     def close(self) -> None:
-        """End all loops; brokers are told that their sessions are over, if that costs nothing."""
+        """Stop all loops, and close the sessions whose connection is open."""
         self._is_closed = True
         for loop in tuple(self._loops.values()):
             loop.close()
-            loop.say_goodbye()
+            loop.close_session()
 
 
 class NodeFetcher:
-    """The loop of one broker."""
+    """The fetch loop of one broker."""
 
     def __init__(self, fetcher: Fetcher, node_id: int) -> None:
         self._fetcher = fetcher
@@ -128,16 +129,16 @@ class NodeFetcher:
         self._failures = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Start the loop."""
         what = f"fetching from broker {self._node_id}"
         self._task = self._fetcher.network.spawn(self._run(), what)
 
     def wake(self) -> None:
-        """Look again what there is to fetch."""
+        """Check again for partitions to fetch."""
         self._signal.set()
 
     def close(self) -> None:
-        """End."""
+        """Stop the loop."""
         if self._task is not None:
             self._task.cancel()
 
@@ -153,7 +154,7 @@ class NodeFetcher:
                     wait_s = None if at_s is None else max(0.0, at_s - network.now_s())
                     await self._signal.wait(wait_s)
                 elif connection is None or not connection.is_open:
-                    # What is to be fetched may be something else when it is there.
+                    # Plan again once connected: the partitions to fetch may have changed.
                     await cluster.connection(self._node_id)
                 else:
                     await self._fetch(connection, plan)
@@ -163,7 +164,7 @@ class NodeFetcher:
                 await self._failed(error)
 
     async def _fetch(self, connection: Connection, plan: FetchPlan) -> None:
-        """One fetch, and what comes of it."""
+        """Send one fetch and handle its response."""
         fetcher = self._fetcher
         version = connection.version_of(FetchRequest)
         request = self._session.request(
@@ -177,46 +178,46 @@ class NodeFetcher:
             await self._refused(response.error_code)
             return
         self._failures = 0
-        news = fetcher.results.take_in(plan.partitions, response)
-        if news.metadata_is_stale:
+        outcome = fetcher.results.handle(plan.partitions, response)
+        if outcome.metadata_is_stale:
             fetcher.cluster.request_update()
-        if news.needs_offset:
+        if outcome.needs_offset:
             fetcher.on_lost_position()
-        if news.has_moved:
+        if outcome.has_moved:
             fetcher.wake()
-        if news.for_application:
+        if outcome.for_application:
             fetcher.on_data()
-        if news.for_application or response.throttle_time_ms > 0:
-            # First the application, which may wait on this very loop, and then the next fetch.
+        if outcome.for_application or response.throttle_time_ms > 0:
+            # Let the application run before the next fetch; it may share this event loop.
             await fetcher.network.sleep(response.throttle_time_ms / 1000)
         fetcher.metrics.fetched(
             latency_s=latency_s,
-            size_bytes=news.size_bytes,
+            size_bytes=outcome.size_bytes,
             throttle_ms=response.throttle_time_ms,
         )
 
     async def _refused(self, code: int) -> None:
-        """The fetch as a whole was answered with an error."""
+        """Handle a top-level error of a fetch response."""
         if code in _SESSION_ERRORS and not self._failures:
-            log.debug("broker %d: its fetch session is over (error %d)", self._node_id, code)
+            log.debug("broker %d has closed the fetch session: error %d", self._node_id, code)
             self._failures += 1
             return  # The next fetch is a full one.
-        log.warning("broker %d refuses to be fetched from: error %d", self._node_id, code)
+        log.warning("cannot fetch from broker %d: error %d", self._node_id, code)
         await self._pause()
 
     async def _failed(self, error: Exception) -> None:
-        """There was no answer, or one without a sense."""
+        """Handle a fetch without a valid response."""
         fetcher = self._fetcher
         self._session.failed()
         fetcher.cluster.request_update()
         if fetcher.positions.forget_node(self._node_id):
-            fetcher.wake()  # Their leaders have it, too.
+            fetcher.wake()  # Fetch the partitions from their leaders instead.
         may_pass = isinstance(error, KafkaError) and (error.retriable or error.code in MAY_PASS)
         if may_pass and not isinstance(error, WireError):
             log.debug("broker %d: %s", self._node_id, error)
         else:
             if not isinstance(error, PlogError):
-                log.exception("a bug while fetching from broker %d", self._node_id)
+                log.exception("unexpected error while fetching from broker %d", self._node_id)
             fetcher.positions.fail_all(f"broker {self._node_id}", error)
             fetcher.on_data()
         await self._pause()
@@ -226,16 +227,18 @@ class NodeFetcher:
         self._failures += 1
         await self._fetcher.network.sleep(delay_s)
 
-    def say_goodbye(self) -> None:
-        """Have the broker forget the session, if the connection to it is open."""
+    def close_session(self) -> None:
+        """Close the session at the broker, if the connection to it is open."""
         request = self._session.closing_request()
         connection = self._fetcher.cluster.idle_connection(self._node_id)
         if request is not None and connection is not None and connection.is_open:
-            self._fetcher.network.spawn(_ask_and_forget(connection, request), "closing a session")
+            self._fetcher.network.spawn(
+                _send_closing_request(connection, request), "closing a session"
+            )
 
 
-async def _ask_and_forget(connection: Connection, request: FetchRequest) -> None:
+async def _send_closing_request(connection: Connection, request: FetchRequest) -> None:
     try:
         await connection.ask(request, FetchResponse)
     except (PlogError, Cancelled):
-        pass  # The broker forgets it by itself, later.
+        pass  # The broker will expire the session.

@@ -1,12 +1,12 @@
-"""Detect that topics or partitions that a consumer reads do not exist, and report it once.
+"""Detection of topics and partitions that a consumer reads but that do not exist.
 
-A topic that was just created may be unknown to one broker for a moment, so it counts as missing
-only after several Metadata responses in a row have said so. What follows depends on whether a
-broker may create it: an error for the application, or one warning in the log. A partition beyond
-the last one of an existing topic is never created automatically, so it is always an error.
+A topic that was just created may be unknown to a broker for a moment, so it counts as missing only
+after several consecutive Metadata responses. If a broker may create the topic, a warning is logged
+once; otherwise the application gets an error. A partition beyond the last one of an existing topic
+is never created automatically, so it is always an error.
 
-Pure: `ConsumerCore` passes each new snapshot, and raises or logs what comes back. Subscriptions by
-pattern are not checked, since topics that do not exist yet are their purpose. Kafka 4.3's consumer
+Pure: `ConsumerCore` passes each new snapshot, and raises or logs the result. Subscriptions by
+pattern are not checked, since they may match topics that do not exist yet. Kafka 4.3's consumer
 only logs a warning for each response.
 """
 
@@ -20,23 +20,23 @@ from plog.errors import ErrorCode, UnknownTopicOrPartition
 from plog.types import TopicPartition
 
 ANSWERS_NEEDED = 4
-"""Responses in a row that must call a topic unknown: 0.7 s at the default retry.backoff.ms."""
+"""Consecutive responses without the topic: 0.7 s with the default retry.backoff.ms."""
 
 Missing: TypeAlias = TopicPartition | str
-"""A topic, or a partition of a topic that has fewer."""
+"""A missing topic, or a missing partition of an existing topic."""
 
 
 class Report(NamedTuple):
-    """What is newly known to be missing."""
+    """Topics and partitions newly found to be missing."""
 
     errors: dict[Missing, UnknownTopicOrPartition]
-    """For the application; one error stands for all that was found at the same time."""
+    """Errors for the application; all that were found together share one error."""
     awaited: tuple[str, ...]
-    """Topics that a broker may still create: for the log."""
+    """Topics that a broker may still create, to be logged."""
 
 
 class _Count:
-    """How often in a row something was missing, and when that was last reported."""
+    """Number of consecutive responses without a topic, and when it was last reported."""
 
     __slots__ = ("answers", "reported_s")
 
@@ -46,10 +46,10 @@ class _Count:
 
 
 class MissingTopics:
-    """The topics and partitions of a consumer that are missing. Engine's thread only.
+    """The missing topics and partitions of a consumer. Engine's thread only.
 
-    The error about a subscribed topic is reported again every `repeat_s` while it is missing; about
-    assigned partitions, `OffsetFetcher` does that.
+    The error for a subscribed topic is repeated every `repeat_s` while it is missing; for assigned
+    partitions, `OffsetFetcher` repeats it.
     """
 
     def __init__(self, *, may_be_created: bool, repeat_s: float) -> None:
@@ -59,7 +59,7 @@ class MissingTopics:
         self._metadata = ClusterMetadata()
 
     def reset(self) -> None:
-        """Forget everything: the application subscribes or assigns, and wants to know again."""
+        """Forget all reports, because the subscription or assignment has changed."""
         self._counts = {}
 
     def check(
@@ -69,7 +69,7 @@ class MissingTopics:
         partitions: Collection[TopicPartition],
         now_s: float,
     ) -> Report:
-        """Return what is missing after a new snapshot and was not reported before."""
+        """Return what is missing in a new snapshot and has not been reported before."""
         self._metadata = metadata
         subscribed = set(topics)
         wanted: set[Missing] = {*subscribed, *(one.topic for one in partitions), *partitions}
@@ -98,7 +98,7 @@ class MissingTopics:
         return Report(dict.fromkeys(errors, error), tuple(awaited))
 
     def error_of(self, partition: TopicPartition) -> UnknownTopicOrPartition | None:
-        """The error for a partition that is known to be missing, None for others."""
+        """Return the error for a partition known to be missing, or None."""
         for one in (partition, partition.topic):
             count = self._counts.get(one)
             if count is not None and count.answers >= ANSWERS_NEEDED:
@@ -106,7 +106,7 @@ class MissingTopics:
         return None
 
     def may_appear(self, partition: TopicPartition) -> bool:
-        """Whether a broker may create it, so that waiting for it makes sense."""
+        """Return whether a broker may create the partition, so that waiting makes sense."""
         return self._may_be_created and partition not in self._counts
 
     def _error(self, missing: list[Missing]) -> UnknownTopicOrPartition:
@@ -119,7 +119,7 @@ class MissingTopics:
             else:
                 reasons.append(f"topic {one} does not exist")
         return UnknownTopicOrPartition(
-            f"cannot read what is assigned or subscribed to: {'; '.join(reasons)}; correct the"
+            f"cannot read all assigned or subscribed topics: {'; '.join(reasons)}; correct the"
             " name, or create it"
         )
 
@@ -129,7 +129,7 @@ def _topic_of(missing: Missing) -> str:
 
 
 def _missing(metadata: ClusterMetadata, wanted: Collection[Missing]) -> set[Missing]:
-    """What of `wanted` does not exist, as far as the snapshot tells."""
+    """Return the elements of `wanted` that the snapshot shows not to exist."""
     found: set[Missing] = set()
     for one in wanted:
         topic = metadata.topics.get(_topic_of(one))

@@ -1,10 +1,10 @@
-"""Finding positions: what was committed, what a reset leads to, whether a leader's log still holds.
+"""The offset fetcher: finds and validates the positions of assigned partitions.
 
-One coroutine looks which partitions want something, and asks each broker concerned beside the
-others, so that one that is silent holds up nobody else. Answers are applied only to the generation
-they were asked for (subscription_state.py). What asking again may cure is asked again, after a
-while; of all else the application is told by `take`, and then it is asked again, too: a permission
-may be given.
+A position comes from a committed offset or a reset, and is validated after a change of leader. One
+coroutine checks which partitions need a position and sends requests to the brokers concurrently, so
+that a silent broker does not delay the others. A response applies only to the generation for which
+it was requested (subscription_state.py). Retriable errors are retried with a backoff. Other errors
+are reported by `take` and then retried as well, since a permission may be granted later.
 
 Source: KIP-320 (truncation); Kafka 3.9 OffsetFetcher, SubscriptionState.maybeCompleteValidation.
 """
@@ -47,9 +47,9 @@ Committed = Callable[
 
 
 class OffsetFetcher:
-    """See the module's text. For the engine's thread.
+    """Finds positions for a consumer. Engine's thread only.
 
-    `on_found` is called when a position was found, `on_error` when there is one to be told.
+    Calls `on_found` when a position was found, and `on_error` when there is an error to report.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class OffsetFetcher:
         self._committed = committed
         self._request_timeout_s = request_timeout_s
         self._patience_s = patience_s
-        """How long a partition may be unknown to the cluster before the application hears of it."""
+        """How long a partition may be unknown to the cluster before it is reported."""
         self._delay_s = delay_s
         self._on_found = on_found
         self._on_error = on_error
@@ -81,20 +81,20 @@ class OffsetFetcher:
         self._tasks: list[Task] = []
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the coroutine that checks the partitions."""
         self._spawn(self._run(), "finding positions")
 
     def wake(self) -> None:
-        """Something may be wanted now."""
+        """Check the partitions again."""
         self._signal.set()
 
     def close(self) -> None:
-        """Stop, whatever is under way."""
+        """Stop, cancelling all requests."""
         for task in self._tasks:
             task.cancel()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
-        task = self._network.spawn(coroutine, what)  # It may come here again before this returns.
+        task = self._network.spawn(coroutine, what)  # May call this method again recursively.
         self._tasks = [other for other in self._tasks if not other.done]
         self._tasks.append(task)
 
@@ -103,14 +103,14 @@ class OffsetFetcher:
         coroutine: Coroutine[Any, Any, None],
         about: Sequence[tuple[PartitionState, int]],
     ) -> None:
-        """Whatever becomes of a question: what it was about is not left waiting."""
+        """Run a request; if it fails unexpectedly, back off the partitions it is about."""
         try:
             await coroutine
         except (Cancelled, ClosedError):
             raise
         except Exception as error:
             if not isinstance(error, PlogError):
-                log.exception("a bug while looking for positions")
+                log.exception("unexpected error while finding positions")
             for state, generation in about:
                 self._back_off(state, generation)
                 self._positions.fail(state, generation, error)
@@ -134,10 +134,10 @@ class OffsetFetcher:
                 about = [(one.state, one.generation) for one in inquiries]
                 asking = self._ask(find(leader, inquiries), about)
                 self._spawn(asking, f"asking broker {leader} about positions")
-            self._tell_of_unknown(now_s)
-            await self._signal.wait(self._next_look_s())
+            self._report_unknown(now_s)
+            await self._signal.wait(self._next_check_s())
 
-    def _next_look_s(self) -> float | None:
+    def _next_check_s(self) -> float | None:
         phases = (Phase.NO_OFFSET, Phase.RESETTING, Phase.VALIDATING)
         now_s = self._network.now_s()
         times = [
@@ -150,15 +150,15 @@ class OffsetFetcher:
         ]
         return max(0.0, min(times) - now_s) if times else None
 
-    def _tell_of_unknown(self, now_s: float) -> None:
-        told = False
+    def _report_unknown(self, now_s: float) -> None:
+        reported = False
         for state, generation in self._positions.unknown_for(self._patience_s, now_s):
             error = UnknownTopicOrPartition(
-                f"{state.partition} has not existed for {self._patience_s:g} s; correct the name,"
-                " or create it: it is read as soon as it exists"
+                f"cannot read {state.partition}: it has not existed for {self._patience_s:g} s;"
+                " correct the name, or create it: it is read as soon as it exists"
             )
-            told |= self._positions.fail(state, generation, error)
-        if told:
+            reported |= self._positions.fail(state, generation, error)
+        if reported:
             self._on_error()
 
     # -- committed offsets ------------------------------------------------------------------------
@@ -179,15 +179,15 @@ class OffsetFetcher:
                 self._positions.place(state, generation, found.offset, found.leader_epoch)
             elif not self._positions.reset_by_default(state, generation):
                 lacking.append((state, generation))
-        self._tell_of_lacking(lacking)
+        self._report_missing_offsets(lacking)
         self._found()
 
-    def _tell_of_lacking(self, lacking: Sequence[tuple[PartitionState, int]]) -> None:
+    def _report_missing_offsets(self, lacking: Sequence[tuple[PartitionState, int]]) -> None:
         partitions = [state.partition for state, _ in lacking]
         names = ", ".join(str(partition) for partition in sorted(partitions))
         error = NoOffsetForPartition(
-            f"{names}: no offset is committed, and auto.offset.reset is none: seek to where to "
-            "begin",
+            f"cannot find the position of {names}: no offset is committed and auto.offset.reset is"
+            " none; seek, or commit an offset",
             partitions,
         )
         for state, generation in lacking:
@@ -213,12 +213,14 @@ class OffsetFetcher:
                 continue
             found = answers.found[partition]
             if found is not None:
-                log.info("%s: begins at offset %d, %s", partition, found.offset, one.reset)
+                log.info("reset %s to offset %d, %s", partition, found.offset, one.reset)
                 self._positions.place(one.state, one.generation, found.offset)
-            elif one.reset != LATEST:  # No record is as late as that.
+            elif one.reset != LATEST:  # All records are older than the requested time.
                 self._positions.reset_elsewhere(one.state, one.generation, LATEST)
             else:
-                error = error_from_code(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} has no end")
+                error = error_from_code(
+                    ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {partition} returned no end"
+                )
                 self._failed(one.state, one.generation, error)
         self._found()
 
@@ -246,16 +248,16 @@ class OffsetFetcher:
             if ends is None:
                 self._positions.validated(one.state, one.generation)
             else:
-                self._take_in_end(one, ends.get(one.state.partition))
+                self._check_end(one, ends.get(one.state.partition))
         self._found()
 
-    def _take_in_end(self, one: Inquiry, end: EpochEndOffset | None) -> None:
-        """What the end of a position's epoch, in its leader's log, says about that position."""
+    def _check_end(self, one: Inquiry, end: EpochEndOffset | None) -> None:
+        """Compare a position with the end of its epoch in the leader's log."""
         partition, position = one.state.partition, one.position
         assert position is not None
         if end is None or end.error_code:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if end is None else end.error_code
-            error = error_about(code, f"{partition}: its position cannot be validated")
+            error = error_about(code, f"cannot validate the position of {partition}")
             self._failed(one.state, one.generation, error)
         elif end.leader_epoch > NO_EPOCH and position <= end.end_offset:
             self._positions.validated(one.state, one.generation)
@@ -265,18 +267,18 @@ class OffsetFetcher:
     def _truncated(self, one: Inquiry, end: EpochEndOffset, position: int) -> None:
         partition = one.state.partition
         is_known = end.leader_epoch > NO_EPOCH and end.end_offset >= 0
-        what = f"{partition}: the log was cut off before offset {position}"
+        what = f"the log of {partition} was truncated before the position {position}"
         if is_known:
-            what += f", at {end.end_offset}"
+            what += f", to {end.end_offset}"
         if self._positions.default_reset is None:
             error = LogTruncated(
-                f"{what}, where this consumer had read already; seek to where to go on"
+                f"{what}: records that this consumer has read were lost; seek to continue"
             )
             if self._positions.fail(one.state, one.generation, error):
                 self._back_off(one.state, one.generation)
                 self._on_error()
             return
-        log.warning("%s; goes on there", what)
+        log.warning("%s; resetting the position", what)
         if is_known:
             self._positions.place(one.state, one.generation, end.end_offset, end.leader_epoch)
         else:

@@ -1,9 +1,9 @@
-"""Asking the leaders which offset belongs to a time, or to the beginning or end of a log.
+"""Look-up of offsets by timestamp, and of the beginning and end of logs, at the leaders.
 
-The questions and answers of ListOffsets as plain values, and `OffsetLookup`, which asks all leaders
-concerned, again where a leader has changed, until all partitions have an answer or time is over.
-With isolation.level=read_committed the end is the last stable offset. Source: KIP-79, KIP-207,
-KIP-320; Kafka 3.9 OffsetFetcher.
+Converts ListOffsets requests and responses to plain values. `OffsetLookup` asks all leaders,
+retrying after a change of leader, until every partition has an answer or the timeout expires. With
+isolation.level=read_committed, the end is the last stable offset. Source: KIP-79, KIP-207, KIP-320;
+Kafka 3.9 OffsetFetcher.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from plog.wire.messages.list_offsets import (
 )
 
 CONSUMER = -1
-"""The replica id of who is none."""
+"""The replica ID of clients, which are not replicas."""
 UNKNOWN_OFFSET = -1
 MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
-"""Not called retriable by Kafka, but no reason to bother an application that can only wait, too."""
+"""Errors that Kafka does not call retriable, but that an application could only retry as well."""
 _FIRST_VERSION_OF = {-3: 7, -4: 8, -5: 9, -6: 11}
-"""Special times that old brokers would take for ordinary ones."""
+"""First version that supports each special timestamp; older brokers misread it as a time."""
 
 
 class TimeQuestion(NamedTuple):
-    """A time to look up in a partition, and the epoch its leader is known by, -1 for any."""
+    """A timestamp to look up in a partition, with the known leader epoch, or -1 for any."""
 
     partition: TopicPartition
     timestamp: int
@@ -50,7 +50,7 @@ class TimeQuestion(NamedTuple):
 
 
 class TimeAnswers(NamedTuple):
-    """What came of some questions; None stands for a time behind the last record."""
+    """The results of look-ups; None means that no record is that late."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None]
     failed: dict[TopicPartition, KafkaError]
@@ -59,7 +59,7 @@ class TimeAnswers(NamedTuple):
 def list_offsets_request(
     questions: Iterable[TimeQuestion], *, isolation_level: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """One request for questions to the same leader."""
+    """Return one request for questions to the same leader."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for question in questions:
         topics.setdefault(question.partition.topic, []).append(
@@ -80,8 +80,8 @@ def list_offsets_request(
 def read_list_offsets(
     questions: Iterable[TimeQuestion], response: ListOffsetsResponse
 ) -> TimeAnswers:
-    """What `response` says to `questions`; a partition it leaves out has failed."""
-    told = {
+    """Return the answers in `response` to `questions`; an omitted partition counts as failed."""
+    results = {
         TopicPartition(topic.name, one.partition_index): one
         for topic in response.topics
         for one in topic.partitions
@@ -89,15 +89,16 @@ def read_list_offsets(
     answers = TimeAnswers({}, {})
     for question in questions:
         partition = question.partition
-        one = told.get(partition)
+        one = results.get(partition)
         if one is None:
             answers.failed[partition] = error_from_code(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the leader has not answered"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"the leader of {partition} returned no answer",
             )
         elif one.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-            answers.found[partition] = None  # Its records have no times: none is late enough.
+            answers.found[partition] = None  # Its records have no timestamps.
         elif one.error_code:
-            text = f"{partition}: its offsets cannot be looked up"
+            text = f"cannot look up offsets of {partition}"
             answers.failed[partition] = error_about(one.error_code, text)
         elif one.offset == UNKNOWN_OFFSET:
             answers.found[partition] = None
@@ -108,7 +109,7 @@ def read_list_offsets(
 
 
 class OffsetLookup:
-    """See the module's text."""
+    """Looks up offsets in the logs of any partitions. Engine's thread only."""
 
     def __init__(self, cluster: Cluster, network: Network, *, isolation_level: int) -> None:
         self._cluster = cluster
@@ -118,13 +119,13 @@ class OffsetLookup:
     async def beginnings(
         self, partitions: Collection[TopicPartition], *, timeout_s: float
     ) -> dict[TopicPartition, int]:
-        """The offset of the first record there is in each; raises as `at_times`."""
+        """Return the first offset of each partition; raises as `at_times`."""
         return await self._ends(partitions, EARLIEST_TIMESTAMP, timeout_s)
 
     async def ends(
         self, partitions: Collection[TopicPartition], *, timeout_s: float
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record this consumer can read; raises as `at_times`."""
+        """Return the end offset that this consumer can read up to; raises as `at_times`."""
         return await self._ends(partitions, LATEST_TIMESTAMP, timeout_s)
 
     async def _ends(
@@ -136,10 +137,10 @@ class OffsetLookup:
     async def at_times(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_s: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at the given time or later, None where there is none.
+        """Return the first record at or after each given timestamp, or None.
 
-        Raises TopicAuthorizationFailed; for what is not answered within `timeout_s` what is in the
-        way: UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed, ...
+        Raises TopicAuthorizationFailed, and after `timeout_s` the error that prevented an answer:
+        UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed, ...
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         left = dict(timestamps)
@@ -167,12 +168,12 @@ class OffsetLookup:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            # The known metadata has to do; the errors of the next try say more.
+            # Continue with the known metadata; the errors of the next attempt say more.
 
     async def _ask_leaders(
         self, timestamps: Mapping[TopicPartition, int], deadline: Deadline
     ) -> TimeAnswers:
-        """Try once, asking all leaders concurrently."""
+        """Ask all leaders once, concurrently."""
         if any(p.topic not in self._cluster.metadata.topics for p in timestamps):
             await self._refresh(timestamps, deadline)
         metadata = self._cluster.metadata
@@ -196,12 +197,12 @@ class OffsetLookup:
         return answers
 
     def why_no_leader(self, partition: TopicPartition) -> KafkaError:
-        """The error for a partition that has no leader, as far as is known."""
+        """Return the error for a partition without a known leader."""
         topic = self._cluster.metadata.topics.get(partition.topic)
         if topic is not None and topic.error:
             return error_about(topic.error, f"topic {partition.topic}")
         if topic is None and self._cluster.trouble is not None:
-            return self._cluster.trouble  # No broker has said what there is.
+            return self._cluster.trouble  # No broker has returned metadata.
         if topic is None or partition.partition >= len(topic.partitions):
             return UnknownTopicOrPartition(f"{partition} does not exist")
         return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
@@ -214,7 +215,7 @@ class OffsetLookup:
         *,
         deadline: Deadline | None = None,
     ) -> TimeAnswers:
-        """Ask one broker, which may take `timeout_s`; if it cannot answer, every question fails."""
+        """Ask one broker, waiting up to `timeout_s`; if it cannot answer, every question fails."""
         request = list_offsets_request(
             questions,
             isolation_level=self._isolation_level,
@@ -226,8 +227,8 @@ class OffsetLookup:
             for question in questions:
                 if version < _FIRST_VERSION_OF.get(question.timestamp, 0):
                     raise UnsupportedVersion(
-                        f"the broker at {connection.address} is too old to look up the time "
-                        f"{question.timestamp}"
+                        f"cannot look up the timestamp {question.timestamp}: the broker at"
+                        f" {connection.address} is too old"
                     )
             response = await self._cluster.ask_node(
                 node_id, request, ListOffsetsResponse, deadline=deadline

@@ -1,7 +1,7 @@
-"""What a consumer can ask about topics and offsets without reading: their ends, times, partitions.
+"""Queries about topics and offsets that need no assignment: ends, timestamps and partitions.
 
-The part of `ConsumerCore` that needs no assignment and no group. Each call ends after its
-`timeout_s`, by default ``default.api.timeout.ms``.
+The part of `ConsumerCore` that works without a group. Each call ends after its `timeout_s`, by
+default ``default.api.timeout.ms``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plog.types import TopicPartition
 
 
 class OffsetQueries:
-    """Questions to the leaders of partitions. Engine's thread only."""
+    """Queries to the leaders of partitions. Engine's thread only."""
 
     def __init__(self, cluster: Cluster, lookup: OffsetLookup, api_timeout_s: float) -> None:
         self._cluster = cluster
@@ -27,7 +27,7 @@ class OffsetQueries:
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record in each.
+        """Return the offset of the first record of each partition.
 
         Raises UnknownTopicOrPartition, TopicAuthorizationFailed, and RequestTimedOut after
         `timeout_s` (``default.api.timeout.ms``).
@@ -50,7 +50,7 @@ class OffsetQueries:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, Time], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of that time or later in each; None where there is none.
+        """Return the first record at or after each time; None if there is none.
 
         A time is in ms since 1970, or a datetime with a time zone. Raises as `beginning_offsets`.
         """
@@ -61,7 +61,7 @@ class OffsetQueries:
     async def partitions_for(
         self, topic: str, timeout_s: float | None = None
     ) -> tuple[PartitionMetadata, ...]:
-        """Return a topic's partitions in their order, with their leaders.
+        """Return a topic's partitions in order, with their leaders.
 
         Raises as `beginning_offsets`.
         """

@@ -1,6 +1,6 @@
-"""One assigned partition as its consumer knows it: what phase it is in, and how far it has come.
+"""The state of one assigned partition: its phase, positions and leader.
 
-Plain state; the rules of its changes are those of `SubscriptionState` (subscription_state.py).
+Plain data; `SubscriptionState` (subscription_state.py) has the rules for changing it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_EPOCH = -1
 
 
 class Phase(Enum):
-    """What a partition needs before it can be fetched from."""
+    """What a partition needs before it can be fetched."""
 
     NO_OFFSET = "no offset"
     RESETTING = "resetting"
@@ -57,44 +57,44 @@ class PartitionState:
         self.phase = Phase.NO_OFFSET
         self.is_paused = False
         self.is_withheld = False
-        """Whether it is about to be given up, so that nothing more of it is handed out."""
+        """Whether it is being revoked, so that no more of its records are handed out."""
         self.reset: ResetTo | None = None
-        """Where the position is to be, while it is being found."""
+        """The target of a reset in progress."""
         self.position: int | None = None
-        """The next offset the application gets; only None without an offset or when resetting."""
+        """The offset that `take` returns next; None only in NO_OFFSET and RESETTING."""
         self.position_epoch = NO_EPOCH
-        """The leader epoch of the record before it."""
+        """The leader epoch of the record before the position."""
         self.fetch_offset = 0
         self.buffered_bytes = 0
         self.leader = NO_NODE
         self.leader_epoch = NO_EPOCH
         self.topic_id: Uuid = ZERO_UUID
         self.replica = NO_NODE
-        """The follower to fetch from, if the leader has named one (KIP-392)."""
+        """The follower to fetch from, if the leader has chosen one (KIP-392)."""
         self.replica_until_s = 0.0
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.failures = 0
-        """Since the last success, for the backoff; until `retry_at_s` nothing is asked."""
+        """Failures since the last success, for the backoff until `retry_at_s`."""
         self.retry_at_s = 0.0
         self.unknown_since_s: float | None = None
-        """Since when the cluster has not known it."""
+        """When the partition was first missing from the metadata; None if it is known."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be fetched, and handed out."""
+        """Whether the partition may be fetched and its records handed out."""
         return not (self.is_paused or self.is_withheld)
 
     def node_at(self, now_s: float) -> int:
-        """Whom to fetch it from; `NO_NODE` if nobody can be asked."""
+        """Return the broker to fetch from; `NO_NODE` if there is none."""
         if self.replica != NO_NODE and now_s < self.replica_until_s:
             return self.replica
         return self.leader
 
 
 class Inquiry(NamedTuple):
-    """A question to ask of a partition's leader: where a reset leads to, or where an epoch ends."""
+    """A request to a partition's leader: look up a reset, or the end of an epoch."""
 
     state: PartitionState
     generation: int

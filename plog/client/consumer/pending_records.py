@@ -1,9 +1,8 @@
-"""Records a consumer has taken from its engine in one go and its application has not had yet.
+"""Records that were taken from the engine but not yet handed to the application.
 
-An iterator takes hundreds of records at once and gives them out one by one. The engine's positions
-are behind all of them by then, but what is committed, and what `position` says, is how far the
-application has come. A seek, or partitions that go to others, drop the records of those partitions
-and keep the rest.
+An iterator takes hundreds of records in one call and yields them one by one. The engine's positions
+are then already past all of them, but commits and `position` must reflect the application's
+progress. A seek or a revocation drops the records of its partitions and keeps the rest.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from plog.types import TopicPartition
 
 
 class PendingRecords:
-    """See the module's text. Used by the consuming thread only.
+    """Taken records that wait for the application. Consuming thread only.
 
     >>> first = ConsumerRecord("t", 0, 7, 0, 0, None, b"a", (), -1)
-    >>> unread = PendingRecords()
-    >>> unread.put([first, first._replace(offset=8)])
-    >>> next(unread.records()).offset, unread.offsets()
+    >>> pending = PendingRecords()
+    >>> pending.put([first, first._replace(offset=8)])
+    >>> next(pending.records()).offset, pending.offsets()
     (7, {TopicPartition(topic='t', partition=0): 8})
     """
 
@@ -32,33 +31,33 @@ class PendingRecords:
         return len(self._records) - self._next
 
     def put(self, records: Sequence[ConsumerRecord]) -> None:
-        """These come next; there must be none left."""
+        """Store `records`; there must be none left."""
         assert not len(self), "records would be lost"
         self._records, self._next = records, 0
 
     def records(self) -> Iterator[ConsumerRecord]:
-        """All there are, one by one; changes made on the way count at once."""
+        """Yield the records one by one; concurrent changes take effect immediately."""
         while self._next < len(self._records):
             record = self._records[self._next]
             self._next += 1
             yield record
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to `count` of them at once."""
+        """Remove and return up to `count` records."""
         end = min(self._next + count, len(self._records))
         taken = list(self._records[self._next : end])
         self._next = end
         return taken
 
     def offsets(self) -> dict[TopicPartition, int]:
-        """Where the application goes on in each partition that has some left."""
+        """Return the offset of the first pending record of each partition."""
         found: dict[TopicPartition, int] = {}
         for record in self._records[self._next :]:
             found.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return found
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Forget those of `partitions`, of all if None."""
+        """Drop the records of `partitions`, or all records if None."""
         if partitions is None:
             self._records, self._next = (), 0
             return

@@ -1,7 +1,7 @@
-"""Reading a known range of one partition: a fetch after the other from whoever leads it.
+"""Reader of a known range of one partition, with one fetch at a time from its leader.
 
-What a consumer does beyond that (several partitions beside each other, reading ahead, groups) is
-not here, so that it runs on any `Network`, blocking sockets among them.
+It has no groups, read-ahead or concurrent fetches, so that it runs on any `Network`, including
+blocking sockets.
 
 Source: KIP-74, KIP-98 (read_committed), KIP-320; Kafka 4.3 Fetcher.
 """
@@ -38,7 +38,7 @@ _NO_SESSION_EPOCH = -1
 
 
 class RangeReader:
-    """See the module's text. One range at a time."""
+    """Reads ranges of partitions, one range at a time."""
 
     def __init__(
         self,
@@ -62,35 +62,35 @@ class RangeReader:
         self.lookup = OffsetLookup(cluster, cluster.network, isolation_level=self._isolation_level)
 
     async def fetch(self, partition: TopicPartition, position: int, stop: int) -> CompletedFetch:
-        """What lies from `position` on, at least one batch; it may reach beyond `stop`.
+        """Return at least one batch from `position` on; it may extend past `stop`.
 
-        Raises OffsetOutOfRange where the log has nothing at `position` any more; after
-        ``default.api.timeout.ms`` RequestTimedOut where there is nothing yet, and whatever else
-        was in the way for so long.
+        Raises OffsetOutOfRange if the log no longer holds `position`. After
+        ``default.api.timeout.ms``, raises RequestTimedOut if there are no records yet, or the error
+        that prevented the fetch.
         """
         backoff = self._cluster.backoff(self._cluster.deadline(self._timeout_s))
         while True:
             try:
-                told = await self._ask(partition, position, backoff.deadline)
+                data = await self._ask(partition, position, backoff.deadline)
             except KafkaError as error:
                 if not error.retriable and error.code not in MAY_PASS:
                     raise
                 await backoff.wait_or_raise(error)
                 await self._refresh(partition, backoff)
                 continue
-            records = told.records
+            records = data.records
             if isinstance(records, bytes | bytearray | memoryview) and len(records):
                 split = split_batches(partition, position, records)
                 return CompletedFetch(
-                    partition, position, split, self._rules, told.aborted_transactions or ()
+                    partition, position, split, self._rules, data.aborted_transactions or ()
                 )
-            end = told.last_stable_offset if self._rules.read_committed else told.high_watermark
+            end = data.last_stable_offset if self._rules.read_committed else data.high_watermark
             await backoff.wait_or_raise(_not_there(partition, position, stop, end))
 
     async def _ask(
         self, partition: TopicPartition, position: int, deadline: Deadline
     ) -> PartitionData:
-        """One fetch from the leader. Raises what it answers, what breaks on the way."""
+        """Send one fetch to the leader. Raises the broker's error, or that of the connection."""
         metadata = self._cluster.metadata
         if partition.topic not in metadata.topics:
             metadata = await self._cluster.refresh({partition.topic}, deadline=deadline)
@@ -114,15 +114,15 @@ class RangeReader:
         )
         response = await self._cluster.ask_node(leader, request, FetchResponse, deadline=deadline)
         if response.error_code:
-            raise error_about(response.error_code, f"{partition}: it cannot be fetched from")
+            raise error_about(response.error_code, f"cannot fetch {partition}")
         for topic in response.responses:
-            for told in topic.partitions:
-                if (topic.topic, told.partition_index) == partition:
-                    return _checked(partition, position, told)
-        raise WireError(f"{partition}: an answer to a fetch that does not tell of it")
+            for data in topic.partitions:
+                if (topic.topic, data.partition_index) == partition:
+                    return _checked(partition, position, data)
+        raise WireError(f"malformed fetch response: {partition} is missing")
 
     async def _refresh(self, partition: TopicPartition, backoff: Backoff) -> None:
-        """Ask who leads it now. Raises what prevents that when there is no time left."""
+        """Update the metadata. Raises errors only if they are final or no time is left."""
         try:
             await self._cluster.refresh({partition.topic}, deadline=backoff.deadline)
         except KafkaError as error:
@@ -130,19 +130,19 @@ class RangeReader:
                 raise
 
 
-def _checked(partition: TopicPartition, position: int, told: PartitionData) -> PartitionData:
-    if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+def _checked(partition: TopicPartition, position: int, data: PartitionData) -> PartitionData:
+    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         raise OffsetOutOfRange(
-            f"{partition}: its log does not hold offset {position}; it may have been deleted. "
-            "Begin at what `beginning_offsets` says, or later"
+            f"offset {position} of {partition} is out of range: its records may have been deleted;"
+            " start at the offset that `beginning_offsets` returns, or later"
         )
-    if told.error_code:
-        raise error_about(told.error_code, f"{partition}: it cannot be fetched from")
-    return told
+    if data.error_code:
+        raise error_about(data.error_code, f"cannot fetch {partition}")
+    return data
 
 
 def _not_there(partition: TopicPartition, position: int, stop: int, end: int) -> RequestTimedOut:
     return RequestTimedOut(
-        f"{partition}: it was to be read up to offset {stop}, and there is nothing to read from "
-        f"{position} on: it ends at {end} (`end_offsets` tells where)"
+        f"cannot read {partition} up to offset {stop}: there are no records at or after"
+        f" {position}, and the log ends at {end}; use `end_offsets` to find the end"
     )

@@ -1,4 +1,4 @@
-"""What an application may do when partitions are assigned and revoked."""
+"""Rebalance listeners: application callbacks for assigned, revoked and lost partitions."""
 
 from __future__ import annotations
 
@@ -10,40 +10,43 @@ from plog.client.network.ports import Cancelled
 from plog.types import TopicPartition
 
 CallUser = Callable[..., Awaitable[Any]]
-"""Calls a function of the application with arguments, where its face wants it called."""
+"""Calls a function of the application with arguments, in the thread its face requires."""
 
 
 class ConsumerRebalanceListener(Protocol):
-    """What `subscribe` takes as its listener: any object with these two methods.
+    """The type of listeners that `subscribe` accepts: any object with these two methods.
 
     It may also have ``on_partitions_lost``; without it, lost partitions count as revoked.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any:
-        """These partitions will go to others."""
+        """Called before partitions are revoked."""
         ...
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Any:
-        """These partitions are new."""
+        """Called after partitions have been assigned."""
         ...
 
 
 class RebalanceListener:
-    """Derive from this and override what is needed. Called only while the application polls."""
+    """A base class for listeners; override the methods you need. Called only during polls."""
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Any:
-        """These will go to others: the last chance to commit how far they have been read."""
+        """Called before partitions are revoked: the last chance to commit their offsets."""
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Any:
-        """These are new; those that stayed are not among them."""
+        """Called with newly assigned partitions, without those that were kept."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Any:
-        """Others may have these already, a commit would be refused. By default as if revoked."""
+        """Called if partitions may already have new owners, so that commits would be refused.
+
+        By default, calls `on_partitions_revoked`.
+        """
         return self.on_partitions_revoked(partitions)
 
 
 def check_listener(listener: object) -> ConsumerRebalanceListener | None:
-    """Return `listener`. Raises TypeError for an object without the methods of one."""
+    """Return `listener`. Raises TypeError if it lacks the methods of a listener."""
     if listener is not None:
         advice = "give an object with these methods, such as a plog.RebalanceListener"
         check_methods(
@@ -56,7 +59,7 @@ def check_listener(listener: object) -> ConsumerRebalanceListener | None:
 
 
 class Listening:
-    """Calls a listener, if there is one, and keeps what it raises until the rest has been done."""
+    """Calls a listener, if any, and keeps its exception until the rebalance is complete."""
 
     def __init__(self, listener: ConsumerRebalanceListener | None, call_user: CallUser) -> None:
         self._listener = check_listener(listener)
@@ -66,24 +69,24 @@ class Listening:
 
     @property
     def is_calling(self) -> bool:
-        """Whether the listener is at work just now."""
+        """Whether the listener is running."""
         return bool(self._calls)
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """See `RebalanceListener`."""
+        """Call `on_partitions_revoked`."""
         await self._call("on_partitions_revoked", partitions)
 
     async def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """See `RebalanceListener`."""
+        """Call `on_partitions_assigned`."""
         await self._call("on_partitions_assigned", partitions)
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """See `RebalanceListener`; a listener with two methods gets them as revoked."""
+        """Call `on_partitions_lost`, or `on_partitions_revoked` if the listener lacks it."""
         has_it = hasattr(self._listener, "on_partitions_lost")
         await self._call("on_partitions_lost" if has_it else "on_partitions_revoked", partitions)
 
     def raise_error(self) -> None:
-        """Raise what the listener raised first."""
+        """Raise the listener's first exception, if there was one."""
         error, self._error = self._error, None
         if error is not None:
             raise error

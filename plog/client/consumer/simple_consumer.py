@@ -1,9 +1,9 @@
-"""Reading known ranges over blocking sockets, without a group, a thread or a reactor.
+"""A consumer of known ranges over blocking sockets, without a group, a thread or a reactor.
 
-For workers of batch jobs, scripts and tools, where importing a reactor costs more than the work:
-who knows from which offset to which a partition is to be read (from `Admin`, from a checkpoint)
-gets exactly that. Leaders are followed, TLS and SASL are spoken, aborted transactions are left out
-with ``isolation.level=read_committed``: all by the parts that the other consumers are made of.
+For workers of batch jobs, scripts and tools, in which importing a reactor would cost more than the
+work itself. The caller names the partition and its start and stop offsets, for example from `Admin`
+or a checkpoint. Like other consumers it follows leaders, supports TLS and SASL, and filters aborted
+transactions with ``isolation.level=read_committed``: it shares their parts.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RECORDS_MAX = 1 << 16
-"""How many are made at once; a fetch mostly brings fewer."""
+"""Maximum number of records decoded at a time; a fetch usually returns fewer."""
 _ARROW_RECORDS_MAX = 1 << 16
 _offset = attrgetter("offset")
 
 
 class SimpleConsumer:
-    """Reads ranges of partitions, one after the other. One thread at a time may use it.
+    """Reads ranges of partitions sequentially. One thread at a time may use it.
 
         with SimpleConsumer(bootstrap_servers="localhost:9092") as consumer:
             partition = TopicPartition("page-views", 0)
@@ -53,11 +53,11 @@ class SimpleConsumer:
             for record in consumer.records(partition, 0, stop):
                 print(record.offset, record.value)
 
-    Settings are a consumer's, but those of groups and positions, ``client.rack`` and
-    ``max.poll.records`` have no meaning here. Nothing is tried for longer than
+    Accepts a consumer's settings; those of groups and positions, ``client.rack`` and
+    ``max.poll.records`` have no effect. No operation takes longer than
     ``default.api.timeout.ms``.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -74,7 +74,10 @@ class SimpleConsumer:
         )
         if made.group_id is not None:
             raise ConfigError(
-                [f"group.id={made.group_id}: a SimpleConsumer is in no group; use a Consumer"]
+                [
+                    f"group.id={made.group_id}: a SimpleConsumer does not support groups; use a"
+                    " Consumer"
+                ]
             )
         self._timeout_s = made.default_api_timeout_ms / 1000
         self._cluster = Cluster(SocketNetwork(client_id=made.client_id), made)
@@ -93,15 +96,15 @@ class SimpleConsumer:
         self.close()
 
     def close(self) -> None:
-        """End the connections; harmless when they have ended."""
+        """Close the connections; repeated calls have no effect."""
         if not self._is_closed:
             self._is_closed = True
             run_blocking(self._cluster.close())
 
-    # -- what there is ------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> tuple[PartitionMetadata, ...]:
-        """A topic's partitions in their order, with their leaders.
+        """Return a topic's partitions in order, with their leaders.
 
         Raises UnknownTopicOrPartition, TopicAuthorizationFailed, ...
         """
@@ -110,19 +113,19 @@ class SimpleConsumer:
     def beginning_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offset of the first record there is in each."""
+        """Return the offset of the first record of each partition."""
         asked = checked_partitions(partitions)
         return self._run(self._reader.lookup.beginnings(asked, timeout_s=self._timeout_s))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record that ``isolation.level`` lets this consumer read."""
+        """Return the offset after the last record readable under ``isolation.level``."""
         asked = checked_partitions(partitions)
         return self._run(self._reader.lookup.ends(asked, timeout_s=self._timeout_s))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, Time]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of that time or later in each; None where there is none.
+        """Return the first record at or after each time; None if there is none.
 
         A time is in ms since 1970, or a datetime with a time zone.
         """
@@ -132,12 +135,12 @@ class SimpleConsumer:
     # -- reading ------------------------------------------------------------------------------
 
     def records(self, partition: TopicPartition, start: int, stop: int) -> Iterator[ConsumerRecord]:
-        """The records from offset `start` on and before `stop`, then the end.
+        """Yield the records from offset `start` up to, but not including, `stop`.
 
-        There are fewer than `stop` - `start` where transactions end and where a log was compacted.
-        Raises OffsetOutOfRange where `start` is no longer, or not yet, in the log, RequestTimedOut
-        where it does not reach `stop`; behind the records before it CorruptRecords for a batch
-        that is damaged and SerializationFailed.
+        There may be fewer than `stop` - `start`, because of transaction markers and compaction.
+        Raises OffsetOutOfRange if the log does not hold `start`, and RequestTimedOut if it ends
+        before `stop`. After the records before it, raises CorruptRecords for a corrupt batch and
+        SerializationFailed.
         """
         for fetched in self._fetches(partition, start, stop):
             while not fetched.is_done and fetched.next_offset < stop:
@@ -154,12 +157,12 @@ class SimpleConsumer:
         *,
         max_records: int = _ARROW_RECORDS_MAX,
     ) -> Iterator[pyarrow.RecordBatch]:
-        """As `records`, as Arrow columns of up to `max_records` rows; nothing is deserialized.
+        """Yield the records as Arrow columns of up to `max_records` rows, without deserializing.
 
-        Needs the extra ``plog[arrow]``: raises MissingExtra without it.
+        Raises as `records`, and MissingExtra without the extra ``plog[arrow]``.
         """
         if max_records < 1:
-            raise ValueError(f"max_records is {max_records}; nobody waits for less than one")
+            raise ValueError(f"max_records is {max_records}: give at least 1")
         record_schema()
         columns, runs = RecordColumns(), list[ColumnRun]()
         try:
@@ -191,17 +194,17 @@ class SimpleConsumer:
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:
             coroutine.close()
-            raise ClosedError("the consumer is closed: make a new one")
+            raise ClosedError("the consumer is closed: create a new one")
         return run_blocking(coroutine)
 
 
 def _cut(columns: RecordColumns, runs: list[ColumnRun], rows: int) -> None:
-    """Keep the first `rows`."""
-    too_many = len(columns) - rows
+    """Keep only the first `rows`."""
+    excess = len(columns) - rows
     columns.truncate(rows)
-    while too_many:
+    while excess:
         last = runs.pop()
-        if last.rows > too_many:
-            runs.append(last._replace(rows=last.rows - too_many))
+        if last.rows > excess:
+            runs.append(last._replace(rows=last.rows - excess))
             return
-        too_many -= last.rows
+        excess -= last.rows

@@ -1,4 +1,4 @@
-"""What a consumer has subscribed to, and who hears of its partitions, with a group or without."""
+"""A consumer's subscription and its listener, with or without a group."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from plog.client.settings import ConsumerSettings
 
 
 class ConsumerSubscription:
-    """What a `GroupMember` and a `StandaloneMember` have in common.
+    """The common base of `GroupMember` and `StandaloneMember`.
 
-    `on_attention` is called whenever `attend` has something to do: wake the poll that waits.
+    `on_attention` is called whenever `attend` has work, to wake a waiting poll.
     """
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, call_user: CallUser) -> None:
@@ -31,10 +31,10 @@ class ConsumerSubscription:
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read these topics from now on, or all whose whole name matches `pattern`.
+        """Subscribe to these topics, or to all topics whose full name matches `pattern`.
 
-        What else was subscribed to is no more; its partitions go with the next poll. `listener` is
-        a `RebalanceListener` or has methods of the same names.
+        Replaces the previous subscription, whose partitions are revoked at the next poll.
+        `listener` is a `RebalanceListener`, or an object with methods of the same names.
         """
         listening = Listening(listener, self._call_user)
         self._selection = TopicSelection.of(
@@ -52,17 +52,17 @@ class ConsumerSubscription:
 
     @property
     def named_topics(self) -> frozenset[str]:
-        """The topics that are subscribed to by name, whether they exist or not."""
+        """The topics subscribed by name, whether or not they exist."""
         return frozenset() if self._selection is None else self._selection.topics
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether topics decide about the partitions, and not `assign`."""
+        """Whether the assignment follows from subscribed topics instead of `assign`."""
         return self._selection is not None
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics that are wanted now."""
+        """The subscribed topics; for a pattern, those that match it now."""
         if self._selection is None:
             return frozenset()
         return self._selection.wanted(self._cluster.metadata)

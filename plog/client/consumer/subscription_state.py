@@ -1,16 +1,17 @@
-"""What a consumer is assigned, and how far it has come in each partition.
+"""The assignment of a consumer and its position in each partition.
 
-A partition has no position at first. One is given to it by a seek or a committed offset, or found
-by asking its leader (a reset). A position whose leader epoch is known is validated against each new
-leader before more is fetched, for that one may have a shorter log (KIP-320). Then it is fetched
-from: `fetch_offset` runs ahead of `position`, what lies between the two is buffered.
+A partition starts without a position. A seek or a committed offset sets it, or its leader looks it
+up (a reset). A position whose leader epoch is known is validated with each new leader before more
+is fetched, because that leader may have a shorter log (KIP-320). After that the partition is
+fetched: `fetch_offset` runs ahead of `position`, and the records between the two are buffered.
 
-Every assignment, seek, reset and validation gives the partition a new generation. Whatever was
-asked for an older one is not applied any more when it comes: so a late answer can neither move a
-position nor bring records for it.
+Every assignment, seek, reset and validation gives the partition a new generation. A response to a
+request of an older generation is ignored, so that a late one can neither move a position nor add
+records.
 
-The engine's thread and the consuming one share this, hence the lock. Methods take it, but those of
-`PartitionState` and those whose text says otherwise. Source: Kafka 3.9 SubscriptionState.
+The engine's thread and the consuming thread share this state, hence the lock. Methods take it,
+except those of `PartitionState` and those whose docstring says otherwise. Source: Kafka 3.9
+SubscriptionState.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _UNASSIGNED = 0
 
 
 class SubscriptionState:
-    """See the module's text. `default_reset` is auto.offset.reset, None for ``none``."""
+    """The assigned partitions; `default_reset` is auto.offset.reset, None for ``none``."""
 
     def __init__(
         self, *, default_reset: ResetTo | None = None, read_committed: bool = False
@@ -38,19 +39,19 @@ class SubscriptionState:
         self.lock = Lock()
         self.default_reset = default_reset
         self.states: dict[TopicPartition, PartitionState] = {}
-        """In the order in which they are to be fetched. Use under the lock."""
+        """The partitions in fetch order. Use under the lock."""
         self._read_committed = read_committed
         self._generation = _UNASSIGNED
         self._errors: dict[TopicPartition | str, Exception] = {}
         self.held_back: Callable[[], Mapping[TopicPartition, int]] = dict
-        """Where the application goes on, where it has not had all that was taken."""
+        """Returns the application's position where it has not received all taken records."""
         self.on_assign: Callable[[], None] = lambda: None
-        """Called when other partitions are assigned, by whoever does it."""
+        """Called when the assignment changes."""
 
-    # -- what the application does ----------------------------------------------------------------
+    # -- calls of the application -----------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Exactly these from now on; those that stay keep their position."""
+        """Assign exactly these partitions; those already assigned keep their position."""
         with self.lock:
             before = self.states
             self.states = {
@@ -66,28 +67,28 @@ class SubscriptionState:
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions that are assigned."""
+        """The assigned partitions."""
         with self.lock:
             return frozenset(self.states)
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-        """Go on at `offset`; `leader_epoch` is that of the record before it, if it is known."""
+        """Set the position; `leader_epoch` is that of the record before it, if known."""
         if offset < 0:
-            raise ValueError(f"{partition}: there is no offset {offset}")
+            raise ValueError(f"cannot seek {partition} to offset {offset}: it is negative")
         with self.lock:
             self._place(self._state(partition), offset, leader_epoch)
 
     def request_reset(self, partition: TopicPartition, reset: ResetTo) -> None:
-        """Go on where `reset` leads, once the leader has told where that is."""
+        """Continue at the position of `reset`, once the leader has looked it up."""
         with self.lock:
             self._reset(self._state(partition), reset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Neither fetch these nor hand out what is buffered of them, which is kept."""
+        """Stop fetching these partitions and handing out their buffered records, which are kept."""
         self._set_paused(partitions, True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo `pause`."""
+        """Fetch these partitions and hand out their records again."""
         self._set_paused(partitions, False)
 
     def _set_paused(self, partitions: Collection[TopicPartition], is_paused: bool) -> None:
@@ -96,9 +97,9 @@ class SubscriptionState:
                 state.is_paused = is_paused
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
-        """Neither fetch these nor hand out anything of them: they are about to go. Undone by `()`.
+        """Stop fetching `partitions`, which are being revoked, and handing out their records.
 
-        An application that is asked does not hear of it; `paused` is its own business.
+        Replaces the previous set; pass `()` to undo. Independent of the application's `paused`.
         """
         with self.lock:
             was = [state.is_withheld for state in self.states.values()]
@@ -114,12 +115,12 @@ class SubscriptionState:
             return frozenset(x.partition for x in self.states.values() if x.is_paused)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The next offset the application gets; None if that is not known yet."""
+        """Return the offset that the application gets next, or None if it is not known yet."""
         with self.lock:
             return self._state(partition).position
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit of everything handed out would commit; not what is `held_back`."""
+        """Return the offsets to commit for all records handed out, without those `held_back`."""
         held_back = self.held_back()
         with self.lock:
             return {
@@ -134,9 +135,9 @@ class SubscriptionState:
             }
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, None while one of the two is not known.
+        """Return the number of records from the position to the end, or None if not known.
 
-        The end is what isolation.level lets this consumer read up to.
+        The end depends on isolation.level.
         """
         with self.lock:
             return self._lag(self._state(partition))
@@ -148,7 +149,7 @@ class SubscriptionState:
         return max(0, end - state.position)
 
     def lags(self) -> dict[TopicPartition, tuple[int | None, int | None]]:
-        """Records to the end and from the start of the log, for each partition."""
+        """Return the number of records to the end and from the start of each partition's log."""
         with self.lock:
             return {
                 partition: (
@@ -163,12 +164,15 @@ class SubscriptionState:
     # -- finding positions ------------------------------------------------------------------------
 
     def needs_offset(self) -> list[TopicPartition]:
-        """The partitions without a position that nobody is looking for."""
+        """Return the partitions without a position for which no look-up has started."""
         with self.lock:
             return [x.partition for x in self.states.values() if x.phase is Phase.NO_OFFSET]
 
     def begin_initial(self, now_s: float) -> list[tuple[PartitionState, int]]:
-        """Those of `needs_offset` whose turn it is, with their generations; asked for now."""
+        """Return the partitions of `needs_offset` that are due, with their generations.
+
+        They are not returned again until their request has failed.
+        """
         with self.lock:
             due = [
                 state
@@ -180,7 +184,7 @@ class SubscriptionState:
             return [(state, state.generation) for state in due]
 
     def begin_inquiries(self, now_s: float) -> list[Inquiry]:
-        """What there is to ask leaders now; until it is answered, it is not asked again."""
+        """Return the requests to leaders that are due; none is returned again until answered."""
         with self.lock:
             asked = []
             for state in self.states.values():
@@ -205,7 +209,7 @@ class SubscriptionState:
     def place(
         self, state: PartitionState, generation: int, offset: int, leader_epoch: int | None = None
     ) -> bool:
-        """Give a partition the position that was found for it, if it still wants that one."""
+        """Set the position found for a partition, unless its generation has changed."""
         with self.lock:
             if state.generation != generation:
                 return False
@@ -213,7 +217,7 @@ class SubscriptionState:
             return True
 
     def reset_by_default(self, state: PartitionState, generation: int) -> bool:
-        """Let auto.offset.reset decide; False if it is ``none``, or nobody wants that any more."""
+        """Reset by auto.offset.reset; False if that is ``none``, or the generation has changed."""
         with self.lock:
             if self.default_reset is None or state.generation != generation:
                 return False
@@ -221,25 +225,25 @@ class SubscriptionState:
             return True
 
     def reset_elsewhere(self, state: PartitionState, generation: int, reset: ResetTo) -> None:
-        """There was nothing where a reset was to lead: try `reset`."""
+        """Reset to `reset` instead, because the previous target has no offset."""
         with self.lock:
             if state.generation == generation:
                 self._reset(state, reset)
 
     def validated(self, state: PartitionState, generation: int) -> None:
-        """The leader's log holds what the position follows."""
+        """Record that the leader's log contains the position."""
         with self.lock:
             if state.generation == generation:
                 state.phase = Phase.FETCHING
                 state.retry_at_s, state.failures = 0.0, 0
 
-    # -- who leads --------------------------------------------------------------------------------
+    # -- leaders ----------------------------------------------------------------------------------
 
     def update_leaders(self, metadata: ClusterMetadata, now_s: float) -> list[TopicPartition]:
-        """Take in who leads what; the partitions that nobody leads.
+        """Update the leaders from metadata, and return the partitions without one.
 
-        A position that was read under another leader epoch has to be validated. A topic that was
-        deleted and made again is another log, where an old position means nothing.
+        A position read under another leader epoch must be validated. A topic that was deleted and
+        recreated has a new log, in which an old position is meaningless.
         """
         leaderless = []
         with self.lock:
@@ -259,7 +263,7 @@ class SubscriptionState:
                     leaderless.append(partition)
                 if known is not None and known.leader_epoch != state.leader_epoch:
                     state.leader_epoch = known.leader_epoch
-                    state.replica = NO_NODE  # This leader has not named it.
+                    state.replica = NO_NODE  # The new leader has not chosen it.
                     self._validate(state)
         return leaderless
 
@@ -275,7 +279,7 @@ class SubscriptionState:
         state.phase = Phase.NO_OFFSET
         self._restart(state)
         if self.default_reset is not None:
-            self._reset(state, EARLIEST)  # All of the new log is new, whatever the policy says.
+            self._reset(state, EARLIEST)  # All records of the new log are unread.
 
     def _validate(self, state: PartitionState) -> None:
         if state.phase in (Phase.NO_OFFSET, Phase.RESETTING):
@@ -285,14 +289,14 @@ class SubscriptionState:
         self._restart(state)
 
     def forget_replica(self, state: PartitionState) -> bool:
-        """Go back to the leader; False if it was the leader that was asked."""
+        """Fetch from the leader again; False if the partition was not read from a follower."""
         with self.lock:
             had_one = state.replica != NO_NODE
             state.replica = NO_NODE
             return had_one
 
     def forget_node(self, node_id: int) -> bool:
-        """This one does not answer; False if it was nobody's follower to read from."""
+        """Read nothing from this follower; False if no partition was read from it."""
         with self.lock:
             had = [state for state in self.states.values() if state.replica == node_id]
             for state in had:
@@ -304,14 +308,14 @@ class SubscriptionState:
     def back_off(
         self, state: PartitionState, generation: int, now_s: float, delay_s: Callable[[int], float]
     ) -> None:
-        """Ask nothing of this partition for `delay_s` of the failures up to now."""
+        """Postpone requests for this partition by `delay_s` of its number of failures."""
         with self.lock:
             if state.generation == generation:
                 state.retry_at_s = now_s + delay_s(state.failures)
                 state.failures += 1
 
     def fail(self, state: PartitionState, generation: int, error: Exception) -> bool:
-        """Have the application told; False if the partition's generation is another now."""
+        """Record an error for the application; False if the partition's generation has changed."""
         with self.lock:
             if state.generation != generation:
                 return False
@@ -319,7 +323,7 @@ class SubscriptionState:
             return True
 
     def fail_all(self, what: TopicPartition | str, error: Exception) -> None:
-        """Have the next poll raise an error that is not about the position of a partition.
+        """Record an error for the next poll that does not concern a partition's position.
 
         One error under several keys is raised once.
         """
@@ -327,37 +331,37 @@ class SubscriptionState:
             self._errors[what] = error
 
     def clear_error(self, what: str) -> None:
-        """What `fail_all` was told of this is no more."""
+        """Remove the error recorded by `fail_all` under this key."""
         with self.lock:
             self._errors.pop(what, None)
 
     def pop_error(self) -> Exception | None:
-        """The first error that the application has not been told yet."""
-        if not self._errors:  # Without the lock: nearly always it ends here.
+        """Remove and return the first recorded error, or None."""
+        if not self._errors:  # Without the lock: the usual case.
             return None
         with self.lock:
             error = next(iter(self._errors.values()), None)
-            # One error may concern several partitions; it is told once.
+            # One error may concern several partitions; it is raised once.
             self._errors = {x: other for x, other in self._errors.items() if other is not error}
             return error
 
     def pop_error_of(self, partition: TopicPartition) -> Exception | None:
-        """What the application has not been told of this partition; it counts as told then."""
+        """Remove and return the recorded error of a partition or its topic, or None."""
         with self.lock:
             return self._errors.pop(partition, None) or self._errors.pop(partition.topic, None)
 
     @property
     def has_error(self) -> bool:
-        """Whether `pop_error` has one."""
+        """Whether `pop_error` would return an error."""
         return bool(self._errors)
 
     def is_drained(self, state: PartitionState, generation: int) -> bool:
-        """Whether all that was fetched of this generation has been taken."""
+        """Return whether all fetched records of this generation have been taken."""
         with self.lock:
             return state.generation == generation and state.position == state.fetch_offset
 
     def next_retry_s(self, phases: Collection[Phase], now_s: float) -> float | None:
-        """When the first partition in one of these phases may be asked about again."""
+        """Return when the first partition in one of these phases is due for a retry."""
         with self.lock:
             times = [
                 x.retry_at_s
@@ -367,7 +371,10 @@ class SubscriptionState:
         return min(times, default=None)
 
     def unknown_for(self, patience_s: float, now_s: float) -> list[tuple[PartitionState, int]]:
-        """The partitions that nobody has known for so long, and their generations; once each."""
+        """Return partitions missing from the metadata for `patience_s`, once per period.
+
+        Each comes with its generation.
+        """
         found = []
         with self.lock:
             for state in self.states.values():
@@ -378,7 +385,7 @@ class SubscriptionState:
         return found
 
     def next_unknown_s(self, patience_s: float) -> float | None:
-        """When `unknown_for` will have the next one."""
+        """Return when `unknown_for` will next return a partition."""
         with self.lock:
             since = [
                 x.unknown_since_s for x in self.states.values() if x.unknown_since_s is not None
@@ -388,19 +395,19 @@ class SubscriptionState:
     # -- with the lock held -----------------------------------------------------------------------
 
     def restart_locked(self, state: PartitionState) -> None:
-        """Fetch anew from the position on: what is buffered or asked for is not wanted any more.
+        """Fetch again from the position, discarding buffered records and requests in flight.
 
-        The lock must be held.
+        The caller holds the lock.
         """
         self._restart(state)
 
     @property
     def last_generation(self) -> int:
-        """Changes whenever something fetched before may not be wanted any more."""
+        """A number that changes whenever buffered data may have become stale."""
         return self._generation
 
     def clear_error_locked(self, partition: TopicPartition) -> None:
-        """What was wrong with this partition is no more. The lock must be held."""
+        """Remove the error of this partition. The caller holds the lock."""
         if self._errors:
             self._errors.pop(partition, None)
 

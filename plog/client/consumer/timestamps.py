@@ -1,4 +1,4 @@
-"""Points in time as an application gives them, in milliseconds since 1970."""
+"""Conversion of the application's times to milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 Time: TypeAlias = int | datetime
-"""Milliseconds since 1970, or a datetime that says in which time zone it is."""
+"""Milliseconds since 1970, or a datetime with a time zone."""
 
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def time_ms(time: Time) -> int:
-    """Raises ValueError for what is no such time, TypeError for what is none at all.
+    """Return `time` in ms since 1970. Raises ValueError for an invalid time, TypeError for others.
 
     >>> time_ms(datetime(2026, 1, 1, tzinfo=UTC))
     1767225600000
@@ -23,12 +23,12 @@ def time_ms(time: Time) -> int:
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise ValueError(
-                f"{time!r} says no time zone: give it one, such as datetime.UTC, or write"
-                " datetime.now().astimezone() for the machine's own"
+                f"{time!r} has no time zone: give one, such as datetime.UTC, or use"
+                " datetime.now().astimezone() for the local one"
             )
         time = (time - _1970) // _MILLISECOND
     elif not isinstance(time, int) or isinstance(time, bool):
-        raise TypeError(f"{time!r} is no time: give milliseconds since 1970, or a datetime")
+        raise TypeError(f"{time!r} is not a time: give milliseconds since 1970, or a datetime")
     if time < 0:
-        raise ValueError(f"{time} is no time in milliseconds since 1970")
+        raise ValueError(f"{time} is not a time in milliseconds since 1970: it is negative")
     return time

@@ -1,4 +1,4 @@
-"""What an application has subscribed to: topics by name, or all whose name matches a pattern."""
+"""The topics of a subscription: a list of names, or a pattern."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelection:
-    """Exactly one of the two is given; the pattern has to match a topic's whole name."""
+    """A set of topics: exactly one of `topics` and `pattern` is given.
+
+    A pattern must match a topic's full name.
+    """
 
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
@@ -29,22 +32,25 @@ class TopicSelection:
         *,
         excludes_internal: bool,
     ) -> TopicSelection:
-        """Raises ValueError for both or neither, TypeError for what is no collection of names."""
+        """Return a checked selection.
+
+        Raises ValueError if both or neither are given, TypeError for an invalid list of names.
+        """
         if (topics is None) == (pattern is None):
-            raise ValueError("subscribe to topics, or to a pattern: one of the two")
+            raise ValueError("give either topics or a pattern to subscribe to")
         if pattern is not None:
             return cls(pattern=re.compile(pattern), excludes_internal=excludes_internal)
         if isinstance(topics, str | bytes):
-            raise TypeError(f"topics is a list of names: [{topics!r}] instead of {topics!r}")
+            raise TypeError(f"topics must be a list of names: give [{topics!r}], not {topics!r}")
         assert topics is not None
         names = tuple(topics)
         for name in names:
             if not isinstance(name, str) or not name:
-                raise TypeError(f"{name!r} is not the name of a topic")
+                raise TypeError(f"{name!r} is not a topic name")
         return cls(topics=frozenset(names))
 
     def wanted(self, metadata: ClusterMetadata) -> frozenset[str]:
-        """The topics it means now."""
+        """Return the topics that the selection contains now."""
         if self.pattern is None:
             return self.topics
         return frozenset(
@@ -56,16 +62,16 @@ class TopicSelection:
         )
 
     def covers(self, topic: str) -> bool:
-        """Whether a topic is meant, even one that is not known yet."""
+        """Return whether the selection includes a topic, even one that does not exist yet."""
         if self.pattern is None:
             return topic in self.topics
         return self.pattern.fullmatch(topic) is not None
 
 
 def refusal(topics: Iterable[str], metadata: ClusterMetadata) -> KafkaError | None:
-    """Why one of these topics is not to be had, if waiting for it would be in vain."""
+    """Return why one of these topics cannot be read, if waiting cannot help."""
     for name in topics:
         topic = metadata.topics.get(name)
         if topic is not None and topic.error in _REFUSALS:
-            return error_about(topic.error, f"topic {name} cannot be subscribed to")
+            return error_about(topic.error, f"cannot subscribe to topic {name}")
     return None

@@ -1,4 +1,4 @@
-"""Which batches read_committed leaves out, with batches built by hand."""
+"""AbortedTransactions finds the batches that read_committed skips; the batches are hand-made."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def hidden(batches: list[bytes], *aborted: tuple[int, int]) -> list[int]:
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 
-def test_an_aborted_transaction_is_left_out_and_the_next_of_its_producer_is_not() -> None:
+def test_only_aborted_transaction_of_producer_is_skipped() -> None:
     log = [data(0, 7), data(1, 7), marker(2, 7, ABORT), data(3, 7), marker(4, 7, COMMIT)]
     assert hidden(log, (7, 0)) == [0, 1]
 
 
-def test_others_between_are_read() -> None:
+def test_batches_of_other_producers_are_read() -> None:
     log = [
         data(0, 7),
         data(1, 8),
@@ -70,43 +70,43 @@ def test_others_between_are_read() -> None:
     assert hidden(log, (7, 0)) == [0, 5]
 
 
-def test_a_transaction_that_began_before_the_fetch_is_known_by_its_first_offset() -> None:
+def test_transaction_that_began_before_fetch_is_skipped() -> None:
     assert hidden([data(50, 7), marker(51, 7, ABORT), data(52, 7)], (7, 12)) == [50]
 
 
-def test_a_producer_may_abort_twice() -> None:
+def test_two_aborts_of_a_producer_are_skipped() -> None:
     log = [data(0, 7), marker(1, 7, ABORT), data(2, 7), marker(3, 7, COMMIT), data(4, 7)]
     log += [marker(5, 7, ABORT), data(6, 7)]
     assert hidden(log, (7, 4), (7, 0)) == [0, 4]
 
 
-def test_aborts_are_told_in_any_order_and_interleave() -> None:
+def test_interleaved_aborts_may_be_listed_in_any_order() -> None:
     log = [data(0, 7), data(1, 8), marker(2, 7, ABORT), data(3, 8), data(4, 7)]
     log += [marker(5, 8, ABORT), data(6, 8), marker(7, 7, COMMIT)]
     assert hidden(log, (8, 1), (7, 0)) == [0, 1, 3]
 
 
-def test_a_batch_whose_last_offset_reaches_the_transaction_is_part_of_it() -> None:
+def test_batch_that_overlaps_first_offset_is_skipped() -> None:
     assert hidden([data(10, 7, count=5)], (7, 12)) == [10]
 
 
-def test_records_of_the_same_producer_outside_transactions_are_read() -> None:
+def test_non_transactional_batches_of_producer_are_read() -> None:
     assert hidden([data(0, 7, is_transactional=False)], (7, 0)) == []
 
 
-def test_a_commit_marker_ends_no_abort() -> None:
+def test_commit_marker_does_not_end_an_abort() -> None:
     """As in Kafka: the index of aborted transactions is right, whatever else the log holds."""
     assert hidden([data(0, 7), marker(1, 7, COMMIT), data(2, 7)], (7, 0)) == [0, 2]
 
 
-def test_a_broken_marker_is_an_error() -> None:
+def test_corrupt_marker_is_an_error() -> None:
     broken = bytearray(marker(0, 7, ABORT))
     broken[-8] = 0xFF
     with pytest.raises(CorruptBatch):
         hidden([data(0, 7), bytes(broken)], (7, 0))
 
 
-def test_an_empty_control_batch_is_no_marker() -> None:
+def test_empty_control_batch_is_not_a_marker() -> None:
     whole = marker(0, 7, ABORT)
     header = parse_header(whole)._replace(records_count=0, batch_length=49)
     assert not is_abort_marker(whole[:61], 0, header)

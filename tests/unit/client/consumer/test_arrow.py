@@ -1,4 +1,4 @@
-"""Record batches of Arrow: the same records as `take` gives."""
+"""Arrow record batches contain the same records that `take` returns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows_of(*batches: bytes) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_record_is_a_row() -> None:
+def test_record_becomes_a_row() -> None:
     record = Record(timestamp=1_500, key=b"k", value=b"v", headers=(("h", b"x"), ("g", None)))
     [row] = rows_of(build_batch([record], base_offset=7, partition_leader_epoch=2))
     assert row == {
@@ -51,7 +51,7 @@ def test_a_record_is_a_row() -> None:
     }
 
 
-def test_null_and_empty_are_told_apart_in_any_place() -> None:
+def test_null_and_empty_values_differ() -> None:
     values = [None, b"", b"a", None, b"bc"] * 7
     rows = rows_of(
         build_batch(
@@ -62,18 +62,18 @@ def test_null_and_empty_are_told_apart_in_any_place() -> None:
     assert [row["value"] for row in rows] == values[::-1]
 
 
-def test_a_missing_time_is_null() -> None:
+def test_missing_timestamp_is_null() -> None:
     rows = rows_of(build_batch([Record(timestamp=-1), Record(timestamp=0)]))
     assert [row["timestamp"] is None for row in rows] == [True, False]
 
 
-def test_headers_of_some_rows_leave_the_others_empty() -> None:
+def test_rows_without_headers_have_empty_lists() -> None:
     records = [Record(timestamp=1), Record(timestamp=1, headers=(("h\udcff", b""),))]
     rows = rows_of(build_batch(records))
     assert [row["headers"] for row in rows] == [[], [{"key": "h?", "value": b""}]]
 
 
-def test_batches_of_several_topics_lie_in_one() -> None:
+def test_record_batch_may_contain_several_topics() -> None:
     columns = RecordColumns()
     runs = fetched(build_batch([Record(timestamp=1)] * 2)).take_columns(columns, 9)
     more = fetched(build_batch([Record(timestamp=1)] * 3)).take_columns(columns, 9)
@@ -108,7 +108,7 @@ def test_a_consumer_gives_what_it_has_as_one_batch() -> None:
     assert site.core.metrics()["records-consumed-total"] == 12
 
 
-def test_damage_is_raised_behind_the_rows_in_front_of_it() -> None:
+def test_corruption_is_raised_after_earlier_rows() -> None:
     site = ConsumerSite()
     site.create("t")
     site.produce("t", b"a")
@@ -124,7 +124,7 @@ def test_damage_is_raised_behind_the_rows_in_front_of_it() -> None:
     assert site.core.positions.position(TopicPartition("t", 0)) == 1
 
 
-def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_extra_when_pyarrow_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:

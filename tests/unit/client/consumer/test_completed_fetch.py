@@ -1,4 +1,4 @@
-"""What a fetch brought of one partition, taken piece by piece."""
+"""The fetched batches of one partition are taken in parts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def offsets(one: CompletedFetch, wanted: int = 1000) -> list[int]:
     return [record.offset for record in one.take(wanted)]
 
 
-def test_records_come_in_order_and_the_position_follows_them() -> None:
+def test_records_are_in_order_and_position_follows() -> None:
     one = fetched(batch(0, 1, 2), batch(3, 4, partition_leader_epoch=5))
     assert offsets(one, 2) == [0, 1]
     assert (one.next_offset, one.is_done) == (2, False)
@@ -54,7 +54,7 @@ def test_records_come_in_order_and_the_position_follows_them() -> None:
     assert offsets(one) == []
 
 
-def test_a_record_has_all_that_a_record_has() -> None:
+def test_record_has_all_fields() -> None:
     record = Record(timestamp=77, key=b"k", value=None, headers=(("h", b"x"), ("h", None)))
     built = build_batch(
         [record], base_offset=9, partition_leader_epoch=2, compression=Compression.ZSTD
@@ -65,21 +65,21 @@ def test_a_record_has_all_that_a_record_has() -> None:
     assert taken.timestamp_type is kind
 
 
-def test_log_append_time_is_every_records_time() -> None:
+def test_log_append_time_applies_to_every_record() -> None:
     built = batch(0, 1, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert {(x.timestamp, x.timestamp_type) for x in fetched(built).take(9)} == {(1001, 1)}
 
 
-def test_records_in_front_of_what_was_asked_for_are_left_out() -> None:
+def test_records_before_fetch_offset_are_skipped() -> None:
     one = fetched(batch(10, 11, 12, 13), batch(14), at=12)
     assert offsets(one) == [12, 13, 14]
 
 
-def test_a_whole_batch_in_front_is_left_out() -> None:
+def test_batch_before_fetch_offset_is_skipped() -> None:
     assert offsets(fetched(batch(0, 1), batch(2), at=2)) == [2]
 
 
-def test_a_partial_batch_at_the_end_is_for_the_next_fetch() -> None:
+def test_partial_batch_at_the_end_is_ignored() -> None:
     whole, partial = batch(0, 1), batch(2, 3)[:-1]
     split = split_batches(T0, 0, whole + partial)
     assert (split.next_offset, split.error) == (2, None)
@@ -88,15 +88,15 @@ def test_a_partial_batch_at_the_end_is_for_the_next_fetch() -> None:
     assert one.is_done
 
 
-def test_bytes_without_a_whole_batch_are_an_error_and_no_endless_loop() -> None:
+def test_bytes_without_complete_batch_are_an_error() -> None:
     one = fetched(batch(4, 5)[:-1], at=4)
     assert one.ends_damaged
-    with pytest.raises(CorruptRecords, match=r"t-0, offset 4"):
+    with pytest.raises(CorruptRecords, match=r"t-0 at offset 4"):
         one.take(1)
     assert (one.next_offset, one.is_done) == (4, False)
 
 
-def test_the_position_moves_over_offsets_that_compaction_has_removed() -> None:
+def test_position_moves_past_compacted_offsets() -> None:
     one = fetched(batch(3, 7, base=0), batch(20), at=1)
     assert offsets(one, 1) == [3]
     assert one.next_offset == 4
@@ -105,7 +105,7 @@ def test_the_position_moves_over_offsets_that_compaction_has_removed() -> None:
     assert offsets(one) == [20]
 
 
-def test_a_batch_whose_last_records_are_gone_ends_where_its_header_says() -> None:
+def test_position_follows_header_when_last_records_are_compacted() -> None:
     whole = batch(0, 1)
     # The last offset delta stays when compaction removes the record it was made for.
     header = bytearray(whole)
@@ -115,7 +115,7 @@ def test_a_batch_whose_last_records_are_gone_ends_where_its_header_says() -> Non
     assert (one.next_offset, one.is_done) == (10, True)
 
 
-def test_control_batches_are_no_records_but_move_the_position() -> None:
+def test_control_batches_only_move_the_position() -> None:
     one = fetched(marker(0, 7, ControlType.COMMIT), batch(1), marker(2, 7, ControlType.COMMIT))
     assert offsets(one, 5) == [1]
     assert (one.next_offset, one.is_done) == (3, True)
@@ -124,7 +124,7 @@ def test_control_batches_are_no_records_but_move_the_position() -> None:
     assert (only.next_offset, only.is_done) == (4, True)
 
 
-def test_an_emptied_batch_moves_the_position() -> None:
+def test_empty_batch_moves_the_position() -> None:
     header = bytearray(batch(0, 1)[:61])
     header[8:12] = (49).to_bytes(4, "big")
     header[57:61] = bytes(4)
@@ -143,11 +143,11 @@ LOG = [
 ]
 
 
-def test_read_committed_leaves_out_what_was_aborted() -> None:
+def test_read_committed_skips_aborted_records() -> None:
     assert offsets(fetched(*LOG, aborted=((7, 0),), read_committed=True)) == [1, 3]
 
 
-def test_read_uncommitted_reads_it() -> None:
+def test_read_uncommitted_returns_aborted_records() -> None:
     assert offsets(fetched(*LOG, aborted=((7, 0),))) == [0, 1, 3]
 
 
@@ -157,18 +157,18 @@ def damaged(*values: int) -> bytes:
     return bytes(broken)
 
 
-def test_a_damaged_batch_is_told_after_all_before_it_was_taken() -> None:
+def test_corrupt_batch_raises_after_earlier_records_are_taken() -> None:
     one = fetched(batch(0, 1), damaged(2, 3), batch(4))
     assert offsets(one) == [0, 1]
     for _ in range(2):
-        with pytest.raises(CorruptRecords, match=r"t-0, offsets 2 to 3 .* seek to 4") as caught:
+        with pytest.raises(CorruptRecords, match=r"t-0, offsets 2 to 3: .* seek to 4") as caught:
             one.take(1)
         assert (caught.value.partition, caught.value.offset) == (T0, 3)
         assert one.next_offset == 2
     assert not one.is_done
 
 
-def test_the_next_batch_tells_where_a_damaged_one_ends() -> None:
+def test_end_of_corrupt_batch_is_bounded_by_next_batch() -> None:
     """Its own last offset delta may be what is damaged."""
     broken = bytearray(batch(2, 3))
     broken[23:27] = (1 << 20).to_bytes(4, "big")
@@ -177,7 +177,7 @@ def test_the_next_batch_tells_where_a_damaged_one_ends() -> None:
     assert caught.value.offset == 3
 
 
-def test_without_check_crcs_only_what_makes_no_sense_is_an_error() -> None:
+def test_only_undecodable_batches_are_errors_without_check_crcs() -> None:
     assert len(fetched(damaged(2, 3), check_crcs=False, at=2).take(5)) == 2
     broken = bytearray(batch(2, 3))
     broken[61] = 0x01
@@ -185,16 +185,16 @@ def test_without_check_crcs_only_what_makes_no_sense_is_an_error() -> None:
         fetched(bytes(broken), check_crcs=False, at=2).take(5)
 
 
-def test_what_is_no_batch_is_told_behind_those_that_are() -> None:
+def test_invalid_bytes_raise_after_valid_batches() -> None:
     broken = bytearray(batch(1))
     broken[16] = 9
     one = fetched(batch(0), bytes(broken), batch(2))
     assert offsets(one) == [0]
-    with pytest.raises(CorruptRecords, match=r"t-0, offset 1: .* magic 9"):
+    with pytest.raises(CorruptRecords, match=r"t-0 at offset 1: .* magic 9"):
         one.take(1)
 
 
-def test_a_batch_that_goes_back_is_damage() -> None:
+def test_batch_with_lower_offset_is_corrupt() -> None:
     broken = bytearray(batch(5, 6))
     broken[0:8] = (1).to_bytes(8, "big")
     broken[70] ^= 1
@@ -204,24 +204,24 @@ def test_a_batch_that_goes_back_is_damage() -> None:
         one.take(1)
 
 
-def test_an_unknown_codec_is_told_with_the_offset() -> None:
+def test_error_of_unknown_codec_names_offset() -> None:
     broken = bytearray(batch(5))
     broken[22] |= 6
     with pytest.raises(CorruptRecords, match=r"compression type 6 is not known.* seek to 6"):
         fetched(bytes(broken), at=5, check_crcs=False).take(1)
 
 
-def test_the_oldest_formats_are_read_as_well() -> None:
+def test_old_message_formats_are_read() -> None:
     old = legacy_message(1, 5, timestamp=8, value=b"5") + legacy_message(0, 6, value=b"6")
     one = fetched(old, batch(7), legacy_message(1, 8)[:-1], at=6)
     assert [(x.offset, x.value) for x in one.take(9)] == [(6, b"6"), (7, b"7")]
     assert one.is_done
 
 
-def test_damage_in_the_oldest_formats_is_told() -> None:
+def test_corruption_in_old_message_formats_is_an_error() -> None:
     broken = bytearray(legacy_message(1, 5, value=b"5"))
     broken[-1] ^= 1
-    with pytest.raises(CorruptRecords, match=r"t-0, offset 5: .* checksum"):
+    with pytest.raises(CorruptRecords, match=r"t-0 at offset 5: .* checksum"):
         fetched(bytes(broken), at=5).take(1)
 
 
@@ -229,7 +229,7 @@ def as_json(data: bytes) -> Any:
     return json.loads(data)
 
 
-def test_deserializers_make_values_of_bytes_and_leave_null_alone() -> None:
+def test_deserializers_convert_bytes_but_not_null() -> None:
     records = [
         Record(timestamp=1, key=b"1", value=b'{"a": 2}'),
         Record(timestamp=1, key=None, value=None),
@@ -239,18 +239,18 @@ def test_deserializers_make_values_of_bytes_and_leave_null_alone() -> None:
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
-def test_what_cannot_be_deserialized_is_told_at_its_turn(part: str) -> None:
+def test_deserializer_error_is_raised_after_earlier_records(part: str) -> None:
     records = [Record(timestamp=1, **{part: x}) for x in (b"1", b"x", b"3")]
     one = fetched(build_batch(records), deserialize_key=int, deserialize_value=int)
     assert [getattr(x, part) for x in one.take(5)] == [1]
     assert one.next_offset == 1
     for _ in range(2):
-        with pytest.raises(SerializationFailed, match=f"t-0, offset 1: .* {part} .*Seek to 2"):
+        with pytest.raises(SerializationFailed, match=f"t-0 at offset 1: .* {part} .*seek to 2"):
             one.take(5)
     assert (one.next_offset, one.is_done) == (1, False)
 
 
-def test_the_first_record_that_cannot_be_deserialized_is_told_at_once() -> None:
+def test_deserializer_error_of_first_record_is_raised_immediately() -> None:
     one = fetched(batch(4), build_batch([Record(timestamp=1, value=b"x")], base_offset=5), at=4)
     one = fetched(build_batch([Record(timestamp=1, value=b"x")]), deserialize_value=int)
     with pytest.raises(SerializationFailed) as caught:
@@ -259,7 +259,7 @@ def test_the_first_record_that_cannot_be_deserialized_is_told_at_once() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_columns_take_the_same_records_and_say_what_they_stem_from() -> None:
+def test_columns_contain_the_same_records_in_runs() -> None:
     one = fetched(batch(0, 1, 2), batch(3, 4, partition_leader_epoch=5))
     columns = RecordColumns()
     assert one.take_columns(columns, 2) == [(T0, 0, -1, 2)]
@@ -269,7 +269,7 @@ def test_columns_take_the_same_records_and_say_what_they_stem_from() -> None:
     assert (one.next_offset, one.is_done) == (5, True)
 
 
-def test_columns_of_a_damaged_batch_raise_as_records_do() -> None:
+def test_columns_raise_same_error_for_corrupt_batch() -> None:
     one = fetched(batch(0), damaged(1), batch(2))
     columns = RecordColumns()
     assert len(one.take_columns(columns, 9)) == 1
@@ -278,7 +278,7 @@ def test_columns_of_a_damaged_batch_raise_as_records_do() -> None:
     assert one.next_offset == 1
 
 
-def test_columns_are_not_deserialized_so_nothing_fails_there() -> None:
+def test_columns_are_not_deserialized() -> None:
     one = fetched(build_batch([Record(timestamp=1, value=b"x")]), deserialize_value=int)
     with pytest.raises(SerializationFailed):
         one.take(1)
@@ -291,7 +291,7 @@ sizes = st.lists(st.integers(1, 7), min_size=1, max_size=6)
 
 
 @given(sizes, st.integers(0, 20), st.lists(st.tuples(st.booleans(), st.integers(1, 9))))
-def test_records_and_columns_can_be_taken_in_turns(
+def test_records_and_columns_can_be_taken_alternately(
     counts: list[int], at: int, steps: list[tuple[bool, int]]
 ) -> None:
     batches, end = [], 0

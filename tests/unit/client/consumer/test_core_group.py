@@ -1,4 +1,4 @@
-"""A consumer whose group assigns its partitions: positions from commits, and back."""
+"""A consumer in a group resumes from committed positions and commits them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GroupSite(ConsumerSite):
         return sorted((x.partition, x.offset) for one in self.taken for x in one)
 
 
-def test_a_group_of_one_reads_everything_and_goes_on_where_it_committed() -> None:
+def test_group_of_one_reads_everything_and_resumes_from_commit() -> None:
     site = GroupSite()
     site.create("t", 2)
     for number in (0, 1):
@@ -74,7 +74,7 @@ def test_a_group_of_one_reads_everything_and_goes_on_where_it_committed() -> Non
     assert site.got() == [(0, 2)]
 
 
-def test_positions_are_committed_by_themselves() -> None:
+def test_positions_are_committed_automatically() -> None:
     site = GroupSite(auto_commit_interval_ms=1_000)
     site.create("t", 1)
     site.produce("t", b"a", b"b")
@@ -89,7 +89,7 @@ def test_positions_are_committed_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_members_that_come_and_go_read_each_record_once(strategy: str) -> None:
+def test_each_record_is_read_once_when_members_join_and_leave(strategy: str) -> None:
     site = GroupSite(partition_assignment_strategy=strategy, session_timeout_ms=6_000)
     site.create("t", 4)
     site.core.subscribe(["t"])
@@ -120,7 +120,7 @@ def test_members_that_come_and_go_read_each_record_once(strategy: str) -> None:
     site.poll_all(is_complete)
 
 
-def test_a_group_is_needed_for_what_a_group_does() -> None:
+def test_group_methods_require_a_group_id() -> None:
     site = ConsumerSite()
     core = site.core
     for what in (core.commit({}), core.committed([T0])):
@@ -136,12 +136,12 @@ def test_a_group_is_needed_for_what_a_group_does() -> None:
     site.sim.run(core.unsubscribe())
 
 
-def test_a_group_and_a_hand_do_not_assign_at_once() -> None:
+def test_manual_assignment_and_subscription_exclude_each_other() -> None:
     site = GroupSite()
     site.create("t", 2)
     site.core.assign([T0])
     assert site.core.group_metadata() == GroupMetadata("g")
-    with pytest.raises(IllegalState, match="by hand"):
+    with pytest.raises(IllegalState, match="assigned manually"):
         site.core.subscribe(["t"])
     site.sim.run(site.core.unsubscribe())
     site.core.subscribe(["t"])

@@ -432,11 +432,13 @@ def run(seed: int, steps: int, patch: Callable[..., None]) -> Storm:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_record_is_the_next_one_there_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_record_is_the_next_existing_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     run(seed, 60, monkeypatch.setattr)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 400))
-def test_the_same_for_longer_and_more_often(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_record_is_the_next_existing_one_in_long_runs(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(seed, 150, monkeypatch.setattr)

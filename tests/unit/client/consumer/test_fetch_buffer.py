@@ -37,7 +37,7 @@ class Site:
         return found
 
 
-def test_what_is_taken_moves_the_position_and_frees_its_bytes() -> None:
+def test_taking_moves_position_and_frees_bytes() -> None:
     site = Site()
     whole = batch(0, 1, partition_leader_epoch=3)
     assert site.add(whole)
@@ -52,7 +52,7 @@ def test_what_is_taken_moves_the_position_and_frees_its_bytes() -> None:
     assert (state.position, state.buffered_bytes, len(site.buffer)) == (2, 0, 0)
 
 
-def test_fetches_of_one_partition_follow_each_other() -> None:
+def test_fetches_of_a_partition_are_taken_in_order() -> None:
     site = Site()
     assert site.add(batch(0))
     assert site.add(batch(1), at=1)
@@ -61,7 +61,7 @@ def test_fetches_of_one_partition_follow_each_other() -> None:
     assert len(site.buffer) == 2
 
 
-def test_what_was_asked_for_before_a_seek_is_not_kept() -> None:
+def test_fetch_from_before_a_seek_is_dropped() -> None:
     site = Site()
     generation = site.positions.states[T0].generation
     site.positions.seek(T0, 0)
@@ -69,7 +69,7 @@ def test_what_was_asked_for_before_a_seek_is_not_kept() -> None:
     assert site.buffer.first() is None
 
 
-def test_a_seek_drops_what_is_buffered_even_while_it_is_decoded() -> None:
+def test_seek_drops_buffered_records_even_during_decoding() -> None:
     site = Site()
     site.add(batch(0, 1, 2))
     one = site.first()
@@ -81,7 +81,7 @@ def test_a_seek_drops_what_is_buffered_even_while_it_is_decoded() -> None:
     assert len(site.buffer) == 0
 
 
-def test_an_assignment_without_the_partition_drops_it() -> None:
+def test_unassigned_partition_is_dropped() -> None:
     site = Site()
     site.add(batch(0))
     site.add(batch(0), of=T1)
@@ -90,7 +90,7 @@ def test_an_assignment_without_the_partition_drops_it() -> None:
     assert len(site.buffer) == 1
 
 
-def test_a_paused_partition_keeps_its_place_and_lets_others_pass() -> None:
+def test_paused_partition_keeps_its_place_without_blocking_others() -> None:
     site = Site()
     site.add(batch(0))
     site.add(batch(0), of=T1)
@@ -104,7 +104,7 @@ def test_a_paused_partition_keeps_its_place_and_lets_others_pass() -> None:
     assert site.first().state.partition == T0
 
 
-def test_damage_has_the_rest_fetched_anew_after_a_while() -> None:
+def test_corrupt_data_is_fetched_again_after_delay() -> None:
     site = Site()
     site.add(batch(0), damaged(1))
     site.add(batch(2), at=2)
@@ -118,19 +118,19 @@ def test_damage_has_the_rest_fetched_anew_after_a_while() -> None:
     assert not site.buffer.failed(one, 99.0)
 
 
-def test_behind_bytes_that_are_no_batch_nothing_is_fetched() -> None:
+def test_nothing_is_fetched_past_invalid_bytes() -> None:
     site = Site()
     site.add(batch(0), bytes(70))
     assert site.positions.states[T0].retry_at_s == math.inf
 
 
-def test_who_got_something_is_asked_for_last() -> None:
+def test_partition_with_new_data_moves_to_end_of_fetch_order() -> None:
     site = Site()
     site.add(batch(0))
     assert list(site.positions.states) == [T1, T0]
 
 
-def test_a_success_takes_an_error_back() -> None:
+def test_success_clears_error() -> None:
     site = Site()
     state = site.positions.states[T0]
     site.positions.fail(state, state.generation, ValueError())
@@ -138,9 +138,9 @@ def test_a_success_takes_an_error_back() -> None:
     assert not site.positions.has_error
 
 
-def test_the_wish_for_room_is_told_once() -> None:
+def test_room_notice_is_returned_once() -> None:
     site = Site()
-    assert not site.buffer.pop_wish_for_room()
-    site.buffer.is_waited_for = True
-    assert site.buffer.pop_wish_for_room()
-    assert not site.buffer.pop_wish_for_room()
+    assert not site.buffer.pop_room_notice()
+    site.buffer.wants_room_notice = True
+    assert site.buffer.pop_room_notice()
+    assert not site.buffer.pop_room_notice()

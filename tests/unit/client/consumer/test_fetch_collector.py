@@ -1,4 +1,4 @@
-"""Handing out what is buffered, in a thread of its own."""
+"""FetchCollector hands out buffered records in the consuming thread."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Site:
         return [(x.partition, x.offset) for x in self.taking.take(count)]
 
 
-def test_partitions_are_taken_in_the_order_they_came() -> None:
+def test_partitions_are_taken_in_order_of_arrival() -> None:
     site = Site()
     site.fetch(batch(0, 1))
     site.fetch(batch(0, 1), of=T1)
@@ -64,7 +64,7 @@ def test_partitions_are_taken_in_the_order_they_came() -> None:
     assert site.offsets() == []
 
 
-def test_what_is_handed_out_is_the_callers_own() -> None:
+def test_returned_list_belongs_to_caller() -> None:
     site = Site()
     site.fetch(batch(0, 1), batch(2, 3))
     first = site.taking.take(3)
@@ -72,7 +72,7 @@ def test_what_is_handed_out_is_the_callers_own() -> None:
     assert site.offsets() == [(0, 3)]
 
 
-def test_an_error_comes_before_records_and_records_before_damage() -> None:
+def test_errors_precede_records_and_records_precede_corruption() -> None:
     site = Site()
     site.fetch(batch(0), damaged(1))
     site.fetch(batch(0), of=T1)
@@ -86,7 +86,7 @@ def test_an_error_comes_before_records_and_records_before_damage() -> None:
     assert site.positions.position(T0) == 1
 
 
-def test_a_seek_while_a_batch_is_decoded_wins() -> None:
+def test_seek_during_decoding_takes_precedence() -> None:
     site = Site(deserialize_value=lambda _: site.positions.seek(T0, 77))
     site.fetch(batch(0, 1))
     site.fetch(batch(0), of=T1)
@@ -94,7 +94,7 @@ def test_a_seek_while_a_batch_is_decoded_wins() -> None:
     assert site.positions.position(T0) == 77
 
 
-def test_a_partition_taken_away_while_damage_is_found_raises_nothing() -> None:
+def test_corruption_in_unassigned_partition_raises_nothing() -> None:
     def give_up(_: bytes) -> None:
         site.positions.assign([T1])
         raise ValueError
@@ -104,11 +104,11 @@ def test_a_partition_taken_away_while_damage_is_found_raises_nothing() -> None:
     assert site.offsets() == []
 
 
-def test_the_engine_hears_of_room_when_it_has_asked_for_it() -> None:
+def test_engine_is_notified_of_room_when_requested() -> None:
     site = Site()
     site.fetch(batch(0, 1))
     site.fetch(batch(2))
-    site.buffer.is_waited_for = True
+    site.buffer.wants_room_notice = True
     site.offsets(1)
     assert site.rooms == 0
     site.offsets(1)
@@ -117,7 +117,7 @@ def test_the_engine_hears_of_room_when_it_has_asked_for_it() -> None:
     assert site.rooms == 1
 
 
-def test_who_asks_is_known_to_poll_before_anything_is_handed_out() -> None:
+def test_poll_is_recorded_before_records_are_returned() -> None:
     site = Site()
     site.fetch(batch(0))
     seen: list[int | None] = []
@@ -127,7 +127,7 @@ def test_who_asks_is_known_to_poll_before_anything_is_handed_out() -> None:
     assert not site.taking.has_data
 
 
-def test_two_threads_leave_no_gap_and_take_nothing_twice() -> None:
+def test_concurrent_seek_and_take_leave_no_gap_and_no_duplicate() -> None:
     """One fetches and seeks back now and then, the other takes: each run of records is whole."""
     site = Site()
     runs: list[list[int]] = [[]]

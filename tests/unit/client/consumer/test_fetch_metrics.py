@@ -12,7 +12,7 @@ from plog.client.network.twisted_network import DeferredNetwork
 from plog.types import TopicPartition
 
 
-def test_what_was_never_measured_is_not_a_number() -> None:
+def test_metrics_without_values_are_nan() -> None:
     clock = Clock()
     network = DeferredNetwork(clock)  # type: ignore[arg-type]
     positions = SubscriptionState()
@@ -24,7 +24,7 @@ def test_what_was_never_measured_is_not_a_number() -> None:
         assert values[name] == 0
 
 
-def test_averages_and_totals() -> None:
+def test_metrics_return_averages_and_totals() -> None:
     clock = Clock()
     network = DeferredNetwork(clock)  # type: ignore[arg-type]
     metrics = FetchMetrics(network, SubscriptionState())
@@ -32,7 +32,7 @@ def test_averages_and_totals() -> None:
     clock.advance(1.0)
     metrics.fetched(latency_s=0.030, size_bytes=300, throttle_ms=50)
     metrics.took(3)
-    metrics.used_up(400, 3)
+    metrics.fetch_consumed(400, 3)
     values = metrics.values()
     assert (values["fetch-latency-avg"], values["fetch-latency-max"]) == (20, 30)
     assert (values["fetch-size-avg"], values["fetch-size-max"]) == (200, 300)

@@ -1,4 +1,4 @@
-"""What the next fetch from a node names, within bounds."""
+"""The plan of the next fetch from a node, within its limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Site:
         )
 
 
-def test_a_node_is_asked_for_what_it_leads() -> None:
+def test_plan_contains_partitions_led_by_node() -> None:
     site = Site()
     assert list(site.plan(1).partitions) == TS[:3]
     assert list(site.plan(2).partitions) == TS[3:]
@@ -44,14 +44,14 @@ def test_a_node_is_asked_for_what_it_leads() -> None:
     assert (wanted.offset, wanted.max_bytes, wanted.leader_epoch) == (7, PARTITION_MAX, -1)
 
 
-def test_paused_and_unready_partitions_are_left_out() -> None:
+def test_plan_omits_paused_and_unready_partitions() -> None:
     site = Site()
     site.positions.pause([TS[0]])
     site.positions.request_reset(TS[1], LATEST)
     assert list(site.plan().partitions) == [TS[2]]
 
 
-def test_after_an_error_a_partition_waits() -> None:
+def test_plan_omits_partition_during_backoff() -> None:
     site = Site()
     site.state(TS[0]).retry_at_s = 5.0
     site.state(TS[1]).retry_at_s = float("inf")
@@ -60,14 +60,14 @@ def test_after_an_error_a_partition_waits() -> None:
     assert list(site.plan(now_s=5.0).partitions) == [TS[0], TS[2]]
 
 
-def test_what_is_fetched_ahead_counts_against_the_next_fetch() -> None:
+def test_buffered_bytes_reduce_max_bytes_of_next_fetch() -> None:
     site = Site()
     site.state(TS[0]).buffered_bytes = 60
     plan = site.plan()
     assert (len(plan.partitions), plan.max_bytes, plan.is_full) == (3, 940, False)
 
 
-def test_nothing_is_fetched_while_one_partition_has_enough() -> None:
+def test_plan_is_empty_when_one_partition_has_enough_buffered() -> None:
     """A fetch of the others alone might wait for data, and hold up that one when it is taken."""
     site = Site()
     site.state(TS[0]).buffered_bytes = PARTITION_MAX
@@ -77,7 +77,7 @@ def test_nothing_is_fetched_while_one_partition_has_enough() -> None:
     assert len(site.plan(2).partitions) == 1
 
 
-def test_nothing_is_fetched_while_half_of_a_node_is_buffered() -> None:
+def test_plan_is_empty_when_half_of_fetch_max_bytes_is_buffered() -> None:
     site = Site()
     for partition in TS[:3]:
         site.state(partition).buffered_bytes = 90
@@ -85,7 +85,7 @@ def test_nothing_is_fetched_while_half_of_a_node_is_buffered() -> None:
     assert site.plan(fetch_max_bytes=539).is_full
 
 
-def test_bounds_of_nothing_still_let_one_batch_at_a_time_come() -> None:
+def test_limits_of_zero_still_allow_one_batch() -> None:
     site = Site()
     plan = plan_fetch(site.positions, 1, 0.0, fetch_max_bytes=0, partition_max_bytes=0)
     assert (len(plan.partitions), plan.max_bytes) == (3, 1)
@@ -93,14 +93,14 @@ def test_bounds_of_nothing_still_let_one_batch_at_a_time_come() -> None:
     assert plan_fetch(site.positions, 1, 0.0, fetch_max_bytes=0, partition_max_bytes=0).is_full
 
 
-def test_what_is_buffered_of_paused_partitions_holds_up_nobody() -> None:
+def test_buffered_data_of_paused_partitions_does_not_block_fetches() -> None:
     site = Site()
     site.state(TS[0]).buffered_bytes = 5000
     site.positions.pause([TS[0]])
     assert list(site.plan().partitions) == TS[1:3]
 
 
-def test_a_leader_looks_again_when_a_follower_is_to_be_read_from_no_more() -> None:
+def test_leader_plan_retries_when_follower_lease_ends() -> None:
     site = Site()
     for partition in TS[:3]:
         site.state(partition).replica, site.state(partition).replica_until_s = 2, 10.0
@@ -109,7 +109,7 @@ def test_a_leader_looks_again_when_a_follower_is_to_be_read_from_no_more() -> No
     assert list(site.plan(now_s=10.0).partitions) == TS[:3]
 
 
-def test_a_follower_may_be_asked_instead_of_the_leader() -> None:
+def test_plan_may_read_from_follower() -> None:
     site = Site()
     site.state(TS[0]).replica, site.state(TS[0]).replica_until_s = 2, 10.0
     assert list(site.plan(2).partitions) == [TS[0], TS[3]]

@@ -1,4 +1,4 @@
-"""What becomes of each partition's part of an answer."""
+"""FetchResponseHandler applies each partition of a response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from plog.client.consumer.completed_fetch import ReadingRules
 from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_plan import WantedPartition
-from plog.client.consumer.fetch_response import FetchNews, FetchResponseHandler
+from plog.client.consumer.fetch_response import FetchOutcome, FetchResponseHandler
 from plog.client.consumer.offset_reset import EARLIEST, ResetTo
 from plog.client.consumer.partition_state import PartitionState, Phase
 from plog.client.consumer.subscription_state import SubscriptionState
@@ -46,14 +46,14 @@ class Site:
         state = self.state(partition)
         return WantedPartition(state, state.generation, state.fetch_offset, -1, 1000)
 
-    def answer(self, asked: WantedPartition | None = None, **told: Any) -> FetchNews:
+    def answer(self, asked: WantedPartition | None = None, **told: Any) -> FetchOutcome:
         """What comes of an answer about partition 0."""
         data = PartitionData(partition_index=0, high_watermark=told.pop("hw", 50), **told)
         response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
-        return self.results.take_in({T0: asked or self.wanted()}, response)
+        return self.results.handle({T0: asked or self.wanted()}, response)
 
 
-def test_records_are_buffered_and_bounds_are_known() -> None:
+def test_records_are_buffered_and_bounds_applied() -> None:
     site = Site()
     records = batch(5, 6)
     news = site.answer(records=records, last_stable_offset=40, log_start_offset=2)
@@ -65,12 +65,12 @@ def test_records_are_buffered_and_bounds_are_known() -> None:
     assert len(site.buffer) == 1
 
 
-def test_an_answer_without_records_is_no_news() -> None:
+def test_response_without_records_does_not_notify_application() -> None:
     for records in (None, b""):
         assert not Site().answer(records=records).for_application
 
 
-def test_late_records_are_dropped_and_late_bounds_are_not() -> None:
+def test_stale_records_are_dropped_but_bounds_are_applied() -> None:
     """A session's broker tells a high watermark once only."""
     site = Site()
     asked = site.wanted()
@@ -80,11 +80,11 @@ def test_late_records_are_dropped_and_late_bounds_are_not() -> None:
     assert site.positions.lag(T0) == 45
 
 
-def test_an_answer_about_something_else_is_passed_over() -> None:
+def test_unrequested_partition_is_ignored() -> None:
     site = Site()
     data = PartitionData(partition_index=9, high_watermark=1, records=batch(0))
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
-    assert site.results.take_in({T0: site.wanted()}, response) == FetchNews()
+    assert site.results.handle({T0: site.wanted()}, response) == FetchOutcome()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_answer_about_something_else_is_passed_over() -> None:
         ErrorCode.OFFSET_NOT_AVAILABLE,
     ],
 )
-def test_a_leader_that_is_none_any_more_has_metadata_refreshed(code: ErrorCode) -> None:
+def test_stale_leader_error_requests_metadata(code: ErrorCode) -> None:
     site = Site()
     news = site.answer(error_code=code)
     assert (news.metadata_is_stale, news.for_application) == (True, False)
@@ -108,32 +108,32 @@ def test_a_leader_that_is_none_any_more_has_metadata_refreshed(code: ErrorCode) 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_what_time_cures_is_asked_again(code: ErrorCode) -> None:
+def test_transient_error_is_retried(code: ErrorCode) -> None:
     site = Site()
-    assert site.answer(error_code=code) == FetchNews()
+    assert site.answer(error_code=code) == FetchOutcome()
     assert site.state().retry_at_s == 101.0
 
 
-def test_an_offset_out_of_range_is_reset_by_the_policy() -> None:
+def test_out_of_range_offset_is_reset_by_policy() -> None:
     site = Site()
     news = site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     assert (news.needs_offset, news.for_application) == (True, False)
     assert (site.state().phase, site.state().reset) == (Phase.RESETTING, EARLIEST)
 
 
-def test_an_offset_out_of_range_is_told_where_nothing_may_be_reset() -> None:
+def test_out_of_range_offset_raises_when_reset_is_none() -> None:
     site = Site(default=None)
     assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE).for_application
     error = site.positions.pop_error()
     assert isinstance(error, OffsetOutOfRange)
-    assert "t-0: its log does not hold offset 5" in str(error)
+    assert "offset 5 of t-0 is out of range" in str(error)
     assert site.positions.position(T0) == 5
 
 
-def test_an_offset_out_of_range_that_was_fetched_ahead_waits_for_the_records_in_front() -> None:
+def test_out_of_range_error_ahead_waits_for_buffered_records() -> None:
     site = Site(default=None)
     site.answer(records=batch(5, 6))
-    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchNews()
+    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchOutcome()
     assert site.positions.pop_error() is None
     one = site.buffer.first()
     assert one is not None
@@ -142,16 +142,16 @@ def test_an_offset_out_of_range_that_was_fetched_ahead_waits_for_the_records_in_
     assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE).for_application
 
 
-def test_an_offset_out_of_range_at_a_follower_is_asked_of_the_leader() -> None:
+def test_out_of_range_error_of_follower_is_checked_with_leader() -> None:
     site = Site()
     site.answer(preferred_read_replica=9)
     assert site.state().node_at(399.0) == 9
-    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchNews(has_moved=True)
+    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchOutcome(has_moved=True)
     assert site.state().node_at(101.0) == -1
     assert site.state().phase is Phase.FETCHING
 
 
-def test_a_refusal_is_told_and_asked_again_later() -> None:
+def test_fatal_error_is_reported_and_retried_later() -> None:
     site = Site()
     assert site.answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED).for_application
     assert isinstance(site.positions.pop_error(), TopicAuthorizationFailed)
@@ -159,7 +159,7 @@ def test_a_refusal_is_told_and_asked_again_later() -> None:
     assert site.positions.position(T0) == 5
 
 
-def test_records_the_broker_finds_damaged_are_told_with_their_offset() -> None:
+def test_corruption_found_by_broker_is_reported_with_offset() -> None:
     site = Site()
     assert site.answer(error_code=ErrorCode.CORRUPT_MESSAGE).for_application
     error = site.positions.pop_error()
@@ -167,7 +167,7 @@ def test_records_the_broker_finds_damaged_are_told_with_their_offset() -> None:
     assert (error.partition, error.offset) == (T0, 5)
 
 
-def test_an_error_asked_for_before_a_seek_is_not_told() -> None:
+def test_error_from_before_a_seek_is_ignored() -> None:
     site = Site(default=None)
     asked = site.wanted()
     site.positions.seek(T0, 6)
@@ -177,7 +177,7 @@ def test_an_error_asked_for_before_a_seek_is_not_told() -> None:
     assert site.state().retry_at_s == 0.0
 
 
-def test_parts_of_a_large_answer_do_not_keep_all_of_it() -> None:
+def test_buffered_part_does_not_keep_whole_response_in_memory() -> None:
     site = Site()
     frame = memoryview(batch(5, 6) + batch(5))
     size = len(batch(5, 6))
@@ -186,7 +186,7 @@ def test_parts_of_a_large_answer_do_not_keep_all_of_it() -> None:
         PartitionData(partition_index=1, high_watermark=9, records=frame[size:]),
     ]
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=told)])
-    site.results.take_in({T0: site.wanted(), T1: site.wanted(T1)}, response)
+    site.results.handle({T0: site.wanted(), T1: site.wanted(T1)}, response)
     assert len(site.buffer) == 2
     told[0].records.release()  # type: ignore[union-attr]
     one = site.buffer.first()

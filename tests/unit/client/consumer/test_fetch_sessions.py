@@ -1,4 +1,4 @@
-"""Our side of fetch sessions; the other side is the broker's own, in test_fetcher.py."""
+"""The client side of fetch sessions; test_fetcher.py covers the broker's side."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def opened(**offsets: int) -> FetchSession:
     return session
 
 
-def test_the_first_fetch_names_everything() -> None:
+def test_first_fetch_names_all_partitions() -> None:
     made, named, forgotten = request(FetchSession(), t0=5, t1=6, u0=7)
     assert (made.session_id, made.session_epoch) == (0, 0)
     assert (named, forgotten) == ({T0: 5, T1: 6, U0: 7}, [])
@@ -70,7 +70,7 @@ def test_the_first_fetch_names_everything() -> None:
     assert made.topics[0].partitions[0].current_leader_epoch == 3
 
 
-def test_later_ones_name_what_changed_and_what_to_forget() -> None:
+def test_later_fetches_name_changed_and_forgotten_partitions() -> None:
     session = opened(t0=5, t1=6)
     made, named, forgotten = request(session, t0=5, u0=1)
     assert (made.session_id, made.session_epoch) == (77, 1)
@@ -80,7 +80,7 @@ def test_later_ones_name_what_changed_and_what_to_forget() -> None:
     assert (made.session_epoch, named, forgotten) == (2, {T0: 9}, [])
 
 
-def test_without_a_session_of_the_broker_everything_is_named_again() -> None:
+def test_every_fetch_is_full_when_broker_opens_no_session() -> None:
     session = FetchSession()
     request(session, t0=5)
     session.answered(answer(T0, session_id=0))
@@ -88,7 +88,7 @@ def test_without_a_session_of_the_broker_everything_is_named_again() -> None:
     assert (made.session_id, made.session_epoch, named) == (0, 0, {T0: 5})
 
 
-def test_a_session_the_broker_does_not_know_is_begun_anew() -> None:
+def test_unknown_session_is_reopened() -> None:
     session = opened(t0=5)
     request(session, t0=5)
     session.answered(answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
@@ -96,7 +96,7 @@ def test_a_session_the_broker_does_not_know_is_begun_anew() -> None:
     assert (made.session_id, made.session_epoch, named) == (0, 0, {T0: 5})
 
 
-def test_after_a_lost_answer_the_old_session_is_closed_by_a_full_fetch() -> None:
+def test_full_fetch_closes_old_session_after_lost_response() -> None:
     for lose in (FetchSession.failed, _refused):
         session = opened(t0=5)
         request(session, t0=5)
@@ -109,7 +109,7 @@ def _refused(session: FetchSession) -> None:
     session.answered(answer(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
 
 
-def test_an_answer_about_what_was_not_asked_ends_the_session() -> None:
+def test_unrequested_partition_ends_session() -> None:
     session = opened(t0=5)
     request(session, t0=5)
     session.answered(answer(U0))
@@ -117,7 +117,7 @@ def test_an_answer_about_what_was_not_asked_ends_the_session() -> None:
     assert (made.session_id, made.session_epoch) == (77, 0)
 
 
-def test_a_first_answer_that_leaves_something_out_ends_the_session() -> None:
+def test_incomplete_first_response_ends_session() -> None:
     session = FetchSession()
     request(session, t0=5, t1=5)
     session.answered(answer(T0))
@@ -125,7 +125,7 @@ def test_a_first_answer_that_leaves_something_out_ends_the_session() -> None:
     assert (made.session_id, made.session_epoch, len(named)) == (77, 0, 2)
 
 
-def test_the_epoch_begins_again_behind_the_last_one() -> None:
+def test_epoch_wraps_around() -> None:
     session = opened(t0=5)
     session.epoch = 0x7FFFFFFF
     request(session, t0=5)
@@ -134,14 +134,14 @@ def test_the_epoch_begins_again_behind_the_last_one() -> None:
     assert made.session_epoch == 1
 
 
-def test_an_old_broker_knows_no_sessions() -> None:
+def test_old_broker_gets_no_session() -> None:
     session = opened(t0=5)
     made, named, forgotten = request(session, version=6, t0=5)
     assert (made.session_id, made.session_epoch) == (0, -1)
     assert (named, forgotten) == ({T0: 5}, [])
 
 
-def test_the_end_of_a_session_can_be_told() -> None:
+def test_closing_request_names_the_session() -> None:
     assert FetchSession().closing_request() is None
     closing = opened(t0=5).closing_request()
     assert closing is not None

@@ -1,4 +1,4 @@
-"""The loops that fetch: sessions with a real broker's, errors of whole fetches, backing off."""
+"""The fetch loops: sessions with a real broker, top-level errors and backoff."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answering(
     monkeypatch.setattr(Connection, "ask", asked)
 
 
-def test_a_session_names_what_changed_only() -> None:
+def test_session_names_only_changes() -> None:
     site = ConsumerSite(fetch_max_wait_ms=100)
     site.core.assign(site.create("t", 3))
     site.nothing_for(1_000)
@@ -53,7 +53,7 @@ def test_a_session_names_what_changed_only() -> None:
     assert (named.partition, named.fetch_offset) == (1, 1)
 
 
-def test_the_application_comes_before_the_next_fetch() -> None:
+def test_application_runs_before_next_fetch() -> None:
     site = ConsumerSite(fetch_max_wait_ms=100)
     site.core.assign(site.create("t"))
     site.nothing_for(50)
@@ -77,7 +77,7 @@ def test_the_application_comes_before_the_next_fetch() -> None:
     assert len(fetches(site)) == before + 1
 
 
-def test_a_paused_partition_is_forgotten_and_comes_back() -> None:
+def test_paused_partition_leaves_session_and_returns() -> None:
     site = ConsumerSite(fetch_max_wait_ms=100)
     partitions = site.create("t", 2)
     site.core.assign(partitions)
@@ -91,7 +91,7 @@ def test_a_paused_partition_is_forgotten_and_comes_back() -> None:
     assert site.values(1) == [b"a"]
 
 
-def test_a_session_the_broker_has_dropped_is_opened_anew() -> None:
+def test_dropped_session_is_reopened() -> None:
     site = ConsumerSite(fetch_max_wait_ms=100)
     site.core.assign(site.create("t"))
     site.nothing_for(500)
@@ -103,7 +103,7 @@ def test_a_session_the_broker_has_dropped_is_opened_anew() -> None:
     assert fetches(site)[-1].session_id not in (0, before)
 
 
-def test_a_fetch_that_is_refused_is_asked_again_and_again_more_slowly(
+def test_refused_fetch_is_retried_with_backoff(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused = True
@@ -136,7 +136,7 @@ def test_a_throttled_consumer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert site.core.metrics()["fetch-throttle-time-max"] == 1_000
 
 
-def test_an_answer_without_sense_is_told_and_the_next_fetch_is_whole(
+def test_malformed_response_is_reported_and_next_fetch_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wrong = [WireError("nonsense")]
@@ -155,7 +155,7 @@ def test_an_answer_without_sense_is_told_and_the_next_fetch_is_whole(
     assert [x.session_epoch for x in fetches(site)[:2]] == [0, 0]
 
 
-def test_a_bug_is_told_and_does_not_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_reported_and_loop_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[Exception] = [ZeroDivisionError(), UnsupportedVersion("too old")]
 
     def answer(told: FetchResponse) -> FetchResponse:
@@ -172,7 +172,7 @@ def test_a_bug_is_told_and_does_not_end_the_loop(monkeypatch: pytest.MonkeyPatch
     assert site.values(1) == [b"a"]
 
 
-def test_where_a_follower_is_to_be_read_from_nobody_waits_for_the_next_metadata(
+def test_preferred_replica_is_read_without_waiting_for_metadata(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = ConsumerSite()
@@ -194,7 +194,7 @@ def test_where_a_follower_is_to_be_read_from_nobody_waits_for_the_next_metadata(
     assert site.sim.now_s() - began_s < 5
 
 
-def test_a_follower_that_cannot_be_reached_holds_up_nobody(
+def test_unreachable_follower_is_replaced_by_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may be in the cluster for all others: the leader is asked again."""
@@ -216,7 +216,7 @@ def test_a_follower_that_cannot_be_reached_holds_up_nobody(
     assert state.node_at(site.sim.now_s()) == state.leader
 
 
-def test_a_leader_epoch_that_is_wrong_is_put_right() -> None:
+def test_wrong_leader_epoch_is_corrected() -> None:
     """FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH of a real broker."""
     for wrong in (7, 0):
         site = ConsumerSite(metadata_max_age_ms=2_000)
@@ -229,7 +229,7 @@ def test_a_leader_epoch_that_is_wrong_is_put_right() -> None:
         assert site.values(1) == [b"a"]
 
 
-def test_a_partition_that_is_busy_does_not_starve_the_others() -> None:
+def test_busy_partition_does_not_starve_others() -> None:
     site = ConsumerSite(max_partition_fetch_bytes=5_000, fetch_max_bytes=6_000)
     partitions = site.create("t", 3)
     for number in range(3):
@@ -240,7 +240,7 @@ def test_a_partition_that_is_busy_does_not_starve_the_others() -> None:
     assert {first.count(number) for number in range(3)} <= set(range(8, 20))
 
 
-def test_many_partitions_are_all_read() -> None:
+def test_many_partitions_are_read() -> None:
     site = ConsumerSite()
     partitions = site.create("t", 60)
     for partition in partitions:
@@ -249,7 +249,7 @@ def test_many_partitions_are_all_read() -> None:
     assert sorted(int(x.value) for x in site.take(60)) == list(range(60))
 
 
-def test_the_broker_hears_that_a_session_is_over() -> None:
+def test_close_ends_session_at_broker() -> None:
     site = ConsumerSite()
     site.core.assign([TopicPartition("t", 0)])
     site.create("t")
@@ -260,7 +260,7 @@ def test_the_broker_hears_that_a_session_is_over() -> None:
     assert len(site.sim.broker.broker.fetch_sessions) == 0
 
 
-def test_read_committed_asks_for_it_and_reads_no_aborted_record(
+def test_read_committed_returns_no_aborted_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The broker's log is made by hand: no producer of transactions is at hand here."""

@@ -1,4 +1,4 @@
-"""Topics and partitions that do not exist are reported, and those that come late are not."""
+"""Missing topics and partitions are reported, and those created late are not."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def missing_topics(may_be_created: bool = False) -> MissingTopics:
     return MissingTopics(may_be_created=may_be_created, repeat_s=60)
 
 
-def test_topic_is_reported_after_several_answers_in_a_row() -> None:
+def test_topic_is_reported_after_consecutive_responses() -> None:
     missing = missing_topics()
     for _ in range(ANSWERS_NEEDED - 1):
         assert missing.check(snapshot(a=0, b=1), ["a", "b"], (), 0) == ({}, ())
@@ -56,7 +56,7 @@ def test_topic_is_reported_after_several_answers_in_a_row() -> None:
     assert set(missing.check(snapshot(a=0, b=1), ["a", "b"], (), 60).errors) == {"a"}
 
 
-def test_answers_about_other_topics_do_not_count() -> None:
+def test_responses_about_other_topics_do_not_count() -> None:
     missing = missing_topics()
     for _ in range(2 * ANSWERS_NEEDED):
         assert missing.check(snapshot("b", a=0, b=1), ["a", "b"], (), 0) == ({}, ())
@@ -90,7 +90,7 @@ def test_partition_beyond_the_last_one_is_always_an_error(may_be_created: bool) 
     assert not missing.may_appear(T9)
 
 
-def test_what_is_missing_at_the_same_time_is_one_error() -> None:
+def test_topics_missing_together_share_one_error() -> None:
     missing = missing_topics()
     for _ in range(ANSWERS_NEEDED):
         report = missing.check(snapshot(a=0, b=0, t=1), ["a", "b"], [T9], 0)
@@ -134,7 +134,7 @@ def test_missing_topic_is_an_error_of_poll_without_auto_creation(
     assert sim.now_s() - before_s < 2
 
 
-def test_other_topics_are_read_although_one_is_missing(sim: SimNetwork, make: MakeConsumer) -> None:
+def test_other_topics_are_read_when_one_is_missing(sim: SimNetwork, make: MakeConsumer) -> None:
     core = make(allow_auto_create_topics=False)
     core.subscribe(["t", "typo"])
     [record] = sim.run(core.consume(timeout_s=60))
@@ -170,7 +170,7 @@ def test_topic_created_a_moment_later_is_not_reported(
     assert [x.value for x in sim.run(core.consume(timeout_s=10))] == [b"x"]
 
 
-def test_topic_deleted_while_it_is_read_is_reported(sim: SimNetwork, make: MakeConsumer) -> None:
+def test_topic_deleted_during_reading_is_reported(sim: SimNetwork, make: MakeConsumer) -> None:
     core = make(allow_auto_create_topics=False)
     core.subscribe(["t"])
     assert sim.run(core.consume(timeout_s=60))
@@ -213,7 +213,7 @@ def test_seek_in_missing_partition_is_reported_by_poll(sim: SimNetwork, make: Ma
         sim.run(core.consume(timeout_s=60))
 
 
-def test_position_in_missing_topic_names_it_although_it_may_be_created(
+def test_position_error_names_missing_topic_that_may_be_created(
     sim: SimNetwork, make: MakeConsumer
 ) -> None:
     core = make()
@@ -223,7 +223,7 @@ def test_position_in_missing_topic_names_it_although_it_may_be_created(
         sim.run(core.position(typo, timeout_s=3))
 
 
-def test_partition_that_is_added_later_is_read(sim: SimNetwork, make: MakeConsumer) -> None:
+def test_partition_added_later_is_read(sim: SimNetwork, make: MakeConsumer) -> None:
     core = make(allow_auto_create_topics=False)
     create_topic(sim.broker, "grows", partitions=1)
     one = TopicPartition("grows", 1)

@@ -1,4 +1,4 @@
-"""Finding and validating positions, with brokers whose answers the test gives."""
+"""OffsetFetcher finds and validates positions, with scripted brokers."""
 
 from __future__ import annotations
 
@@ -153,14 +153,14 @@ class Site:
         return self.positions.pop_error()
 
 
-def test_a_committed_offset_is_where_it_begins() -> None:
+def test_reading_starts_at_committed_offset() -> None:
     site = Site(committed={T0: OffsetAndMetadata(12)}).start()
     assert site.place == (12, Phase.FETCHING)
     assert site.found == 1
     assert site.brokers.asked == []
 
 
-def test_a_committed_offset_with_an_epoch_is_validated_first() -> None:
+def test_committed_offset_with_epoch_is_validated_first() -> None:
     site = Site(committed={T0: OffsetAndMetadata(12, leader_epoch=4)})
     site.brokers.answer = lambda _: end_told(4, 20)
     site.start()
@@ -171,14 +171,14 @@ def test_a_committed_offset_with_an_epoch_is_validated_first() -> None:
     assert (one.leader_epoch, one.current_leader_epoch, request.replica_id) == (4, 5, -1)
 
 
-def test_without_a_committed_offset_the_policy_decides() -> None:
+def test_reset_policy_applies_without_committed_offset() -> None:
     site = Site(committed={T0: None})
     site.brokers.answer = lambda _: offset_told(33)
     site.start()
     assert site.place == (33, Phase.FETCHING)
 
 
-def test_without_both_the_application_is_told_again_and_again() -> None:
+def test_missing_offset_is_reported_repeatedly_when_reset_is_none() -> None:
     site = Site(default=None, committed={}).start()
     assert isinstance(site.error(), NoOffsetForPartition)
     assert site.error() is None
@@ -187,7 +187,7 @@ def test_without_both_the_application_is_told_again_and_again() -> None:
     assert site.place == (3, Phase.FETCHING)
 
 
-def test_a_coordinator_that_fails_is_asked_again_and_one_that_refuses_is_told() -> None:
+def test_retriable_coordinator_error_is_retried_and_others_reported() -> None:
     site = Site(committed=ConnectionFailed("x")).start()
     assert site.error() is None
     assert site.brokers.updates == 1
@@ -200,7 +200,7 @@ def test_a_coordinator_that_fails_is_asked_again_and_one_that_refuses_is_told() 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_reset_is_asked_for_again_after_a_while(code: ErrorCode) -> None:
+def test_reset_is_retried_after_backoff(code: ErrorCode) -> None:
     site = Site()
     site.brokers.answer = lambda _: offset_told(-1, code)
     site.start()
@@ -214,7 +214,7 @@ def test_a_reset_is_asked_for_again_after_a_while(code: ErrorCode) -> None:
     assert site.error() is None
 
 
-def test_a_refused_reset_is_told() -> None:
+def test_refused_reset_is_reported() -> None:
     site = Site()
     site.brokers.answer = lambda _: offset_told(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     site.start()
@@ -224,7 +224,7 @@ def test_a_refused_reset_is_told() -> None:
     assert isinstance(site.error(), TopicAuthorizationFailed)
 
 
-def test_a_time_behind_the_last_record_leads_to_the_end() -> None:
+def test_time_after_last_record_resets_to_end() -> None:
     site = Site(default=ResetTo(0, age_ms=1000))
 
     def answer(request: ApiMessage) -> ApiMessage:
@@ -247,27 +247,27 @@ def validating(default: ResetTo | None, told: OffsetForLeaderEpochResponse) -> S
 
 
 @pytest.mark.parametrize("end_offset", [12, 40])
-def test_a_position_the_leader_has_is_kept(end_offset: int) -> None:
+def test_position_within_leader_log_is_kept(end_offset: int) -> None:
     assert validating(None, end_told(4, end_offset)).place == (12, Phase.FETCHING)
 
 
-def test_a_truncated_log_is_read_from_where_it_diverges() -> None:
+def test_truncated_log_is_read_from_divergence() -> None:
     site = validating(EARLIEST, end_told(3, 10))
     assert site.place == (10, Phase.FETCHING)
     assert site.positions.states[T0].position_epoch == 3
 
 
-def test_a_truncated_log_is_told_where_nothing_may_be_reset() -> None:
+def test_truncation_raises_when_reset_is_none() -> None:
     site = validating(None, end_told(3, 10))
     error = site.error()
     assert isinstance(error, LogTruncated)
-    assert "cut off before offset 12, at 10" in str(error)
+    assert "truncated before the position 12, to 10" in str(error)
     assert site.place == (12, Phase.VALIDATING)
     site.positions.seek(T0, 10)
     assert site.place == (10, Phase.FETCHING)
 
 
-def test_an_epoch_the_leader_has_never_had_is_a_reset() -> None:
+def test_unknown_epoch_triggers_reset() -> None:
     site = Site().start()
     site.positions.seek(T0, 12, leader_epoch=4)
     site.brokers.answer = lambda request: (
@@ -278,7 +278,7 @@ def test_an_epoch_the_leader_has_never_had_is_a_reset() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
-def test_a_leader_of_another_epoch_is_asked_again(code: ErrorCode) -> None:
+def test_epoch_mismatch_is_retried(code: ErrorCode) -> None:
     site = validating(EARLIEST, end_told(-1, -1, code))
     assert site.place == (12, Phase.VALIDATING)
     assert site.brokers.updates == 1
@@ -287,7 +287,7 @@ def test_a_leader_of_another_epoch_is_asked_again(code: ErrorCode) -> None:
     assert site.place == (12, Phase.FETCHING)
 
 
-def test_an_old_broker_cannot_be_asked_and_is_believed() -> None:
+def test_position_counts_as_valid_when_broker_cannot_validate() -> None:
     site = Site().start()
     site.brokers.speaks_epochs = False
     site.positions.seek(T0, 12, leader_epoch=4)
@@ -295,7 +295,7 @@ def test_an_old_broker_cannot_be_asked_and_is_believed() -> None:
     assert site.place == (12, Phase.FETCHING)
 
 
-def test_a_bug_is_told_and_leaves_nothing_waiting() -> None:
+def test_unexpected_error_is_reported_and_retried() -> None:
     site = Site()
 
     def answer(request: ApiMessage) -> ApiMessage:
@@ -309,7 +309,7 @@ def test_a_bug_is_told_and_leaves_nothing_waiting() -> None:
     assert site.place == (9, Phase.FETCHING)
 
 
-def test_an_unknown_partition_is_told_each_minute() -> None:
+def test_unknown_partition_is_reported_every_minute() -> None:
     site = Site().start()
     site.lead(5, exists=False)
     site.clock.advance(59.0)
@@ -323,7 +323,7 @@ def test_an_unknown_partition_is_told_each_minute() -> None:
     assert site.errors == 2
 
 
-def test_after_close_nothing_is_asked() -> None:
+def test_no_requests_are_sent_after_close() -> None:
     site = Site().start()
     site.keeper.close()
     site.positions.request_reset(T0, EARLIEST)

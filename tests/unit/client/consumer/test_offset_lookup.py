@@ -1,4 +1,4 @@
-"""Questions about offsets, and their answers as values. The asking itself: test_core.py."""
+"""Questions about offsets and their answers as plain values; test_core.py sends them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.helpers.consumer_site import ConsumerSite
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
-def test_questions_to_one_leader_are_one_request() -> None:
+def test_questions_to_one_leader_share_a_request() -> None:
     questions = [TimeQuestion(T0, -1, 4), TimeQuestion(U0, 77), TimeQuestion(T1, -2)]
     request = list_offsets_request(questions, isolation_level=1, timeout_ms=500)
     assert (request.replica_id, request.isolation_level, request.timeout_ms) == (-1, 1, 500)
@@ -46,12 +46,12 @@ def test_questions_to_one_leader_are_one_request() -> None:
     assert [topic.name for topic in request.topics] == ["t", "u"]
 
 
-def answer(partition: int = 0, **told: int) -> ListOffsetsResponse:
-    one = ListOffsetsPartitionResponse(partition_index=partition, **told)
+def answer(partition: int = 0, **result: int) -> ListOffsetsResponse:
+    one = ListOffsetsPartitionResponse(partition_index=partition, **result)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
 
 
-def test_an_answer_is_an_offset_and_its_time() -> None:
+def test_answer_has_offset_and_timestamp() -> None:
     found, failed = read_list_offsets(
         [TimeQuestion(T0, 70)], answer(error_code=0, timestamp=77, offset=5, leader_epoch=3)
     )
@@ -59,23 +59,23 @@ def test_an_answer_is_an_offset_and_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "result",
     [{"error_code": 0, "offset": -1}, {"error_code": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}],
 )
-def test_a_time_without_a_record_behind_it_is_none(told: dict[str, int]) -> None:
-    assert read_list_offsets([TimeQuestion(T0, 70)], answer(**told)) == ({T0: None}, {})
+def test_time_after_last_record_returns_none(result: dict[str, int]) -> None:
+    assert read_list_offsets([TimeQuestion(T0, 70)], answer(**result)) == ({T0: None}, {})
 
 
-def test_errors_and_what_was_left_out_have_failed() -> None:
+def test_errors_and_omitted_partitions_are_failures() -> None:
     questions = [TimeQuestion(T0, 70), TimeQuestion(T1, 70)]
-    told = answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    found, failed = read_list_offsets(questions, told)
+    result = answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    found, failed = read_list_offsets(questions, result)
     assert found == {}
     assert isinstance(failed[T0], TopicAuthorizationFailed)
     assert failed[T1].retriable
 
 
-def test_a_lost_answer_is_asked_for_again() -> None:
+def test_lost_response_is_retried() -> None:
     site = ConsumerSite()
     partitions = site.create("t", 2)
     losses = iter(["drop", "lose"])
@@ -86,7 +86,7 @@ def test_a_lost_answer_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
-def test_what_may_pass_is_waited_for(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
+def test_transient_error_is_retried(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
     """A leader that no broker is, for instance, as long as news of the two have come apart."""
     site = ConsumerSite()
     [partition] = site.create("t")
@@ -101,7 +101,7 @@ def test_what_may_pass_is_waited_for(monkeypatch: pytest.MonkeyPatch, code: Erro
     assert site.sim.run(site.core.end_offsets([partition])) == {partition: 0}
 
 
-def test_what_stays_away_is_told_in_time() -> None:
+def test_persistent_error_is_raised_at_timeout() -> None:
     site = ConsumerSite()
     [partition] = site.create("t")
     site.sim.on_request = lambda request: (
@@ -112,7 +112,7 @@ def test_what_stays_away_is_told_in_time() -> None:
     assert site.sim.now_s() < 8
 
 
-def test_a_time_too_new_for_a_broker_is_refused_in_clear_words() -> None:
+def test_special_timestamp_is_refused_when_broker_is_too_old() -> None:
     site = ConsumerSite()
     [partition] = site.create("t")
     site.sim.run(site.core.end_offsets([partition]))

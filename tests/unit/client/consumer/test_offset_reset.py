@@ -1,4 +1,4 @@
-"""Where a reset leads to, as ListOffsets is asked for it."""
+"""The timestamp that each reset sends to the leader."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_each_policy_has_its_timestamp(text: str, timestamp: int) -> None:
     assert reset.timestamp_at(1_000_000) == timestamp
 
 
-def test_none_leads_nowhere() -> None:
+def test_none_has_no_reset() -> None:
     assert reset_to(parse_offset_reset("none")) is None
 
 
-def test_a_reset_says_where_it_leads() -> None:
+def test_reset_describes_its_target() -> None:
     assert str(EARLIEST) == "the earliest offset"
     assert str(LATEST) == "the latest offset"
     assert "12" in str(ResetTo(12))

@@ -1,4 +1,4 @@
-"""Listeners: what is called, and what becomes of what they raise."""
+"""Listeners: which methods are called, and what happens to their exceptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Revoking(RebalanceListener):
         self.revoked.append(partitions)
 
 
-def test_lost_is_revoked_unless_a_listener_knows_better() -> None:
+def test_lost_partitions_count_as_revoked_unless_overridden() -> None:
     listener = Revoking()
     listening = Listening(listener, call_user)
     run(listening.lost(ONE))
@@ -40,7 +40,7 @@ def test_lost_is_revoked_unless_a_listener_knows_better() -> None:
     assert listener.revoked == [sorted(ONE)]
 
 
-def test_a_listener_made_for_another_client_will_do() -> None:
+def test_any_object_with_listener_methods_is_accepted() -> None:
     class Two:
         told: list[str] = []
 
@@ -56,7 +56,7 @@ def test_a_listener_made_for_another_client_will_do() -> None:
     assert Two.told == ["revoked", "assigned"]
 
 
-def test_the_first_error_is_kept_until_it_is_asked_for() -> None:
+def test_first_exception_is_kept_until_raised() -> None:
     class Failing(RebalanceListener):
         def on_partitions_revoked(self, partitions: object) -> None:
             raise ValueError("first")
@@ -73,7 +73,7 @@ def test_the_first_error_is_kept_until_it_is_asked_for() -> None:
     listening.raise_error()
 
 
-def test_a_poll_that_is_given_up_gives_up_the_call() -> None:
+def test_cancelled_poll_cancels_the_callback() -> None:
     async def never(*_: Any) -> None:
         raise Cancelled
 
@@ -83,5 +83,5 @@ def test_a_poll_that_is_given_up_gives_up_the_call() -> None:
     listening.raise_error()
 
 
-def test_without_a_listener_nothing_is_called() -> None:
+def test_nothing_is_called_without_listener() -> None:
     run(Listening(None, call_user).revoked(ONE))

@@ -1,4 +1,4 @@
-"""Ranges cut out of what fetches bring. The fetching itself: test_range_reader.py."""
+"""Ranges cut out of fetched batches; test_range_reader.py covers fetching."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ OFFSETS = [0, 1, 2, 3, 4, 7, 9, 11, 12, 13]
 
 
 @pytest.mark.parametrize("together", [1, 2, 5])
-def test_any_range_is_what_lies_in_it(of_log: Callable[..., SimpleConsumer], together: int) -> None:
+def test_records_returns_exactly_the_range(
+    of_log: Callable[..., SimpleConsumer], together: int
+) -> None:
     consumer = of_log(LOG, together)
     for start in range(15):
         for stop in range(15):
@@ -71,7 +73,7 @@ def test_any_range_is_what_lies_in_it(of_log: Callable[..., SimpleConsumer], tog
 
 @pytest.mark.parametrize("max_records", [1, 2, 3, 100])
 @pytest.mark.parametrize("together", [1, 2, 5])
-def test_any_range_is_the_same_as_columns(
+def test_arrow_batches_return_the_same_range(
     of_log: Callable[..., SimpleConsumer], together: int, max_records: int
 ) -> None:
     pytest.importorskip("pyarrow")
@@ -85,7 +87,7 @@ def test_any_range_is_the_same_as_columns(
             assert all(len(piece) == max_records for piece in pieces[:-1])
 
 
-def test_what_lies_before_the_damage_is_read(of_log: Callable[..., SimpleConsumer]) -> None:
+def test_records_before_corruption_are_returned(of_log: Callable[..., SimpleConsumer]) -> None:
     damaged = bytearray(batch(3, 4))
     damaged[-1] ^= 1
     consumer = of_log([batch(0, 1, 2), bytes(damaged)])
@@ -95,7 +97,7 @@ def test_what_lies_before_the_damage_is_read(of_log: Callable[..., SimpleConsume
         next(records)
 
 
-def test_columns_before_the_damage_are_read(of_log: Callable[..., SimpleConsumer]) -> None:
+def test_columns_before_corruption_are_returned(of_log: Callable[..., SimpleConsumer]) -> None:
     pytest.importorskip("pyarrow")
     damaged = bytearray(batch(3, 4))
     damaged[-1] ^= 1
@@ -106,20 +108,20 @@ def test_columns_before_the_damage_are_read(of_log: Callable[..., SimpleConsumer
             next(batches)
 
 
-def test_a_group_has_no_meaning_here() -> None:
-    with pytest.raises(ConfigError, match=r"group\.id=g: a SimpleConsumer is in no group"):
+def test_group_id_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"group\.id=g: a SimpleConsumer does not support groups"):
         SimpleConsumer(bootstrap_servers="b:1", group_id="g")
 
 
-def test_a_closed_one_reads_nothing() -> None:
+def test_closed_consumer_raises_closed_error() -> None:
     consumer = SimpleConsumer(bootstrap_servers="b:1")
     consumer.close()
     consumer.close()
-    with pytest.raises(ClosedError, match="make a new one"):
+    with pytest.raises(ClosedError, match="create a new one"):
         list(consumer.records(T0, 0, 1))
 
 
-def test_it_brings_no_reactor_along() -> None:
+def test_import_does_not_load_a_reactor() -> None:
     code = (
         "import sys; from plog.client.simple import SimpleConsumer; "
         "SimpleConsumer(bootstrap_servers='b:1'); "
@@ -129,13 +131,13 @@ def test_it_brings_no_reactor_along() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_partition_may_be_a_plain_pair(of_log: Callable[..., SimpleConsumer]) -> None:
+def test_partition_may_be_a_plain_pair(of_log: Callable[..., SimpleConsumer]) -> None:
     pair: Any = ("t", 0)
     assert [record.offset for record in of_log(LOG).records(pair, 0, 2)] == [0, 1]
     with pytest.raises(TypeError, match="is not a TopicPartition"):
         next(of_log(LOG).records("t", 0, 2))  # type: ignore[arg-type]
 
 
-def test_nobody_waits_for_less_than_one_record(of_log: Callable[..., SimpleConsumer]) -> None:
+def test_max_records_must_be_positive(of_log: Callable[..., SimpleConsumer]) -> None:
     with pytest.raises(ValueError, match="max_records is 0"):
         next(of_log(LOG).arrow_batches(T0, 0, 2, max_records=0))

@@ -1,4 +1,4 @@
-"""What a subscription makes a cluster keep fresh."""
+"""A subscription determines the topics whose metadata the cluster refreshes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def subscriber(cluster: StubCluster) -> ConsumerSubscription:
     return ConsumerSubscription(cluster, settings, call_user)  # type: ignore[arg-type]
 
 
-def test_topics_are_wanted_by_name(subscriber: ConsumerSubscription, cluster: StubCluster) -> None:
+def test_subscription_requests_topics_by_name(
+    subscriber: ConsumerSubscription, cluster: StubCluster
+) -> None:
     assert not subscriber.is_subscribed
     assert subscriber.subscription == frozenset()
     subscriber.subscribe(["a", "b"])
@@ -54,7 +56,7 @@ def test_topics_are_wanted_by_name(subscriber: ConsumerSubscription, cluster: St
     assert not cluster.asked_for_all
 
 
-def test_a_pattern_wants_all_topics_until_it_is_given_up(
+def test_pattern_requests_all_topics_until_unsubscribed(
     subscriber: ConsumerSubscription, cluster: StubCluster
 ) -> None:
     subscriber.subscribe(pattern="a.*")

@@ -1,4 +1,4 @@
-"""Assigned partitions, their positions, and what may change them."""
+"""Assigned partitions, their positions, and the events that change them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def state(of: SubscriptionState, partition: TopicPartition = T0) -> PartitionSta
     return of.states[partition]
 
 
-def test_a_new_partition_needs_an_offset_and_a_kept_one_keeps_its_position() -> None:
+def test_only_newly_assigned_partitions_need_an_offset() -> None:
     p = positions(T0, T1)
     p.seek(T0, 7)
     p.pause([T0])
@@ -54,7 +54,7 @@ def test_a_new_partition_needs_an_offset_and_a_kept_one_keeps_its_position() -> 
     assert state(p).generation == before
 
 
-def test_a_partition_that_comes_back_begins_anew() -> None:
+def test_reassigned_partition_has_no_position() -> None:
     p = positions(T0)
     p.seek(T0, 7)
     old = state(p)
@@ -66,7 +66,7 @@ def test_a_partition_that_comes_back_begins_anew() -> None:
     assert p.position(T0) is None
 
 
-def test_whoever_assigns_the_engine_hears_of_it() -> None:
+def test_assignment_notifies_engine() -> None:
     p = positions()
     heard: list[frozenset[TopicPartition]] = []
     p.on_assign = lambda: heard.append(p.assigned)
@@ -76,12 +76,12 @@ def test_whoever_assigns_the_engine_hears_of_it() -> None:
 
 
 @pytest.mark.parametrize("method", ["position", "lag"])
-def test_what_is_not_assigned_has_no_position(method: str) -> None:
+def test_unassigned_partition_is_refused(method: str) -> None:
     with pytest.raises(IllegalState, match="t-1 is not assigned"):
         getattr(positions(T0), method)(T1)
 
 
-def test_a_seek_needs_an_assigned_partition_and_an_offset() -> None:
+def test_seek_requires_assigned_partition_and_valid_offset() -> None:
     p = positions(T0)
     with pytest.raises(IllegalState):
         p.seek(T1, 0)
@@ -90,11 +90,11 @@ def test_a_seek_needs_an_assigned_partition_and_an_offset() -> None:
     with pytest.raises(IllegalState):
         p.pause([T0, T1])
     assert p.paused == frozenset()
-    with pytest.raises(ValueError, match="no offset -1"):
+    with pytest.raises(ValueError, match="offset -1: it is negative"):
         p.seek(T0, -1)
 
 
-def test_each_seek_is_a_new_generation_with_nothing_buffered() -> None:
+def test_seek_starts_new_generation_without_buffered_records() -> None:
     p = positions(T0)
     seen = {state(p).generation}
     for offset in (5, 5, 9):
@@ -105,7 +105,7 @@ def test_each_seek_is_a_new_generation_with_nothing_buffered() -> None:
     assert len(seen) == 4
 
 
-def test_a_position_found_for_an_older_generation_is_not_taken() -> None:
+def test_position_of_older_generation_is_ignored() -> None:
     p = positions(T0)
     [(asked, generation)] = p.begin_initial(0.0)
     p.seek(T0, 3)
@@ -114,7 +114,7 @@ def test_a_position_found_for_an_older_generation_is_not_taken() -> None:
     assert p.position(T0) == 3
 
 
-def test_a_partition_without_offset_is_asked_about_once_until_it_may_be_retried() -> None:
+def test_partition_without_offset_is_requested_once_until_retry() -> None:
     p = positions(T0)
     [(asked, generation)] = p.begin_initial(0.0)
     assert p.begin_initial(1000.0) == []
@@ -126,7 +126,7 @@ def test_a_partition_without_offset_is_asked_about_once_until_it_may_be_retried(
     assert p.next_retry_s([Phase.NO_OFFSET], 1005.0) == 1015.0
 
 
-def test_a_reset_is_asked_of_the_leader_once_there_is_one() -> None:
+def test_reset_waits_for_leader() -> None:
     p = positions(T0)
     p.request_reset(T0, LATEST)
     assert p.begin_inquiries(0.0) == []
@@ -140,7 +140,7 @@ def test_a_reset_is_asked_of_the_leader_once_there_is_one() -> None:
     assert (p.position(T0), state(p).phase) == (44, Phase.FETCHING)
 
 
-def test_a_position_with_an_epoch_is_validated_at_each_new_leader_epoch() -> None:
+def test_position_with_epoch_is_validated_for_each_new_leader_epoch() -> None:
     p = positions(T0)
     p.update_leaders(metadata(epoch=5), 0.0)
     p.seek(T0, 10, leader_epoch=4)
@@ -157,7 +157,7 @@ def test_a_position_with_an_epoch_is_validated_at_each_new_leader_epoch() -> Non
     assert again.generation != inquiry.generation
 
 
-def test_a_position_without_an_epoch_is_not_validated() -> None:
+def test_position_without_epoch_is_not_validated() -> None:
     p = positions(T0)
     p.seek(T0, 10)
     p.update_leaders(metadata(epoch=6), 0.0)
@@ -165,7 +165,7 @@ def test_a_position_without_an_epoch_is_not_validated() -> None:
     assert state(p).phase is Phase.FETCHING
 
 
-def test_validation_of_an_older_generation_means_nothing() -> None:
+def test_validation_of_older_generation_is_ignored() -> None:
     p = positions(T0)
     p.update_leaders(metadata(), 0.0)
     p.seek(T0, 10, leader_epoch=4)
@@ -175,7 +175,7 @@ def test_validation_of_an_older_generation_means_nothing() -> None:
     assert state(p).phase is Phase.VALIDATING
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
+def test_recreated_topic_is_read_from_its_beginning() -> None:
     p = positions(T0, default=LATEST)
     p.update_leaders(metadata(), 0.0)
     p.seek(T0, 10)
@@ -187,7 +187,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
     assert inquiry.reset == EARLIEST
 
 
-def test_a_topic_made_anew_needs_a_new_offset_where_nothing_may_be_reset() -> None:
+def test_recreated_topic_needs_offset_when_reset_is_none() -> None:
     p = positions(T0, default=None)
     p.update_leaders(metadata(), 0.0)
     p.seek(T0, 10)
@@ -195,7 +195,7 @@ def test_a_topic_made_anew_needs_a_new_offset_where_nothing_may_be_reset() -> No
     assert p.needs_offset() == [T0]
 
 
-def test_a_follower_to_read_from_is_forgotten_when_it_is_gone() -> None:
+def test_follower_is_dropped_when_it_leaves_the_cluster() -> None:
     p = positions(T0)
     p.update_leaders(metadata(), 0.0)
     state(p).replica, state(p).replica_until_s = 9, 100.0
@@ -225,7 +225,7 @@ def with_follower(
     return ClusterMetadata(brokers=brokers, topics={"t": topic})
 
 
-def test_a_follower_is_forgotten_when_its_replica_is_offline_or_another_one_leads() -> None:
+def test_follower_is_dropped_when_offline_or_leader_changes() -> None:
     p = read_from_follower()
     p.update_leaders(with_follower(), 1.0)
     assert state(p).node_at(1.0) == 2
@@ -236,20 +236,20 @@ def test_a_follower_is_forgotten_when_its_replica_is_offline_or_another_one_lead
     assert state(p).node_at(1.0) == 3
 
 
-def test_a_follower_that_does_not_answer_is_forgotten() -> None:
+def test_unresponsive_follower_is_dropped() -> None:
     p = read_from_follower()
     assert not p.forget_node(3)
     assert p.forget_node(2)
     assert state(p).node_at(1.0) == 1
 
 
-def test_who_is_no_broker_leads_nothing() -> None:
+def test_unknown_broker_leads_nothing() -> None:
     p = positions(T0)
     assert p.update_leaders(metadata(leader=8), 0.0) == [T0]
     assert state(p).leader == -1
 
 
-def test_an_unknown_partition_is_told_of_now_and_then() -> None:
+def test_unknown_partition_is_reported_periodically() -> None:
     p = positions(T0, TopicPartition("t", 7))
     p.update_leaders(metadata(), 10.0)
     p.update_leaders(metadata(), 20.0)
@@ -274,7 +274,7 @@ def test_lag_counts_to_what_the_consumer_may_read() -> None:
         assert p.lag(T0) == 0
 
 
-def test_an_error_is_told_once_and_a_seek_takes_it_back() -> None:
+def test_error_is_raised_once_and_cleared_by_seek() -> None:
     p = positions(T0, T1)
     error, other = ValueError("x"), ValueError("y")
     for one in (T0, T1):

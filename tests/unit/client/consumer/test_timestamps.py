@@ -1,4 +1,4 @@
-"""Points in time that an application names."""
+"""Conversion of times to milliseconds."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ NOON_MS = 1_767_268_800_000
         datetime(2026, 1, 1, 14, tzinfo=timezone(timedelta(hours=2))),
     ],
 )
-def test_a_time_has_one_meaning_however_it_is_given(noon: int | datetime) -> None:
+def test_equivalent_times_have_the_same_value(noon: int | datetime) -> None:
     assert time_ms(noon) == NOON_MS
 
 
-def test_parts_of_a_millisecond_are_left_out() -> None:
+def test_fractions_of_a_millisecond_are_truncated() -> None:
     assert time_ms(datetime(2026, 1, 1, 12, microsecond=1_999, tzinfo=UTC)) == NOON_MS + 1
 
 
 @pytest.mark.parametrize(
     ("wrong", "kind", "text"),
     [
-        (datetime(2026, 1, 1), ValueError, "says no time zone: give it one"),
-        (-1, ValueError, "-1 is no time in milliseconds since 1970"),
-        (datetime(1969, 1, 1, tzinfo=UTC), ValueError, "no time in milliseconds since 1970"),
-        (1.7e12, TypeError, "is no time: give milliseconds since 1970, or a datetime"),
-        ("2026-01-01", TypeError, "is no time"),
-        (True, TypeError, "is no time"),
+        (datetime(2026, 1, 1), ValueError, "has no time zone: give one"),
+        (-1, ValueError, "-1 is not a time in milliseconds since 1970"),
+        (datetime(1969, 1, 1, tzinfo=UTC), ValueError, "not a time in milliseconds since 1970"),
+        (1.7e12, TypeError, "is not a time: give milliseconds since 1970, or a datetime"),
+        ("2026-01-01", TypeError, "is not a time"),
+        (True, TypeError, "is not a time"),
     ],
 )
-def test_what_is_no_time_says_so(wrong: object, kind: type[Exception], text: str) -> None:
+def test_invalid_time_raises_error(wrong: object, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         time_ms(wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a subscription means."""
+"""The topics that a subscription selects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METADATA = ClusterMetadata(
 )
 
 
-def test_names_are_wanted_whether_they_exist_or_not() -> None:
+def test_names_are_selected_whether_or_not_they_exist() -> None:
     selection = TopicSelection.of(["log-b", "x"], None, excludes_internal=True)
     assert selection.wanted(METADATA) == {"log-b", "x"}
     assert selection.covers("x")
@@ -34,24 +34,24 @@ def test_names_are_wanted_whether_they_exist_or_not() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["log-.*", re.compile("log-.+"), "^log-.*$"])
-def test_a_pattern_matches_whole_names_of_topics_there_are(pattern: str | re.Pattern[str]) -> None:
+def test_pattern_matches_full_names_of_existing_topics(pattern: str | re.Pattern[str]) -> None:
     selection = TopicSelection.of(None, pattern, excludes_internal=True)
     assert selection.wanted(METADATA) == {"log-a"}
     assert selection.covers("log-new")
     assert not selection.covers("a-log-a")
 
 
-def test_internal_topics_are_found_if_they_are_asked_for() -> None:
+def test_internal_topics_are_selected_when_not_excluded() -> None:
     selection = TopicSelection.of(None, "log-.*", excludes_internal=False)
     assert selection.wanted(METADATA) == {"log-a", "log-offsets"}
 
 
-def test_what_is_no_subscription_is_refused() -> None:
-    with pytest.raises(ValueError, match="one of the two"):
+def test_invalid_subscription_is_refused() -> None:
+    with pytest.raises(ValueError, match="either topics or a pattern"):
         TopicSelection.of(["a"], "b", excludes_internal=True)
-    with pytest.raises(ValueError, match="one of the two"):
+    with pytest.raises(ValueError, match="either topics or a pattern"):
         TopicSelection.of(None, None, excludes_internal=True)
-    with pytest.raises(TypeError, match=r"\['a'\] instead of 'a'"):
+    with pytest.raises(TypeError, match=r"give \['a'\], not 'a'"):
         TopicSelection.of("a", None, excludes_internal=True)
-    with pytest.raises(TypeError, match="is not the name"):
+    with pytest.raises(TypeError, match="is not a topic name"):
         TopicSelection.of(["a", 3], None, excludes_internal=True)  # type: ignore[list-item]

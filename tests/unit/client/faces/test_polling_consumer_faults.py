@@ -145,7 +145,7 @@ class Reader:
                 task.cancel()
         member._heartbeats.stop()
         member._link.close()
-        self.core._keeper.close()
+        self.core._offset_fetcher.close()
         for loop in self.core._fetcher._loops.values():
             loop.close()
         self.stream.sim.spawn(self.cluster.close(), "closing a cluster")

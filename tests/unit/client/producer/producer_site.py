@@ -1,4 +1,4 @@
-"""A producer on a simulated network, with a whole broker at its other end."""
+"""A producer on a simulated network, connected to a complete broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer against a real broker on virtual time, and what may become of its requests."""
+"""A producer connected to a real broker in virtual time, with faults for its requests."""
 
 from __future__ import annotations
 

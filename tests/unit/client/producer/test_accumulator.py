@@ -1,4 +1,4 @@
-"""Where records of all threads meet: batches, memory, and when the engine is woken."""
+"""Accumulator: batches, memory, and when the engine is woken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches to bytes, once for each set of numbers."""
+"""A batch is encoded once for each set of sequence numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Those who wait for memory: the order in which they get it, and what that costs."""
+"""Sends that wait for memory: their order, and its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer as its faces use it, against a whole broker on virtual time."""
+"""ProducerCore against a complete broker, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a producer ends: closed by several, in callbacks, forked at any moment; what is left then."""
+"""The end of a producer: concurrent closes, callbacks, forks and leaks."""
 
 from __future__ import annotations
 

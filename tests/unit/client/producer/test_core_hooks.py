@@ -1,4 +1,4 @@
-"""Who has a say in what a producer sends, and who hears what became of it."""
+"""Serializers, interceptors, callbacks and metrics of a producer."""
 
 from __future__ import annotations
 

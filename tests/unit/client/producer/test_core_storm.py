@@ -1,4 +1,4 @@
-"""Storms of some seeds; thousands are run by hand, see producer_storm.py."""
+"""Storms of a few seeds; producer_storm.py runs thousands manually."""
 
 from __future__ import annotations
 

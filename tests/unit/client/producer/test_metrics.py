@@ -1,4 +1,4 @@
-"""What a producer counts, by its names."""
+"""Metrics of a producer under their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that wait, in their order, and what compression does to their size."""
+"""Queued batches, their order, and the effect of compression on their size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition a record without one goes to."""
+"""Partitioners choose the partition of a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer id: asked for when it is needed, and anew when it cannot be used any more."""
+"""A producer ID is requested when first needed or when it must be replaced."""
 
 from __future__ import annotations
 

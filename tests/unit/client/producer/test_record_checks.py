@@ -1,4 +1,4 @@
-"""What an application gives for a record: each mistake is named."""
+"""Errors name the invalid part of a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to the broker and when, and what faults do to it: a real broker on virtual time."""
+"""Sender against a real broker in virtual time: what is sent when, and under faults."""
 
 from __future__ import annotations
 

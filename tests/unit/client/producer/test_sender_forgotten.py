@@ -1,4 +1,4 @@
-"""A producer whose broker has forgotten it: one that knows nobody takes any number."""
+"""A broker that has lost the state of a producer accepts any sequence number."""
 
 from __future__ import annotations
 

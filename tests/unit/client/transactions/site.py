@@ -1,4 +1,4 @@
-"""A transactional producer in a world with transactions."""
+"""A transactional producer in a simulated cluster with transactions."""
 
 from __future__ import annotations
 

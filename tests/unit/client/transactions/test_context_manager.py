@@ -1,4 +1,4 @@
-"""A transaction as a block."""
+"""A transaction as a ``with`` block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors mean for a transaction."""
+"""The meaning of errors for a transaction."""
 
 from __future__ import annotations
 

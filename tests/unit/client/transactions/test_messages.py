@@ -1,4 +1,4 @@
-"""Answers about many partitions: which error counts."""
+"""The most significant error of a response about many partitions."""
 
 from __future__ import annotations
 

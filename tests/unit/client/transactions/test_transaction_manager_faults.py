@@ -1,4 +1,4 @@
-"""Lost answers, busy and moving coordinators, refusals: what becomes of a transaction then."""
+"""Transactions under lost responses, moving coordinators and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that nobody waits for any more: what they began does no harm later."""
+"""Abandoned calls have no effect on later transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever gets lost or refused: what was committed is there once and in order; nothing else is."""
+"""Exactly the committed records are visible, once and in order, despite faults."""
 
 from __future__ import annotations
 

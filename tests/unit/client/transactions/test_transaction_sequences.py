@@ -1,4 +1,4 @@
-"""Numbers within transactions: another epoch is the coordinator's to give."""
+"""Sequence numbers within transactions: only the coordinator changes the epoch."""
 
 from __future__ import annotations
 

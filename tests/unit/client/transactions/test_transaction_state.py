@@ -1,4 +1,4 @@
-"""What may follow what in a producer's transactions, without a broker."""
+"""The order of calls in transactions, without a broker."""
 
 from __future__ import annotations
 

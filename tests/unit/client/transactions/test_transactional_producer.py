@@ -1,4 +1,4 @@
-"""Transactions of both versions, in a world that does as it should."""
+"""Transactions of both versions, without faults."""
 
 from __future__ import annotations
 
