@@ -82,7 +82,7 @@ def test_calls_of_an_admin_end_although_the_broker_is_silent(
     admin.list_topics()
     stopped()
     for call in (admin.list_topics, lambda: admin.create_topic("t"), lambda: admin.describe_acls()):
-        with pytest.raises(KafkaError, match=r"within (1|0\.999) s"):
+        with pytest.raises(KafkaError, match=r"within (1|0\.\d+) s"):
             call()
 
 

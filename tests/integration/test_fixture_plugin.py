@@ -265,7 +265,7 @@ def test_a_broker_that_ends_by_itself_is_an_error_of_the_test(run: Run) -> None:
             os.kill(plog_broker.pid, signal.SIGKILL)
 
         def test_thread(plog_broker):
-            plog_broker._run.soon(lambda: plog_broker._run.service._no_log_dir_left())
+            plog_broker._run.soon(lambda: plog_broker._run.service._all_log_dirs_failed())
             plog_broker._run.thread.join(30)
         """
     )

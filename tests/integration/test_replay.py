@@ -202,4 +202,4 @@ def test_what_cannot_be_is_refused(plog: Plog, source: str, tmp_path: Path) -> N
     assert "not a time" in told("--topic", source, *copy, "--from-time", "noon")
     state = tmp_path / "state.json"
     state.write_text("[]")
-    assert "no state" in told("--topic", source, *copy, "--state", str(state))
+    assert "not the state of a replay" in told("--topic", source, *copy, "--state", str(state))
