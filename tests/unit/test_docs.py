@@ -16,7 +16,7 @@ _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _PATH = re.compile(r"`((?:daemon|docs|etc|plog|tests|twisted)/[\w./-]+\.\w+)`")
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
 _TOUR_ROW = re.compile(r"^\| `([^`]+)` \| (\d+) \|", re.MULTILINE)
-_HISTORY = ("CHANGELOG.md",)  # It names files by the names of their time.
+_HISTORY = ("CHANGELOG.md",)  # Its entries keep the file names of their time.
 
 
 def text_of(page: Path) -> str:

@@ -32,8 +32,8 @@ class GeneralSettings:
         "log.dirs",
         None,
         "Directories that store partitions. A new partition is placed in the directory with the"
-        f" fewest partitions. If not set, the broker uses `{DEFAULT_DATA_DIR}` and says so in the"
-        " first line of its log.",
+        f" fewest partitions. If not set, the broker uses `{DEFAULT_DATA_DIR}` and logs this in the"
+        " first line.",
         type=SettingType.LIST,
         importance="high",
         aliases=("log.dir",),

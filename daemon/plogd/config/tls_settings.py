@@ -105,8 +105,8 @@ class TlsSettings:
     ssl_protocol: str = setting(
         "ssl.protocol",
         "TLSv1.3",
-        "Accepted without effect, so that a Kafka configuration file can be used unchanged: it"
-        " selects a part of Java. `ssl.enabled.protocols` selects the TLS versions.",
+        "Accepted but without effect, so that a Kafka configuration file can be used unchanged: it"
+        " configures Java. `ssl.enabled.protocols` selects the TLS versions.",
         one_of=("TLS", "TLSv1.2", "TLSv1.3"),
     )
     ssl_cipher_suites: tuple[str, ...] = setting(
@@ -128,7 +128,7 @@ def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     yield from _check_keystore(settings)
     yield from _check_truststore(settings)
     if not settings.ssl_enabled_protocols:
-        yield "ssl.enabled.protocols", "contains no TLS version"
+        yield "ssl.enabled.protocols", "is empty; set at least one TLS version"
 
 
 def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
@@ -152,5 +152,5 @@ def _check_truststore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
         yield (
             "ssl.client.auth",
             "needs ssl.truststore.location, a PEM file with the certificates of the CAs that sign"
-            " clients",
+            " client certificates",
         )

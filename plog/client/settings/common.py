@@ -97,7 +97,8 @@ class CommonSettings:
     retries: int = setting(
         "retries",
         INT_MAX,
-        "Maximum number of retries after a transient error; a time limit usually ends them before.",
+        "Maximum number of retries after a transient error; usually a time limit ends them"
+        " earlier.",
         at_least=0,
         at_most=INT_MAX,
         importance="low",

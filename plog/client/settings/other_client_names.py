@@ -13,33 +13,33 @@ from typing import Literal, NamedTuple
 
 
 class OtherClientName(NamedTuple):
-    """The answer for a name; `as_it_is` are values, in lower case, that match plog's behavior.
+    """The advice for a name, and values, in lower case, that match plog's behavior.
 
-    Ignoring a ``refused`` name would change what is written or read, weaken security or hide a
-    failure. An ``elsewhere`` name is treated as a misspelled setting. Ignoring an ``idle`` name is
+    Ignoring a ``refused`` name would change the records written or read, weaken security or hide a
+    failure. A ``renamed`` name is treated as a misspelled setting. Ignoring an ``idle`` name is
     harmless.
     """
 
-    answer: str
-    kind: Literal["refused", "elsewhere", "idle"] = "idle"
-    as_it_is: tuple[str, ...] = ()
+    advice: str
+    kind: Literal["refused", "renamed", "idle"] = "idle"
+    matching_values: tuple[str, ...] = ()
 
 
-def _refused(answer: str, *as_it_is: str) -> OtherClientName:
-    return OtherClientName(answer, "refused", as_it_is)
+def _refused(advice: str, *matching_values: str) -> OtherClientName:
+    return OtherClientName(advice, "refused", matching_values)
 
 
-def _renamed(name: str, and_so: str = "") -> OtherClientName:
-    return OtherClientName(f"use {name}{and_so}", "elsewhere")
+def _renamed(name: str, note: str = "") -> OtherClientName:
+    return OtherClientName(f"use {name}{note}", "renamed")
 
 
-def _idle(answer: str, *as_it_is: str) -> OtherClientName:
-    return OtherClientName(answer, "idle", as_it_is)
+def _idle(advice: str, *matching_values: str) -> OtherClientName:
+    return OtherClientName(advice, "idle", matching_values)
 
 
 _VERSIONS = _idle("the client negotiates versions with each broker")
 _LOGGER = _idle("the logger is plog.client; DEBUG is its most verbose level")
-_FIGURES = _idle("metrics() returns the metrics")
+_METRICS = _idle("metrics() returns the metrics")
 _FETCH_AHEAD = _idle("fetch.max.bytes limits the records that are fetched ahead")
 _OUTCOME = _refused("pass on_delivery=… to each send, or use the future that it returns")
 _COMMIT_OUTCOME = _refused("pass a callback to commit_async; a blocking commit raises its error")
@@ -47,7 +47,7 @@ _PROXY = _refused("proxies are not supported; the client connects to brokers dir
 _NO_KERBEROS = _idle("Kerberos is not supported")
 _NO_REVOCATION = _refused("certificate revocation lists are not supported")
 _TOKEN = _refused("pass a function that returns the token, sasl_oauthbearer_token=…")
-_BY_TLS = "ssl.truststore.location, ssl.keystore.location and the others of ssl."
+_TLS_SETTINGS = "ssl.truststore.location, ssl.keystore.location and the other ssl. settings"
 
 OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "api.version": _VERSIONS,
@@ -73,7 +73,7 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "debug": _LOGGER,
     "default.offset.commit.callback": _COMMIT_OUTCOME,
     "default.topic.config": _refused("set these settings together with the others", "{}"),
-    "delivery.report.only.error": _OUTCOME._replace(as_it_is=("false",)),
+    "delivery.report.only.error": _OUTCOME._replace(matching_values=("false",)),
     "dr.cb": _OUTCOME,
     "dr.msg.cb": _OUTCOME,
     "enable.auto.offset.store": _refused(
@@ -86,7 +86,8 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
         "the end of a partition is not reported as a record; lag(partition) is 0 there", "false"
     ),
     "enable.ssl.certificate.verification": _refused(
-        "certificates are always verified; set ssl.truststore.location to the CA's", "true"
+        "certificates are always verified; set ssl.truststore.location to the CA certificates",
+        "true",
     ),
     "error.cb": _idle("calls raise their errors; others are logged to plog.client"),
     "fetch.error.backoff.ms": _renamed("retry.backoff.ms"),
@@ -130,7 +131,7 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "socket.timeout.ms": _renamed("request.timeout.ms"),
     "socks5.proxy": _PROXY,
     "ssl.certificate.verify.cb": _refused(
-        "certificates are verified with the CA's in ssl.truststore.location"
+        "certificates are verified against the CA certificates in ssl.truststore.location"
     ),
     "ssl.check.hostname": _refused(
         "set ssl.endpoint.identification.algorithm to an empty string to accept any certificate"
@@ -139,11 +140,11 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     ),
     "ssl.cipher.suites.tls13": _renamed("ssl.cipher.suites"),
     "ssl.ciphers": _renamed("ssl.cipher.suites", ", with their standard names"),
-    "ssl.context": _refused(f"configure TLS with {_BY_TLS}"),
+    "ssl.context": _refused(f"configure TLS with {_TLS_SETTINGS}"),
     "ssl.crl.location": _NO_REVOCATION,
     "ssl.crlfile": _NO_REVOCATION,
     "statistics.interval.ms": _idle("metrics() returns the metrics", "0"),
-    "stats.cb": _FIGURES,
+    "stats.cb": _METRICS,
     "sticky.partitioning.linger.ms": _idle("the partition changes with each batch.size bytes"),
     "throttle.cb": _idle("metrics() returns how long brokers have throttled this client"),
     "topic.metadata.refresh.interval.ms": _renamed("metadata.max.age.ms"),

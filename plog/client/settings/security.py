@@ -15,8 +15,8 @@ from plog.pem_settings import check_keystore, check_truststore, convert_keystore
 from plog.settings import SettingType, setting
 
 CONVERT_KEYSTORE = convert_keystore("client")
-SPOKEN_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-_PASSWORD_MECHANISMS = SPOKEN_MECHANISMS[:3]
+SUPPORTED_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_PASSWORD_MECHANISMS = SUPPORTED_MECHANISMS[:3]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class SecuritySettings:
     ssl_truststore_type: str = setting(
         "ssl.truststore.type",
         "PEM",
-        "Format of the truststore. Only `PEM`, the default, is supported; Kafka's is `JKS`.",
+        "Format of the truststore. Only `PEM`, the default, is supported; Kafka defaults to `JKS`.",
     )
     ssl_truststore_location: str | None = setting(
         "ssl.truststore.location",
@@ -56,7 +56,7 @@ class SecuritySettings:
     ssl_keystore_type: str = setting(
         "ssl.keystore.type",
         "PEM",
-        "Format of the keystore. Only `PEM`, the default, is supported; Kafka's is `JKS`.",
+        "Format of the keystore. Only `PEM`, the default, is supported; Kafka defaults to `JKS`.",
     )
     ssl_keystore_location: str | None = setting(
         "ssl.keystore.location",
@@ -118,7 +118,7 @@ class SecuritySettings:
         "sasl.mechanism",
         "GSSAPI",
         "SASL mechanism. Kafka's default, `GSSAPI` (Kerberos), is not supported; choose another.",
-        one_of=("GSSAPI", *SPOKEN_MECHANISMS),
+        one_of=("GSSAPI", *SUPPORTED_MECHANISMS),
         aliases=("sasl.mechanisms",),
     )
     sasl_jaas_config: str | None = setting(
@@ -173,8 +173,8 @@ def check_tls(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
 def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple[str, str]]:
     """Yield problems of the SASL settings, as (name of one of them, problem)."""
     mechanism = settings.sasl_mechanism
-    if mechanism not in SPOKEN_MECHANISMS:
-        choices = ", ".join(SPOKEN_MECHANISMS)
+    if mechanism not in SUPPORTED_MECHANISMS:
+        choices = ", ".join(SUPPORTED_MECHANISMS)
         yield "sasl.mechanism", f"Kerberos is not supported; choose one of {choices}"
     elif mechanism in _PASSWORD_MECHANISMS:
         yield from _check_password(settings)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from plog.client.settings.other_client_names import OTHER_CLIENTS
 from plog.client.settings.unsupported_settings import (
-    AS_IT_IS,
-    PREFIXES_OF_OTHERS,
+    FOREIGN_PREFIXES,
+    MATCHING_VALUES,
     REFUSED,
     why_without_effect,
 )
@@ -29,7 +29,7 @@ _SECURITY = ("ssl.", "sasl.", "security.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A value as it was given; `origin` is the line of a file, empty for a program's value."""
+    """A value as the user wrote it; `origin` is the file and line, empty for a program's value."""
 
     written: str
     value: object
@@ -43,10 +43,10 @@ class Given:
     @property
     def is_empty(self) -> bool:
         """Whether the value is an empty string or list, or false."""
-        return self.has_nothing or self.value in ("false", False)
+        return self.is_blank or self.value in ("false", False)
 
     @property
-    def has_nothing(self) -> bool:
+    def is_blank(self) -> bool:
         """Whether the value is an empty string or list."""
         return self.value in ("", [], ())
 
@@ -90,7 +90,7 @@ def read_options(
         for given in layer:
             name = own_name.get(given.name, given.name)
             if name not in rows:
-                _judge_stranger(given, reading)
+                _check_unknown_name(given, reading)
                 continue
             earlier = in_layer.get(name)
             if earlier is not None and not given.origin and earlier.value != given.value:
@@ -128,11 +128,11 @@ def _of_file(path: str | os.PathLike[str], problems: list[str]) -> Iterator[Give
         yield Given(written=assignment.key, value=assignment.value, origin=origin)
 
 
-def _judge_stranger(given: Given, reading: Reading) -> None:
+def _check_unknown_name(given: Given, reading: Reading) -> None:
     """Refuse a name that is not a setting of this client, or warn that it has no effect."""
     name, where = given.name, f"{given.origin}{given.written}"
     if name in OTHER_CLIENTS:
-        _judge_other_clients(given, where, reading)
+        _check_other_client_name(given, where, reading)
         return
     if name in REFUSED:
         if not given.is_empty:
@@ -140,11 +140,11 @@ def _judge_stranger(given: Given, reading: Reading) -> None:
         return
     reason = why_without_effect(name)
     if reason is not None:
-        if given.has_nothing or str(given.value).strip().lower() == AS_IT_IS.get(name):
+        if given.is_blank or str(given.value).strip().lower() == MATCHING_VALUES.get(name):
             return
         reading.warnings.append(f"{where} has no effect: {reason}")
         return
-    if given.origin and name.startswith(PREFIXES_OF_OTHERS):
+    if given.origin and name.startswith(FOREIGN_PREFIXES):
         return
     aliases = [alias for row in reading.rows.values() for alias in row.aliases]
     nearest = nearest_name(name, [*reading.rows, *aliases])
@@ -157,18 +157,18 @@ def _judge_stranger(given: Given, reading: Reading) -> None:
     (reading.warnings if given.origin and not is_about_security else reading.problems).append(found)
 
 
-def _judge_other_clients(given: Given, where: str, reading: Reading) -> None:
-    answer, kind, as_it_is = OTHER_CLIENTS[given.name]
-    if kind == "elsewhere" and "_" in given.written:
-        answer = answer.replace(".", "_")
-    if given.has_nothing or str(given.value).strip().lower() in as_it_is:
+def _check_other_client_name(given: Given, where: str, reading: Reading) -> None:
+    advice, kind, matching_values = OTHER_CLIENTS[given.name]
+    if kind == "renamed" and "_" in given.written:
+        advice = advice.replace(".", "_")
+    if given.is_blank or str(given.value).strip().lower() in matching_values:
         return
     if kind == "idle":
-        reading.warnings.append(f"{where} has no effect: {answer}")
+        reading.warnings.append(f"{where} has no effect: {advice}")
     elif kind == "refused" or not given.origin:
-        reading.problems.append(f"{where}: {answer}")
+        reading.problems.append(f"{where}: {advice}")
     else:  # Only a warning, as for any unknown name in a file that programs share.
-        reading.warnings.append(f"{where} is not a setting of this client: {answer}")
+        reading.warnings.append(f"{where} is not a setting of this client: {advice}")
 
 
 def _shown(row: Setting, value: object) -> str:

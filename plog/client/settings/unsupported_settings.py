@@ -15,7 +15,7 @@ from plog.pem_settings import CONVERT_TRUSTSTORE
 _JAVA = "it names a Java class"
 _JAVA_STORE = "it is for a Java keystore, and only PEM is supported"
 
-# Ignoring these would change what is written or read, or weaken security.
+# Ignoring these would change the records written or read, or weaken security.
 REFUSED: Mapping[str, str] = {
     "config.providers": "Java classes cannot look up values; write the values themselves",
     "group.remote.assignor": "it is for group.protocol=consumer, which is not supported",
@@ -158,7 +158,7 @@ ONLY_ADMINS = frozenset(_ONLY_ADMINS.split())
 UNUSED = frozenset(_UNUSED.split())
 
 # Values, in lower case, that match plog's behavior and need no warning.
-AS_IT_IS: Mapping[str, str] = {
+MATCHING_VALUES: Mapping[str, str] = {
     "auto.include.jmx.reporter": "false",
     "client.dns.lookup": "use_all_dns_ips",
     "enable.metrics.push": "false",
@@ -166,7 +166,7 @@ AS_IT_IS: Mapping[str, str] = {
 }
 
 # Names in files that are meant for other programs, such as serializers, and need no warning.
-PREFIXES_OF_OTHERS = ("config.providers.", "metrics.context.", "schema.registry.", "basic.auth.")
+FOREIGN_PREFIXES = ("config.providers.", "metrics.context.", "schema.registry.", "basic.auth.")
 
 
 def why_without_effect(name: str) -> str | None:

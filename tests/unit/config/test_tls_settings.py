@@ -52,7 +52,11 @@ def test_consistent_settings_are_accepted(values: dict[str, Any]) -> None:
             "ssl.truststore.certificates",
             "which one",
         ),
-        ({**FILE, "ssl_enabled_protocols": ()}, "ssl.enabled.protocols", "no TLS version"),
+        (
+            {**FILE, "ssl_enabled_protocols": ()},
+            "ssl.enabled.protocols",
+            "set at least one TLS version",
+        ),
     ],
 )
 def test_inconsistent_settings_are_reported_with_a_remedy(

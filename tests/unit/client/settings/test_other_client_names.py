@@ -50,11 +50,11 @@ def test_table_has_no_settings_and_no_duplicates() -> None:
         assert why_without_effect(name) is None
 
 
-def test_answer_names_an_existing_setting() -> None:
+def test_advice_names_an_existing_setting() -> None:
     known = {name for table in TABLES for name in settings_of(table)}
-    for name, stranger in OTHER_CLIENTS.items():
-        if stranger.kind == "elsewhere":
-            words = stranger.answer.replace(",", " ").split()
+    for name, row in OTHER_CLIENTS.items():
+        if row.kind == "renamed":
+            words = row.advice.replace(",", " ").split()
             assert known & set(words), name
 
 
