@@ -2,5 +2,5 @@
 
 import pytest
 
-# Their asserts are a test's own, and should say as much.
+# These helpers assert on behalf of tests, so pytest should explain their failures too.
 pytest.register_assert_rewrite("tests.helpers.admin_scenarios", "tests.helpers.group_scenarios")

@@ -1,6 +1,7 @@
-"""The brokers that the client library is tested against: plog and Apache Kafka, plain and over TLS.
+"""Fixtures that start plog and Apache Kafka for the client library's tests, plaintext and TLS.
 
-Fixtures, which conftest.py has for all files. A broker listens both ways, so two are enough.
+conftest.py imports them for all files. Each broker has a listener of both kinds, so two brokers
+are enough.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ WITH_TLS = ("plog-tls", "kafka-tls")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A broker; `settings` are what a client needs to reach it."""
+    """A listener of a broker; `settings` are the client options that connect to it."""
 
     name: str
     settings: dict[str, Any]
@@ -34,7 +35,7 @@ def plog_servers(
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Server]:
-    """plog, on two listeners."""
+    """Start plog with two listeners."""
     folder = tmp_path_factory.mktemp("plog-servers")
     keystore = authority.server().keystore(folder / "broker.pem")
     broker = plog_broker_factory(
@@ -54,7 +55,7 @@ def plog_servers(
 def kafka_servers(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Server]]:
-    """Apache Kafka, on two listeners."""
+    """Start Apache Kafka with two listeners."""
     folder = tmp_path_factory.mktemp("kafka-servers")
     keystore = authority.server().keystore(folder / "broker.pem")
     port = free_port()
@@ -84,6 +85,6 @@ def _servers(name: str, plain: str, encrypted: str, ca: str) -> dict[str, Server
 
 
 def server_of(request: pytest.FixtureRequest, name: str) -> Server:
-    """The server of that name, started if nobody has needed it yet."""
+    """Return the server with that name; the first use of its broker starts it."""
     servers: dict[str, Server] = request.getfixturevalue(f"{name.removesuffix('-tls')}_servers")
     return servers[name]

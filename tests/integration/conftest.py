@@ -1,7 +1,7 @@
-"""The broker and the topics that the client tests use.
+"""Fixtures for tests with real clients: brokers, topic names, tools and certificates.
 
-Most tests share one broker and keep apart by topic; a test that stops or kills its broker, or needs
-settings of its own, takes `own_broker` or `plog_broker_factory`.
+Most tests share one broker, and each uses its own topics. A test that stops or kills its broker, or
+that needs special settings, uses `own_broker` or `plog_broker_factory`.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from tests.helpers.kcat import Kcat
 from tests.helpers.outside_broker import OutsideBroker, outside_broker
 from tests.integration.client_servers import kafka_servers, plog_servers
 
-# Fixtures, one for all files: a file that imported them itself would start a Kafka of its own.
+# Imported here for all files: a file that imported these fixtures would start another Kafka.
 __all__ = ["kafka_servers", "plog_servers"]
 
-# As in tests/bench/kafka-up: members that die in a test are not waited for as long as in life.
+# As in tests/bench/kafka-up: members that die in a test may have very short session timeouts.
 _SETTINGS = {"group.min.session.timeout.ms": "500"}
 
 
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> BrokerProcess | OutsideBroker:
-    """The broker of the whole run: ours, or the one the environment names."""
+    """The broker shared by the whole run: a new plog, or the one that the environment names."""
     return outside_broker() or request.getfixturevalue("plog_broker_factory")(_SETTINGS)
 
 
 @pytest.fixture
 def start_broker(plog_broker_factory: BrokerFactory) -> Iterator[BrokerFactory]:
-    """Start brokers with settings of this test's own; they stop with it."""
+    """A function that starts a broker with the given settings; the brokers stop with the test."""
     if outside_broker() is not None:
-        pytest.skip("starts a broker of its own")
+        pytest.skip("the test starts its own broker")
     started: list[BrokerProcess] = []
 
     def start(settings: dict[str, str] | None = None) -> BrokerProcess:
@@ -53,13 +53,13 @@ def start_broker(plog_broker_factory: BrokerFactory) -> Iterator[BrokerFactory]:
 
 @pytest.fixture
 def own_broker(start_broker: BrokerFactory) -> BrokerProcess:
-    """A broker for one test, which may do with it what it likes."""
+    """A broker for one test, which may stop it, kill it or change its settings."""
     return start_broker()
 
 
 @pytest.fixture
 def new_topic(request: pytest.FixtureRequest) -> Callable[[], str]:
-    """Names for topics that nobody else uses; they begin with the test's name."""
+    """A function that returns unique topic names, which begin with the test's name."""
     prefix = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-").removeprefix("test-")[:60]
     return lambda: f"{prefix}-{uuid.uuid4().hex[:8]}"
 
@@ -72,7 +72,7 @@ def topic(new_topic: Callable[[], str]) -> str:
 
 @pytest.fixture
 def kcat(broker: BrokerProcess) -> Kcat:
-    """kcat against the shared broker."""
+    """kcat, connected to the shared broker."""
     return Kcat(broker.bootstrap_servers)
 
 
@@ -86,19 +86,19 @@ def kafka_tools() -> Iterator[KafkaTools]:
 
 @pytest.fixture
 def run(kafka_tools: KafkaTools, broker: BrokerProcess) -> RunTool:
-    """Run one of Kafka's Java tools against the shared broker."""
+    """A function that runs one of Kafka's Java tools against the shared broker."""
     return kafka_tools.against(broker.bootstrap_servers)
 
 
 @pytest.fixture(scope="session")
 def authority() -> Authority:
-    """The CA of this run."""
+    """The certificate authority of this run."""
     return Authority()
 
 
 @pytest.fixture
 def ca_file(authority: Authority, tmp_path: Path) -> Path:
-    """The certificate that clients trust."""
+    """The file with the CA certificate that clients trust."""
     return authority.truststore(tmp_path / "ca.pem")
 
 
@@ -119,6 +119,6 @@ def tls_broker(start_broker: BrokerFactory, tls_settings: dict[str, str]) -> Bro
 def mutual_broker(
     start_broker: BrokerFactory, tls_settings: dict[str, str], ca_file: Path
 ) -> BrokerProcess:
-    """A broker whose clients have to show a certificate."""
+    """A broker that requires client certificates."""
     more = {"ssl.client.auth": "required", "ssl.truststore.location": str(ca_file)}
     return start_broker({**tls_settings, **more})

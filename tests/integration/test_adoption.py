@@ -1,7 +1,7 @@
-"""What a real Apache Kafka has written, adopted with `plog storage import` and gone on with.
+"""Log directories of a real Apache Kafka, adopted with `plog storage import` and then used by plog.
 
-Kafka 4.3 with its own controller, and Kafka 3.9 with ZooKeeper, each write one small directory for
-all tests here; old message formats, which neither writes any more, come from kafka-python.
+Kafka 4.3 in KRaft mode and Kafka 3.9 with ZooKeeper each write one small directory for all tests.
+kafka-python writes the old message formats, which neither broker writes any more.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ SETTINGS = {"node.id": str(NODE_ID), "offsets.topic.num.partitions": str(OFFSETS
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A directory that Kafka has written, what it stood for, and what an import said before."""
+    """A directory that Kafka wrote, its topics, and the error of an import while Kafka ran."""
 
     log_dir: Path
     topic_ids: dict[str, str]
-    refused_while_running: str
+    error_while_running: str
     zookeeper: str | None = None
 
 
 def plog(*arguments: str | Path) -> int:
-    """Run the `plog` command; its exit code."""
+    """Run a `plog` command and return its exit code."""
     tool, *rest = arguments
     assert tool == "storage"
     return run_tool("storage", configure, [str(argument) for argument in rest])
 
 
 def _values(topic: str) -> list[bytes]:
-    """Large and random enough that each codec makes a second segment of them."""
+    """Return values so large and random that each codec fills more than one segment."""
     chance = random.Random(topic)
     return [b"%s-%d-" % (topic.encode(), i) + chance.randbytes(12_000) for i in range(MESSAGES)]
 
 
 def _set_largest_message(servers: str) -> None:
-    """A dynamic setting of the broker."""
+    """Set a dynamic setting of the broker."""
     entry = admin.ConfigEntry(
         "message.max.bytes", "2345678", incremental_operation=admin.AlterConfigOpType.SET
     )
@@ -87,9 +87,9 @@ def _set_largest_message(servers: str) -> None:
 
 
 def _fill(servers: str) -> None:
-    """Topics of two partitions, a codec each, with settings of their own; and offsets."""
+    """Create a topic for each codec, with its own settings and records, and commit offsets."""
     while admin_client(servers).list_topics(timeout=30).controller_id < 0:
-        pass  # In ZooKeeper mode the controller comes a little after the broker.
+        pass  # In ZooKeeper mode the controller is elected shortly after the broker starts.
     for codec in CODECS:
         create_topic(servers, codec, 2, segment_bytes=1 << 20, retention_ms=987654321)
         messages = [
@@ -114,7 +114,7 @@ def _write(server: KafkaServer, tmp_path: Path) -> Written:
     server.start()
     try:
         _fill(server.bootstrap_servers)
-        with redirect_stderr(io.StringIO()) as said:
+        with redirect_stderr(io.StringIO()) as stderr:
             early = plog("storage", "import", server.log_dir, "--log-dirs", tmp_path / "too-early")
         assert early == 1
     finally:
@@ -123,13 +123,13 @@ def _write(server: KafkaServer, tmp_path: Path) -> Written:
     return Written(
         log_dir=server.log_dir,
         topic_ids={name.rpartition("-")[0]: text.split()[-1] for name, text in metadata},
-        refused_while_running=said.getvalue(),
+        error_while_running=stderr.getvalue(),
     )
 
 
 @pytest.fixture(scope="module")
 def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """What Kafka 4.3 in KRaft mode has left after a clean stop."""
+    """The directory of Kafka 4.3 in KRaft mode after a clean stop."""
     directory = tmp_path_factory.mktemp("kafka-4")
     settings = {
         "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
@@ -143,7 +143,7 @@ def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture(scope="module")
 def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    """What Kafka 3.9 in ZooKeeper mode has left; its ZooKeeper still runs."""
+    """The directory of Kafka 3.9 in ZooKeeper mode; its ZooKeeper is still running."""
     directory = tmp_path_factory.mktemp("kafka-3")
     jars = kafka_jars("3.9.1")
     zookeeper = ZooKeeperServer(jars, directory / "zookeeper")
@@ -159,7 +159,7 @@ def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         )
         written = _write(server, directory)
         yield Written(
-            written.log_dir, written.topic_ids, written.refused_while_running, zookeeper.hosts
+            written.log_dir, written.topic_ids, written.error_while_running, zookeeper.hosts
         )
     finally:
         zookeeper.stop()
@@ -167,7 +167,7 @@ def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
 
 @pytest.fixture
 def start_on(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """Start brokers on data that is there; they stop with the test."""
+    """A function that starts a broker on an existing directory; it stops with the test."""
     started: list[BrokerProcess] = []
 
     def start(directory: Path, **settings: str) -> BrokerProcess:
@@ -195,7 +195,7 @@ def _read_in_order(servers: str, topic: str, partitions: int = 1) -> list[Any]:
 
 
 def _committed(servers: str) -> dict[tuple[str, int], int]:
-    """What the group had committed, asked of the broker; of its log while it serves no groups."""
+    """Return the group's committed offsets, from its log if the broker does not serve groups."""
     if any(row.api_key == ApiKey.OFFSET_FETCH for row in HANDLERS):
         with consumer(servers, group_id=GROUP) as client:
             found = client.committed([kafka.TopicPartition(*key) for key in COMMITTED], timeout=30)
@@ -211,8 +211,8 @@ def _committed(servers: str) -> dict[tuple[str, int], int]:
     return committed
 
 
-def _assert_reads_on(broker: BrokerProcess, topic_ids: dict[str, str]) -> None:
-    """All records, settings, ids and committed offsets are there."""
+def _assert_has_kafkas_data(broker: BrokerProcess, topic_ids: dict[str, str]) -> None:
+    """Check that the broker has all records, settings, topic ids and committed offsets."""
     servers = broker.bootstrap_servers
     for codec in CODECS:
         found = _read_in_order(servers, codec, 2)
@@ -244,7 +244,7 @@ def _assert_reads_on(broker: BrokerProcess, topic_ids: dict[str, str]) -> None:
 
 
 def _assert_appends(broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
-    """New records follow the old ones, and Kafka's dump tool finds nothing wrong with either."""
+    """Check that new records follow the old ones, and that Kafka's dump tool accepts both."""
     for codec in CODECS:
         more = [{"value": b"new-%d" % i, "partition": 0} for i in range(NEW)]
         config = {"compression.type": codec, "enable.idempotence": True}
@@ -255,12 +255,12 @@ def _assert_appends(broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
     assert len(read(broker.bootstrap_servers, "gzip")) == MESSAGES // 2 + NEW
     broker.stop()
     segments = [segment for c in CODECS for segment in sorted(broker.data_dir.glob(f"{c}-0/*.log"))]
-    assert len(segments) > len(CODECS), "there should be several segments"
+    assert len(segments) > len(CODECS), "expected several segments per topic"
     _assert_kafka_reads(kafka_tools, segments, len(CODECS) * (MESSAGES // 2 + NEW))
     epochs = (broker.data_dir / "gzip-0/leader-epoch-checkpoint").read_text().splitlines()[2:]
     numbers = [int(line.split()[0]) for line in epochs]
     assert len(numbers) == 2
-    assert numbers == sorted(set(numbers)), "our epochs are above Kafka's"
+    assert numbers == sorted(set(numbers)), "plog's leader epochs must be above Kafka's"
 
 
 def _assert_kafka_reads(kafka_tools: KafkaTools, segments: list[Path], records: int) -> None:
@@ -274,12 +274,12 @@ def _assert_kafka_reads(kafka_tools: KafkaTools, segments: list[Path], records: 
     assert checked.count("passed sanity check") + checked.count("is empty.") == len(indexes)
 
 
-def test_a_broker_that_still_runs_is_refused(kafka_4: Written, kafka_3: Written) -> None:
+def test_import_is_refused_while_kafka_runs(kafka_4: Written, kafka_3: Written) -> None:
     for written in (kafka_4, kafka_3):
-        assert "is in use: a broker still runs there" in written.refused_while_running
+        assert "is in use: a broker still runs there" in written.error_while_running
 
 
-def test_a_directory_of_kafka_4_is_adopted_by_copy(
+def test_directory_of_kafka_4_is_adopted_by_copy(
     kafka_4: Written,
     start_on: Callable[..., BrokerProcess],
     kafka_tools: KafkaTools,
@@ -290,17 +290,17 @@ def test_a_directory_of_kafka_4_is_adopted_by_copy(
     assert (
         plog("storage", "import", kafka_4.log_dir, "--log-dirs", tmp_path / "data", "--json") == 0
     )
-    told = json.loads(capsys.readouterr().out)
-    assert told["topics"] == {**dict.fromkeys(CODECS, 2), "compacted": 1, "__consumer_offsets": 4}
-    assert told["clean"]
-    assert told["next_producer_id"] >= 1000
-    assert _digest(kafka_4.log_dir) == before, "the original was touched"
+    report = json.loads(capsys.readouterr().out)
+    assert report["topics"] == {**dict.fromkeys(CODECS, 2), "compacted": 1, "__consumer_offsets": 4}
+    assert report["clean"]
+    assert report["next_producer_id"] >= 1000
+    assert _digest(kafka_4.log_dir) == before, "the import changed the original directory"
     broker = start_on(tmp_path)
-    _assert_reads_on(broker, kafka_4.topic_ids)
+    _assert_has_kafkas_data(broker, kafka_4.topic_ids)
     _assert_appends(broker, kafka_tools)
 
 
-def test_a_directory_of_kafka_3_in_zookeeper_mode_is_adopted(
+def test_directory_of_kafka_3_in_zookeeper_mode_is_adopted(
     kafka_3: Written,
     start_on: Callable[..., BrokerProcess],
     kafka_tools: KafkaTools,
@@ -311,39 +311,39 @@ def test_a_directory_of_kafka_3_in_zookeeper_mode_is_adopted(
     source = ("storage", "import", kafka_3.log_dir, "--json")
     asking = ("--zookeeper", str(kafka_3.zookeeper))
     assert plog(*source, *asking, "--log-dirs", tmp_path / "data") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["topics"] == {**dict.fromkeys(CODECS, 2), "compacted": 1, "__consumer_offsets": 4}
-    assert told["next_producer_id"] >= 1000
-    assert _digest(kafka_3.log_dir) == before, "the original was touched"
+    report = json.loads(capsys.readouterr().out)
+    assert report["topics"] == {**dict.fromkeys(CODECS, 2), "compacted": 1, "__consumer_offsets": 4}
+    assert report["next_producer_id"] >= 1000
+    assert _digest(kafka_3.log_dir) == before, "the import changed the original directory"
     broker = start_on(tmp_path)
-    _assert_reads_on(broker, kafka_3.topic_ids)
+    _assert_has_kafkas_data(broker, kafka_3.topic_ids)
     _assert_appends(broker, kafka_tools)
 
 
-def test_without_zookeeper_only_the_settings_of_topics_are_missing(
+def test_import_without_zookeeper_lacks_only_topic_settings(
     kafka_3: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = ("storage", "import", kafka_3.log_dir, "--json")
     assert plog(*source, "--log-dirs", tmp_path / "data", "--dry-run") == 0
-    told = capsys.readouterr()
-    assert "settings of topics are in ZooKeeper and were not read" in told.err
-    assert set(json.loads(told.out)["topics"]) == set(kafka_3.topic_ids)
+    report = capsys.readouterr()
+    assert "settings of topics are in ZooKeeper and were not read" in report.err
+    assert set(json.loads(report.out)["topics"]) == set(kafka_3.topic_ids)
     assert not (tmp_path / "data").exists()
 
 
-def test_in_place_and_back_to_kafka_with_what_was_written_meanwhile(
+def test_directory_adopted_in_place_returns_to_kafka_with_new_records(
     kafka_4: Written,
     start_on: Callable[..., BrokerProcess],
     kafka_tools: KafkaTools,
     tmp_path: Path,
 ) -> None:
-    """docs/adoption.md, "Back to Kafka": its own metadata log is put in place again."""
+    """Follow docs/adoption.md, "Back to Kafka", which restores Kafka's own metadata log."""
     data = tmp_path / "data"
     shutil.copytree(kafka_4.log_dir, data)
     assert plog("storage", "import", data, "--in-place") == 0
-    assert plog("storage", "import", data, "--in-place") == 1, "once is enough"
+    assert plog("storage", "import", data, "--in-place") == 1, "a second import must be refused"
     broker = start_on(tmp_path)
-    _assert_reads_on(broker, kafka_4.topic_ids)
+    _assert_has_kafkas_data(broker, kafka_4.topic_ids)
     _assert_appends(broker, kafka_tools)
     (data / "__cluster_metadata-0").rename(tmp_path / "plog-metadata")
     (data / "kafka-metadata-before-plog").rename(data / "__cluster_metadata-0")
@@ -366,12 +366,12 @@ def test_in_place_and_back_to_kafka_with_what_was_written_meanwhile(
         again.stop()
 
 
-def test_messages_of_old_formats_are_converted_and_kafka_reads_the_result(
+def test_old_message_formats_are_converted_and_readable_by_kafka(
     start_on: Callable[..., BrokerProcess],
     kafka_tools: KafkaTools,
     tmp_path: Path,
 ) -> None:
-    """As a broker of version 0.10 may have left them: by kafka-python, with offsets from 1000."""
+    """kafka-python wrote the messages; offsets start at 1000, as Kafka 0.10 may leave them."""
     data = KafkaData(OsFiles(), str(tmp_path / "kafka"), node_id=NODE_ID, kraft=False)
     for name in legacy.names():
         data.log(name, 0, (legacy.BASE_OFFSET, legacy.load(name)), end_offset=1005)

@@ -1,7 +1,7 @@
-"""aiokafka: groups, offsets and admin requests of the asyncio client, which sends old versions.
+"""Groups, offsets and admin requests of aiokafka, the asyncio client, which sends old versions.
 
-It has JoinGroup 0-2 and 5, OffsetCommit 3, OffsetFetch 3, AlterConfigs 1; its admin client deletes
-no groups and alters no offsets. One event loop, in a thread, runs everything.
+It uses JoinGroup 0-2 and 5, OffsetCommit 3, OffsetFetch 3 and AlterConfigs 1. Its admin client
+cannot delete groups or alter offsets. One event loop, in a thread, runs everything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop that runs in its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -49,14 +49,14 @@ class Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it there and wait for it; a broker's error becomes Refused."""
+        """Run `work` on the loop and return its result; raise Refused for a broker's error."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
         except aiokafka_errors.BrokerResponseError as error:
             raise Refused(type(error).__name__) from error
 
     def close(self) -> None:
-        """End it."""
+        """Stop the loop and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(TIMEOUT_S)
         self._loop.close()
@@ -73,11 +73,11 @@ class AiokafkaMember:
 
     @property
     def partitions(self) -> frozenset[int]:
-        """Those assigned now."""
+        """The partitions assigned now."""
         return frozenset(each.partition for each in self._consumer.assignment())
 
     def commit(self, places: Mapping[int, Place]) -> None:
-        """Commit and wait."""
+        """Commit `places` and wait for the response."""
         offsets = {
             TopicPartition(self._topic, partition): (place.offset, place.metadata)
             for partition, place in places.items()
@@ -85,7 +85,7 @@ class AiokafkaMember:
         self._loop.run(self._consumer.commit(offsets))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Go on from there."""
+        """Continue reading at `offset`."""
 
         async def seek() -> None:
             self._consumer.seek(TopicPartition(self._topic, partition), offset)
@@ -134,25 +134,25 @@ class AiokafkaClient:
         servers = self._bootstrap_servers
         self._admin = aiokafka_admin.AIOKafkaAdminClient(bootstrap_servers=servers)
         self._producer = aiokafka.AIOKafkaProducer(bootstrap_servers=servers)
-        self._asker = aiokafka.AIOKafkaConsumer(bootstrap_servers=servers)
-        for each in self._admin, self._producer, self._asker:
+        self._offset_reader = aiokafka.AIOKafkaConsumer(bootstrap_servers=servers)
+        for each in self._admin, self._producer, self._offset_reader:
             await each.start()
 
     def close(self) -> None:
-        """End everything."""
+        """Close all clients and the loop."""
         for member in self._members:
             member.leave()
-        for stop in self._asker.stop, self._producer.stop, self._admin.close:
+        for stop in self._offset_reader.stop, self._producer.stop, self._admin.close:
             self._loop.run(stop())
         self._loop.close()
 
     def join(self, group: str, topic: str) -> AiokafkaMember:
-        """A new member."""
+        """Return a new member of `group`."""
         self._members.append(AiokafkaMember(self._loop, self._bootstrap_servers, group, topic))
         return self._members[-1]
 
     def produce(self, topic: str, values: Mapping[int, list[str]]) -> None:
-        """Send, and wait for all."""
+        """Send `values` and wait for all acknowledgements."""
 
         async def send() -> None:
             sent = [
@@ -165,9 +165,9 @@ class AiokafkaClient:
         self._loop.run(send())
 
     def committed(self, group: str, topic: str) -> dict[int, Place]:
-        """OffsetFetch of everything the group has."""
-        told = self._loop.run(self._admin.list_consumer_group_offsets(group))
-        return {at.partition: Place(x.offset, x.metadata) for at, x in told.items()}
+        """OffsetFetch for all of the group's offsets."""
+        offsets = self._loop.run(self._admin.list_consumer_group_offsets(group))
+        return {at.partition: Place(x.offset, x.metadata) for at, x in offsets.items()}
 
     def create_topic(
         self, topic: str, partitions: int, settings: Mapping[str, str] | None = None
@@ -181,11 +181,11 @@ class AiokafkaClient:
         _check(self._loop.run(self._admin.delete_topics([topic])).topic_error_codes)
 
     def topics(self) -> set[str]:
-        """Metadata of all topics."""
+        """Metadata for all topics."""
         return set(self._loop.run(self._admin.list_topics()))
 
     def partition_count(self, topic: str) -> int:
-        """Metadata of one topic."""
+        """Metadata for one topic."""
         [described] = self._loop.run(self._admin.describe_topics([topic]))
         return len(described["partitions"])
 
@@ -198,8 +198,8 @@ class AiokafkaClient:
         """DescribeConfigs."""
         kind = aiokafka_admin.config_resource.ConfigResourceType.TOPIC
         resource = aiokafka_admin.config_resource.ConfigResource(kind, topic)
-        [told] = self._loop.run(self._admin.describe_configs([resource]))
-        [(error, _, _, _, entries)] = told.resources
+        [response] = self._loop.run(self._admin.describe_configs([resource]))
+        [(error, _, _, _, entries)] = response.resources
         _check([(topic, error)])
         return {name: value for name, value, *_ in entries}
 
@@ -207,8 +207,8 @@ class AiokafkaClient:
         """AlterConfigs."""
         kind = aiokafka_admin.config_resource.ConfigResourceType.TOPIC
         resource = aiokafka_admin.config_resource.ConfigResource(kind, topic, dict(changes))
-        [told] = self._loop.run(self._admin.alter_configs([resource]))
-        _check((name, code) for code, _, _, name in told.resources)
+        [response] = self._loop.run(self._admin.alter_configs([resource]))
+        _check((name, code) for code, _, _, name in response.resources)
 
     def groups(self) -> set[str]:
         """ListGroups."""
@@ -216,8 +216,8 @@ class AiokafkaClient:
 
     def describe_group(self, group: str) -> GroupFacts:
         """DescribeGroups."""
-        [told] = self._loop.run(self._admin.describe_consumer_groups([group]))
-        [(error, _, state, _, _, members, *_)] = told.groups
+        [response] = self._loop.run(self._admin.describe_consumer_groups([group]))
+        [(error, _, state, _, _, members, *_)] = response.groups
         _check([(group, error)])
         return GroupFacts(state, tuple(client_id for _, client_id, *_ in members))
 
@@ -233,13 +233,15 @@ class AiokafkaClient:
         """ListOffsets."""
         asked = [TopicPartition(topic, p) for p in range(self.partition_count(topic))]
         if when == "earliest":
-            told = self._loop.run(self._asker.beginning_offsets(asked))
+            offsets = self._loop.run(self._offset_reader.beginning_offsets(asked))
         elif when == "latest":
-            told = self._loop.run(self._asker.end_offsets(asked))
+            offsets = self._loop.run(self._offset_reader.end_offsets(asked))
         else:
-            found = self._loop.run(self._asker.offsets_for_times(dict.fromkeys(asked, when)))
-            told = {at: each.offset for at, each in found.items()}
-        return {at.partition: offset for at, offset in told.items()}
+            found = self._loop.run(
+                self._offset_reader.offsets_for_times(dict.fromkeys(asked, when))
+            )
+            offsets = {at: each.offset for at, each in found.items()}
+        return {at.partition: offset for at, offset in offsets.items()}
 
 
 def _check(outcomes: Any) -> None:
@@ -250,15 +252,15 @@ def _check(outcomes: Any) -> None:
 
 @pytest.fixture(scope="module")
 def client(broker: BrokerProcess) -> Iterator[AiokafkaClient]:
-    """One for the whole file."""
+    """One client for the whole file."""
     client = AiokafkaClient(broker.bootstrap_servers)
     yield client
     client.close()
 
 
 class TestGroups(GroupScenarios):
-    """See there."""
+    """The group scenarios, run with aiokafka."""
 
 
 class TestAdmin(TopicScenarios, ConfigScenarios, ListGroupScenarios, RecordScenarios):
-    """See there."""
+    """The admin scenarios that aiokafka can perform."""

@@ -1,7 +1,7 @@
-"""What groups have committed is there whenever the broker is: right after a restart, or a kill.
+"""Committed offsets right after a restart or a kill of the broker.
 
-While the broker reads `__consumer_offsets` it has to say that it loads. "Nothing committed", which
-sends consumers back to the beginning, must never be the answer.
+While the broker loads `__consumer_offsets`, it must respond that the coordinator is loading. It
+must never respond that nothing is committed: consumers would then start from the beginning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.helpers.raw_group import RawConnection, messages
 KafkaError = confluent_kafka.KafkaError
 COMMITS = 60
 HISTORY_PARTITIONS = 200
-# What a client asks again for.
+# Errors on which clients retry.
 NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -31,45 +31,46 @@ NOT_YET = {
 
 @pytest.fixture
 def client(own_broker: BrokerProcess) -> Iterator[ConfluentClient]:
-    """A client of this test's own broker."""
+    """A client of the broker that this test restarts."""
     client = ConfluentClient(own_broker.bootstrap_servers)
     yield client
     client.close()
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
-def test_no_commit_looks_lost_while_the_broker_starts(
-    own_broker: BrokerProcess, client: ConfluentClient, topic: str, how: str
+@pytest.mark.parametrize("action", ["stop", "kill"])
+def test_commits_never_look_lost_while_the_broker_starts(
+    own_broker: BrokerProcess, client: ConfluentClient, topic: str, action: str
 ) -> None:
     client.create_topic(topic, HISTORY_PARTITIONS)
-    # A history, so that there is something to load: thousands of commits.
+    # Thousands of commits, so that loading takes some time.
     for offset in range(1, COMMITS + 1):
         client.alter_offsets(topic, topic, dict.fromkeys(range(HISTORY_PARTITIONS), offset))
-    getattr(own_broker, how)()
+    getattr(own_broker, action)()
     own_broker.start()
-    assert _first_answer(own_broker, topic) == [COMMITS] * HISTORY_PARTITIONS
+    assert _first_offsets(own_broker, topic) == [COMMITS] * HISTORY_PARTITIONS
 
 
-def _first_answer(broker: BrokerProcess, topic: str) -> list[int]:
-    """The committed offsets of the group called as the topic, asked for from the first moment on.
+def _first_offsets(broker: BrokerProcess, topic: str) -> list[int]:
+    """Return the committed offsets of the group that is named like the topic.
 
-    Before it tells them the broker may only say that it is not ready.
+    Requests them from the moment the broker listens. Until it returns them, it may only respond
+    that the coordinator is not ready.
     """
     connection = RawConnection(broker.bootstrap_servers)
     kind = messages.OffsetFetchRequest.OffsetFetchRequestTopic
     asked = [kind(name=topic, partition_indexes=list(range(HISTORY_PARTITIONS)))]
     while True:
-        answer = connection.ask(messages.OffsetFetchRequest(group_id=topic, topics=asked), 7)
-        if answer.error_code == 0:
+        response = connection.ask(messages.OffsetFetchRequest(group_id=topic, topics=asked), 7)
+        if response.error_code == 0:
             break
-        assert answer.error_code in NOT_YET
+        assert response.error_code in NOT_YET
     connection.close()
-    [told] = answer.topics
-    assert {partition.error_code for partition in told.partitions} == {0}
-    return [partition.committed_offset for partition in told.partitions]
+    [topic_response] = response.topics
+    assert {partition.error_code for partition in topic_response.partitions} == {0}
+    return [partition.committed_offset for partition in topic_response.partitions]
 
 
-def test_a_member_goes_on_over_a_restart_without_reading_anything_twice(
+def test_member_continues_after_a_restart_without_duplicates(
     own_broker: BrokerProcess, client: ConfluentClient, topic: str
 ) -> None:
     client.create_topic(topic, PARTITIONS)

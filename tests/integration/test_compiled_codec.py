@@ -1,4 +1,4 @@
-"""Building plog: with its record codec compiled, and without where that cannot be."""
+"""Builds of plog with the compiled record codec, and without it where it cannot be compiled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMEOUT_S = 200
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """What a wheel is built of, in a folder of its own."""
+    """A folder with a copy of everything that a wheel is built from."""
     folder = tmp_path / "plog"
     folder.mkdir()
     for name in ("setup.py", "setup.cfg", "README.md", "LICENSE"):
@@ -32,7 +32,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def _setup(folder: Path, *command: str, **environment: str) -> str:
-    """Run setup.py; what it says of plog on standard error."""
+    """Run setup.py and return the lines about plog that it prints to standard error."""
     done = subprocess.run(
         [sys.executable, "setup.py", "-q", *command],
         cwd=folder,
@@ -46,7 +46,7 @@ def _setup(folder: Path, *command: str, **environment: str) -> str:
 
 
 def _runs_compiled(folder: Path) -> bool:
-    """Whether plog runs compiled in this folder, and writes a record."""
+    """Whether the plog in this folder uses the compiled codec; also encodes a record with it."""
     program = (
         "from plog.records import codec, codec_is_compiled;"
         "assert codec.encode_records([(-1, 0, None, None, ())], 0, 0);"
@@ -67,21 +67,21 @@ def _need_cython() -> None:
 
 
 def _without_cython(folder: Path) -> str:
-    """A PYTHONPATH on which there is none."""
+    """Return a PYTHONPATH on which importing Cython fails."""
     hidden = folder / "hidden/Cython"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError('no Cython here')")
     return str(hidden.parent)
 
 
-def test_a_build_in_place_is_used_until_the_source_changes(sources: Path) -> None:
+def test_inplace_build_is_used_until_the_source_changes(sources: Path) -> None:
     _need_cython()
     older = sources / "plog/records/compiled_00000000"
     older.mkdir()
     assert _setup(sources, "build_ext", "--inplace") == ""
     assert _runs_compiled(sources)
     assert not older.exists()
-    # Nothing else has come into the sources.
+    # The build leaves no other files in the sources.
     assert list(sources.rglob("*.c")) == list((sources / "build").rglob("*.c"))
     with open(sources / "plog/records/codec.py", "a") as file:
         file.write("\n")
@@ -89,7 +89,7 @@ def test_a_build_in_place_is_used_until_the_source_changes(sources: Path) -> Non
 
 
 @pytest.mark.long
-def test_a_build_holds_the_compiled_codec_and_all_sources(sources: Path) -> None:
+def test_build_contains_the_compiled_codec_and_all_sources(sources: Path) -> None:
     _need_cython()
     _setup(sources, "build", "--build-lib", "out")
     assert _runs_compiled(sources / "out")
@@ -97,31 +97,33 @@ def test_a_build_holds_the_compiled_codec_and_all_sources(sources: Path) -> None
 
 
 @pytest.mark.parametrize("why", ["no Cython here", "no-such-compiler"])
-def test_what_cannot_be_compiled_is_left_out_in_one_line(sources: Path, why: str) -> None:
+def test_codec_that_cannot_be_compiled_is_omitted_with_one_message(sources: Path, why: str) -> None:
     if why == "no Cython here":
-        said = _setup(sources, "build", "--build-lib", "out", PYTHONPATH=_without_cython(sources))
+        messages = _setup(
+            sources, "build", "--build-lib", "out", PYTHONPATH=_without_cython(sources)
+        )
     else:
         _need_cython()
-        said = _setup(sources, "build", "--build-lib", "out", CC="no-such-compiler")
-    assert said.startswith("plog: built without its compiled record codec: ")
-    assert why in said
-    assert said.count("\n") == 1
+        messages = _setup(sources, "build", "--build-lib", "out", CC="no-such-compiler")
+    assert messages.startswith("plog: built without its compiled record codec: ")
+    assert why in messages
+    assert messages.count("\n") == 1
     assert not _runs_compiled(sources / "out")
 
 
-def test_a_wheel_for_every_machine_is_built_where_that_is_asked_for(sources: Path) -> None:
+def test_platform_independent_wheel_is_built_on_request(sources: Path) -> None:
     if importlib.util.find_spec("setuptools.command.bdist_wheel") is None:
         missing("setuptools 70.1 is not installed")
-    said = _setup(sources, "bdist_wheel", "--dist-dir", "dist", PLOG_INTERPRETED="1")
-    assert said == ""
+    messages = _setup(sources, "bdist_wheel", "--dist-dir", "dist", PLOG_INTERPRETED="1")
+    assert messages == ""
     [wheel] = (sources / "dist").glob("*.whl")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
 
 
 @pytest.mark.long
-def test_no_byte_outside_the_records_is_read_or_written(sources: Path) -> None:
-    """The comparison with the interpreted codec once more, watched by the address sanitizer."""
+def test_compiled_codec_accesses_no_memory_outside_the_records(sources: Path) -> None:
+    """Repeat the comparison with the interpreted codec under AddressSanitizer."""
     _need_cython()
     flags = "-fsanitize=address -fno-omit-frame-pointer"
     _setup(sources, "build_ext", "--inplace", CFLAGS=flags, LDFLAGS=flags)
@@ -133,7 +135,7 @@ def test_no_byte_outside_the_records_is_read_or_written(sources: Path) -> None:
         "PLOG_INTERPRETED": "",
         "LD_PRELOAD": library,
         "ASAN_OPTIONS": "detect_leaks=0",
-        # Each object by itself, or one's end would be inside of another's memory.
+        # Allocate each object separately: an overrun inside pymalloc's arenas goes unnoticed.
         "PYTHONMALLOC": "malloc",
         "CI": "true",
     }

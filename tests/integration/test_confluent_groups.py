@@ -1,7 +1,7 @@
-"""confluent-kafka in groups: what every client does, then what librdkafka does besides.
+"""Groups of confluent-kafka: the scenarios for all clients, then features specific to librdkafka.
 
-Static members, cooperative rebalances, max.poll.interval.ms, several groups at once. The rest of
-this client is in the other test_confluent_….py files.
+These are static members, cooperative rebalances, max.poll.interval.ms and several concurrent
+groups. The other test_confluent_….py files test the rest of this client.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SHORT_SESSION_MS = 1000
 
 @pytest.fixture
 def client(broker: BrokerProcess) -> Iterator[ConfluentClient]:
-    """One for each test: threads are cheap."""
+    """A new client for each test: its threads are cheap."""
     client = ConfluentClient(broker.bootstrap_servers)
     yield client
     client.close()
 
 
 class TestGroups(GroupScenarios):
-    """See there."""
+    """The group scenarios, run with confluent-kafka."""
 
 
 class TestAdmin(
@@ -59,10 +59,10 @@ class TestAdmin(
     AlterOffsetScenarios,
     RecordScenarios,
 ):
-    """See there."""
+    """The admin scenarios that confluent-kafka can perform."""
 
 
-def test_a_cooperative_rebalance_takes_only_what_the_other_gets(
+def test_cooperative_rebalance_revokes_only_reassigned_partitions(
     client: ConfluentClient, topic: str
 ) -> None:
     create(client, topic)
@@ -73,7 +73,7 @@ def test_a_cooperative_rebalance_takes_only_what_the_other_gets(
     eventually(lambda: shared(stays, joins), "partitions for both")
     taken = joins.partitions
     assert len(taken) == 2
-    # Only those two were ever taken away: the others were read from all the time.
+    # Only those two were ever revoked; the others were consumed without interruption.
     assert [ps for event, ps in stays.events if event == "revoked"] == [taken]
     assert frozenset().union(*(ps for e, ps in stays.events if e == "assigned")) == ALL
     wait_for(produce_each(client, topic, "sticky"), stays, joins)
@@ -84,28 +84,28 @@ def test_a_cooperative_rebalance_takes_only_what_the_other_gets(
 
 
 @pytest.mark.parametrize("restarted", [0, 1])
-def test_a_static_member_restarts_without_a_rebalance(
+def test_static_member_restarts_without_a_rebalance(
     client: ConfluentClient, topic: str, restarted: int
 ) -> None:
-    """Whichever of the two leads the group."""
+    """Whether or not the restarted member is the group's leader."""
     create(client, topic)
     names = ["one", "other"]
     members = [client.join(topic, topic, group_instance_id=name) for name in names]
     eventually(lambda: shared(*members), "partitions for both")
     wait_for(produce_each(client, topic, "before"), *members)
-    goes, stays = members[restarted], members[1 - restarted]
-    owned, events = goes.partitions, list(stays.events)
-    goes.commit({partition: Place(EACH) for partition in owned})
-    goes.leave()  # It ends; a static member does not leave the group.
-    sent = produce_each(client, topic, "while it is away")
-    comes = client.join(topic, topic, group_instance_id=names[restarted])
-    eventually(lambda: comes.partitions == owned, "the same partitions")
-    wait_for(sent, stays, comes)
+    leaves, stays = members[restarted], members[1 - restarted]
+    owned, events = leaves.partitions, list(stays.events)
+    leaves.commit({partition: Place(EACH) for partition in owned})
+    leaves.leave()  # The consumer closes, but a static member sends no LeaveGroup.
+    sent = produce_each(client, topic, "while it is down")
+    restarted_member = client.join(topic, topic, group_instance_id=names[restarted])
+    eventually(lambda: restarted_member.partitions == owned, "the same partitions")
+    wait_for(sent, stays, restarted_member)
     assert stays.events == events
-    assert {read.value for read in comes.reads} < sent
+    assert {read.value for read in restarted_member.reads} < sent
 
 
-def test_of_two_with_one_instance_id_the_older_is_fenced(
+def test_older_member_is_fenced_when_two_share_an_instance_id(
     client: ConfluentClient, topic: str
 ) -> None:
     create(client, topic)
@@ -114,37 +114,37 @@ def test_of_two_with_one_instance_id_the_older_is_fenced(
     newer = client.join(topic, topic, group_instance_id="same")
     eventually(lambda: newer.partitions == ALL, "all partitions for the newer")
     [error] = eventually(lambda: older.errors[:1], "an error for the older")
-    # librdkafka tells a fatal error under a code of its own, and the broker's in the text.
+    # librdkafka reports fatal errors with its own code; the broker's error is in the text.
     assert error.code() == confluent_kafka.KafkaError._FATAL
     assert "FENCED_INSTANCE_ID" in error.str() or "fenced" in error.str().lower()
 
 
-def test_three_groups_at_once_keep_their_members(client: ConfluentClient, topic: str) -> None:
-    """Nobody is told UNKNOWN_MEMBER_ID: every commit is taken, and nobody joins a second time."""
+def test_three_concurrent_groups_keep_their_members(client: ConfluentClient, topic: str) -> None:
+    """No member receives UNKNOWN_MEMBER_ID: every commit succeeds, and no member rejoins."""
     create(client, topic)
     names = [f"{topic}-{number}" for number in range(3)]
     groups = {name: [client.join(name, topic) for _ in range(2)] for name in names}
     for members in groups.values():
         eventually(lambda members=members: shared(*members), "partitions for both")
-    everybody = [member for members in groups.values() for member in members]
-    events = [list(member.events) for member in everybody]
+    all_members = [member for members in groups.values() for member in members]
+    events = [list(member.events) for member in all_members]
     for turn in range(1, 6):
         sent = produce_each(client, topic, f"turn {turn}")
         for members in groups.values():
             wait_for(sent, *members)
             for member in members:
                 member.commit({p: Place(turn * EACH) for p in member.partitions})
-    assert [list(member.events) for member in everybody] == events
-    assert [member.errors for member in everybody] == [[]] * 6
+    assert [list(member.events) for member in all_members] == events
+    assert [member.errors for member in all_members] == [[]] * 6
     for name, members in groups.items():
         assert len(reads(*members)) == 5 * EACH * PARTITIONS
         assert client.committed(name, topic) == {p: Place(5 * EACH) for p in ALL}
 
 
-def test_a_slow_member_keeps_its_partitions_as_long_as_it_polls_in_time(
+def test_slow_member_keeps_its_partitions_while_it_polls_in_time(
     client: ConfluentClient, topic: str
 ) -> None:
-    """Between two polls may lie several session timeouts: heartbeats come from the background."""
+    """A poll may come several session timeouts after the last: a thread sends heartbeats."""
     create(client, topic)
     limits = {"session_timeout_ms": SHORT_SESSION_MS, "max_poll_interval_ms": 60_000}
     slow, other = (client.join(topic, topic, **limits) for _ in range(2))
@@ -155,7 +155,7 @@ def test_a_slow_member_keeps_its_partitions_as_long_as_it_polls_in_time(
     assert (slow.events, other.events) == events
 
 
-def test_a_member_that_does_not_poll_is_replaced_once_and_comes_back_once(
+def test_member_that_stops_polling_is_removed_once_and_rejoins_once(
     client: ConfluentClient, topic: str
 ) -> None:
     create(client, topic)
@@ -165,13 +165,13 @@ def test_a_member_that_does_not_poll_is_replaced_once_and_comes_back_once(
     eventually(lambda: shared(stuck, other), "partitions for both")
     half = other.partitions
     events = len(other.events)
-    stuck.call(lambda: eventually(lambda: other.partitions == ALL, "all for the other"))
-    eventually(lambda: stuck.errors, "an error for the one that was stuck")
+    stuck.call(lambda: eventually(lambda: other.partitions == ALL, "all partitions for the other"))
+    eventually(lambda: stuck.errors, "an error for the stuck member")
     assert stuck.errors[0].code() == confluent_kafka.KafkaError._MAX_POLL_EXCEEDED
     eventually(lambda: shared(stuck, other), "partitions for both again")
     wait_for(produce_each(client, topic, "back"), stuck, other)
-    # Two rebalances, one for its going and one for its coming, and no third.
-    told = [event for event, _ in other.events[events:]]
-    assert told == ["revoked", "assigned"] * 2
+    # Two rebalances: one after the stuck member's removal, one after its return.
+    rebalance_events = [event for event, _ in other.events[events:]]
+    assert rebalance_events == ["revoked", "assigned"] * 2
     assert other.events[events + 1] == ("assigned", ALL)
     assert len(half) == 2

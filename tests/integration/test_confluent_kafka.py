@@ -1,6 +1,6 @@
-"""confluent-kafka: what goes in through librdkafka comes out, with all that belongs to a message.
+"""Messages produced and consumed with confluent-kafka, including keys, headers and timestamps.
 
-Topics and their settings are in test_confluent_admin.py, retries in test_idempotent_producer.py.
+test_confluent_admin.py tests topics and their settings, test_idempotent_producer.py tests retries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEGABYTE = 1_000_000
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_messages_of_every_codec_come_back_whole(
+def test_messages_of_every_codec_are_read_back_unchanged(
     broker: BrokerProcess, topic: str, codec: str
 ) -> None:
     values = [f"page view {i}".encode() * (i % 40) for i in range(2000)]
@@ -39,7 +39,7 @@ def test_messages_of_every_codec_come_back_whole(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_consumer_can_start_in_the_middle_of_a_batch(
+def test_consumer_can_start_in_the_middle_of_a_batch(
     broker: BrokerProcess, topic: str, codec: str
 ) -> None:
     one_batch = {"linger.ms": 200, "compression.type": codec}
@@ -62,7 +62,7 @@ def test_headers_keys_and_values_may_be_empty_or_missing(broker: BrokerProcess, 
     assert (missing.key(), missing.value()) == (None, None)
 
 
-def test_the_clients_time_is_kept(broker: BrokerProcess, topic: str) -> None:
+def test_create_time_is_kept(broker: BrokerProcess, topic: str) -> None:
     times_ms = [1_700_000_000_000 + i for i in (5, 3, 9)]
     produce(broker.bootstrap_servers, topic, [{"value": b"", "timestamp": t} for t in times_ms])
     messages = read(broker.bootstrap_servers, topic)
@@ -70,7 +70,9 @@ def test_the_clients_time_is_kept(broker: BrokerProcess, topic: str) -> None:
     assert [m.timestamp() for m in messages] == [(create_time, t) for t in times_ms]
 
 
-def test_a_topic_can_keep_the_brokers_time_instead(broker: BrokerProcess, topic: str) -> None:
+def test_topic_with_log_append_time_stores_the_brokers_time(
+    broker: BrokerProcess, topic: str
+) -> None:
     server = broker.bootstrap_servers
     create_topic(server, topic, message_timestamp_type="LogAppendTime")
     produce(server, topic, [{"value": b"", "timestamp": 1}, {"value": b"", "timestamp": 2}])
@@ -80,10 +82,12 @@ def test_a_topic_can_keep_the_brokers_time_instead(broker: BrokerProcess, topic:
     assert min(times_ms) > 1_700_000_000_000
 
 
-def test_a_time_finds_the_first_message_from_then_on(broker: BrokerProcess, topic: str) -> None:
+def test_timestamp_lookup_finds_the_first_message_at_or_after_it(
+    broker: BrokerProcess, topic: str
+) -> None:
     start_ms = 1_700_000_000_000
     sent = [{"value": b"%d" % i, "timestamp": start_ms + 1000 * i} for i in range(500)]
-    # Batches of seven: most times lie in the middle of one.
+    # Batches of seven, so that most timestamps are in the middle of one.
     produce(broker.bootstrap_servers, topic, sent, {"batch.num.messages": 7})
     with consumer(broker.bootstrap_servers) as client:
 
@@ -100,18 +104,18 @@ def test_a_time_finds_the_first_message_from_then_on(broker: BrokerProcess, topi
         assert [m.value() for m in until_end(client)] == [b"%d" % i for i in range(250, 500)]
 
 
-def test_one_megabyte_goes_in_and_comes_out(broker: BrokerProcess, topic: str) -> None:
+def test_messages_of_one_megabyte_are_read_back(broker: BrokerProcess, topic: str) -> None:
     values = [bytes([i]) * MEGABYTE for i in range(5)]
     large = {"message.max.bytes": 2 * MEGABYTE}
     sent = ({"value": value} for value in values)
     assert set(produce(broker.bootstrap_servers, topic, sent, large)) == {None}
     assert [m.value() for m in read(broker.bootstrap_servers, topic)] == values
-    # A fetch that is allowed less than one message still brings one.
+    # A fetch whose limit is below the size of one message still returns one.
     small = read(broker.bootstrap_servers, topic, max_partition_fetch_bytes=1000)
     assert [m.value() for m in small] == values
 
 
-def test_a_message_over_the_limit_is_refused_and_the_next_one_is_not(
+def test_message_over_the_limit_is_refused_and_the_next_one_accepted(
     broker: BrokerProcess, topic: str
 ) -> None:
     large = {"message.max.bytes": 4 * MEGABYTE, "linger.ms": 0}
@@ -121,9 +125,9 @@ def test_a_message_over_the_limit_is_refused_and_the_next_one_is_not(
     assert [m.value() for m in read(broker.bootstrap_servers, topic)] == [b"y"]
 
 
-def test_a_waiting_consumer_hears_of_a_message_at_once(broker: BrokerProcess, topic: str) -> None:
+def test_waiting_consumer_receives_a_message_immediately(broker: BrokerProcess, topic: str) -> None:
     produce(broker.bootstrap_servers, topic, [{"value": b"first"}])
-    # A long poll longer than this test may take: only the message itself can end it.
+    # The fetch may wait longer than this test may take: only the message can end it.
     with consumer(broker.bootstrap_servers, fetch_wait_max_ms=90_000) as client:
         client.assign([TopicPartition(topic, 0, 0)])
         assert next_message(client).value() == b"first"
@@ -131,7 +135,7 @@ def test_a_waiting_consumer_hears_of_a_message_at_once(broker: BrokerProcess, to
         assert next_message(client).value() == b"second"
 
 
-def test_a_consumer_can_wait_for_more_bytes(broker: BrokerProcess, topic: str) -> None:
+def test_consumer_can_wait_for_more_bytes(broker: BrokerProcess, topic: str) -> None:
     server = broker.bootstrap_servers
     produce(server, topic, [{"value": b"x" * 1000}])
     with consumer(server, fetch_min_bytes=50_000, fetch_wait_max_ms=90_000) as client:
@@ -140,9 +144,7 @@ def test_a_consumer_can_wait_for_more_bytes(broker: BrokerProcess, topic: str) -
         assert len([next_message(client) for _ in range(100)]) == 100
 
 
-def test_an_offset_outside_the_log_is_an_error_or_a_reset(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_offset_outside_the_log_is_an_error_or_a_reset(broker: BrokerProcess, topic: str) -> None:
     produce(broker.bootstrap_servers, topic, [{"value": b"only"}])
     with consumer(broker.bootstrap_servers) as client:
         client.assign([TopicPartition(topic, 0, 1000)])
@@ -151,13 +153,13 @@ def test_an_offset_outside_the_log_is_an_error_or_a_reset(
     assert found.value() == b"only"
 
 
-def test_the_watermarks_are_the_ends_of_the_log(broker: BrokerProcess, topic: str) -> None:
+def test_watermarks_are_the_ends_of_the_log(broker: BrokerProcess, topic: str) -> None:
     produce(broker.bootstrap_servers, topic, [{"value": b"x"}] * 42)
     with consumer(broker.bootstrap_servers) as client:
         assert client.get_watermark_offsets(TopicPartition(topic, 0), 30) == (0, 42)
 
 
-def test_a_thousand_partitions(broker: BrokerProcess, topic: str) -> None:
+def test_topic_with_a_thousand_partitions_is_usable(broker: BrokerProcess, topic: str) -> None:
     server, partitions = broker.bootstrap_servers, 1000
     create_topic(server, topic, partitions)
     sent = [{"value": b"%d" % p, "partition": p} for p in range(partitions)]

@@ -1,4 +1,4 @@
-"""confluent-kafka's admin client on ACLs and SCRAM users, and librdkafka over its quota."""
+"""ACLs and SCRAM users of confluent-kafka's admin client, and clients that exceed their quotas."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_acls_are_created_described_and_deleted(own_broker: BrokerProcess) -> No
     matching = _filter("payments", pattern.MATCH)
     assert sorted(client.describe_acls(matching).result(TIMEOUT_S)) == sorted(acls[:2])
 
-    # The broker comes back after a kill and knows them still.
+    # They survive a kill of the broker.
     own_broker.kill()
     own_broker.restart()
     client = admin_client(own_broker.bootstrap_servers)
@@ -70,7 +70,7 @@ def test_acls_are_created_described_and_deleted(own_broker: BrokerProcess) -> No
     assert left == [acls[2]]
 
 
-def test_an_acl_that_cannot_be_is_refused(broker: BrokerProcess) -> None:
+def test_invalid_acl_is_refused(broker: BrokerProcess) -> None:
     client = admin_client(broker.bootstrap_servers)
     [refused] = client.create_acls([_acl("t", principal="nobody")]).values()
     with pytest.raises(confluent_kafka.KafkaException) as error:
@@ -97,15 +97,15 @@ def test_scram_users_are_set_described_and_removed(own_broker: BrokerProcess) ->
     deletion = admin.UserScramCredentialDeletion("alice", sha_512)
     for future in client.alter_user_scram_credentials([deletion]).values():
         future.result(TIMEOUT_S)
-    gone = client.describe_user_scram_credentials(["alice"])["alice"]
+    description = client.describe_user_scram_credentials(["alice"])["alice"]
     with pytest.raises(confluent_kafka.KafkaException) as error:
-        gone.result(TIMEOUT_S)
+        description.result(TIMEOUT_S)
     assert error.value.args[0].code() == KafkaError.RESOURCE_NOT_FOUND
 
 
 @pytest.fixture
 def set_quota(kafka_tools: KafkaTools, own_broker: BrokerProcess) -> Callable[[str, int], None]:
-    """Set a quota of the client id "over", on a broker of the test's own."""
+    """A function that sets a quota of the client id "over" on this test's broker."""
 
     def set_one(name: str, value: int) -> None:
         kafka_tools.run(
@@ -116,13 +116,13 @@ def set_quota(kafka_tools: KafkaTools, own_broker: BrokerProcess) -> Callable[[s
     return set_one
 
 
-def test_a_producer_over_its_quota_is_told_its_throttle_time_and_loses_nothing(
+def test_producer_over_its_quota_is_throttled_and_loses_nothing(
     own_broker: BrokerProcess, set_quota: Callable[[str, int], None]
 ) -> None:
     set_quota("producer_byte_rate", 50_000)
     throttled: list[Any] = []
     config = {"client.id": "over", "throttle_cb": throttled.append}
-    # 600 kB in a window that counts as ten seconds are a fifth too much: two seconds.
+    # 600 kB in a window of ten seconds exceed the quota by a fifth: a delay of two seconds.
     messages = [{"value": b"x" * 300_000, "partition": 0} for _ in range(2)]
     errors = produce(own_broker.bootstrap_servers, "t", messages, config)
     assert errors == [None, None]
@@ -134,7 +134,7 @@ def test_a_producer_over_its_quota_is_told_its_throttle_time_and_loses_nothing(
     assert throttled == []
 
 
-def test_a_consumer_over_its_quota_is_told_its_throttle_time(
+def test_consumer_over_its_quota_is_throttled(
     own_broker: BrokerProcess, set_quota: Callable[[str, int], None]
 ) -> None:
     create_topic(own_broker.bootstrap_servers, "t")
@@ -147,8 +147,8 @@ def test_a_consumer_over_its_quota_is_told_its_throttle_time(
         received = 0
         deadline = time.monotonic() + TIMEOUT_S
         while not throttled:
-            assert time.monotonic() < deadline, "it was never throttled"
+            assert time.monotonic() < deadline, "the consumer was never throttled"
             message = client.poll(0.1)
             received += message is not None and message.error() is None
-    assert 0 < received < 8, "what the quota lets through comes, the rest has to wait"
+    assert 0 < received < 8, "only records within the quota may arrive"
     assert throttled[0].throttle_time > 0.5

@@ -1,7 +1,7 @@
-"""Consumers that subscribe: confluent-kafka and kafka-python; rebalances, restarts, static members.
+"""Subscribed consumers of confluent-kafka and kafka-python: rebalances, restarts, static members.
 
-Each test waits for what it needs by polling every member; a member that is not polled takes part in
-no rebalance.
+Each test polls every member until its condition holds; a member that is not polled does not take
+part in rebalances.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTITIONS = 4
 
 
 def filled(bootstrap_servers: str, topic: str, count: int = 40) -> set[bytes]:
-    """Create the topic with `count` messages in it; their values."""
+    """Create the topic, produce `count` messages to it and return their values."""
     create_topic(bootstrap_servers, topic, PARTITIONS)
     add(bootstrap_servers, topic, range(count))
     return {b"%d" % i for i in range(count)}
@@ -40,7 +40,7 @@ def add(bootstrap_servers: str, topic: str, numbers: Iterable[int]) -> None:
 
 
 class Member:
-    """A subscribed confluent-kafka consumer, and what it has seen."""
+    """A subscribed confluent-kafka consumer and the values that it has received."""
 
     def __init__(self, client: Any, topic: str) -> None:
         self.client = client
@@ -76,7 +76,7 @@ def members(
 
 
 def poll_until(some: list[Member], reached: Callable[[], bool]) -> None:
-    """Poll all until they are there, or a minute has passed."""
+    """Poll all members until `reached` returns True; fail after a minute."""
     deadline = time.monotonic() + TIMEOUT_S
     while not reached():
         assert time.monotonic() < deadline, [(one.partitions, one.values) for one in some]
@@ -85,7 +85,7 @@ def poll_until(some: list[Member], reached: Callable[[], bool]) -> None:
 
 
 def is_divided(some: list[Member]) -> bool:
-    """Whether every partition has one owner, and every member its share."""
+    """Whether every partition has one owner and every member has partitions."""
     owned = sorted(partition for one in some for partition in one.partitions)
     return owned == list(range(PARTITIONS)) and all(one.partitions for one in some)
 
@@ -99,7 +99,9 @@ def test_two_members_divide_a_topic(broker: BrokerProcess, topic: str, strategy:
         poll_until(both, lambda: {x for one in both for x in one.values} == expected)
 
 
-def test_who_stays_takes_over_from_who_leaves(broker: BrokerProcess, topic: str) -> None:
+def test_remaining_member_takes_over_when_the_other_leaves(
+    broker: BrokerProcess, topic: str
+) -> None:
     expected = filled(broker.bootstrap_servers, topic)
     with members(broker.bootstrap_servers, topic, 2, enable_auto_commit=True) as both:
         first, second = both
@@ -109,11 +111,11 @@ def test_who_stays_takes_over_from_who_leaves(broker: BrokerProcess, topic: str)
         poll_until([first], lambda: first.partitions == set(range(PARTITIONS)))
         add(broker.bootstrap_servers, topic, range(100, 110))
         poll_until([first], lambda: {b"%d" % i for i in range(100, 110)} <= set(first.values))
-        # What both had committed is not read again.
+        # No message was read twice: both members had committed.
         assert len(first.values) + len(second.values) == len(expected) + 10
 
 
-def test_a_member_joins_a_group_that_is_at_work(broker: BrokerProcess, topic: str) -> None:
+def test_member_joins_a_group_that_is_consuming(broker: BrokerProcess, topic: str) -> None:
     filled(broker.bootstrap_servers, topic)
     with members(broker.bootstrap_servers, topic, 1) as [first]:
         poll_until([first], lambda: len(first.partitions) == PARTITIONS)
@@ -122,7 +124,7 @@ def test_a_member_joins_a_group_that_is_at_work(broker: BrokerProcess, topic: st
         poll_until([first], lambda: len(first.partitions) == PARTITIONS)
 
 
-def test_members_go_on_when_the_broker_restarts(own_broker: BrokerProcess, topic: str) -> None:
+def test_members_continue_when_the_broker_restarts(own_broker: BrokerProcess, topic: str) -> None:
     expected = filled(own_broker.bootstrap_servers, topic)
     with members(own_broker.bootstrap_servers, topic, 2) as both:
         poll_until(both, lambda: is_divided(both))
@@ -139,7 +141,7 @@ def test_members_go_on_when_the_broker_restarts(own_broker: BrokerProcess, topic
         assert is_divided(both)
 
 
-def test_a_static_member_that_restarts_disturbs_nobody(broker: BrokerProcess, topic: str) -> None:
+def test_static_member_restarts_without_affecting_others(broker: BrokerProcess, topic: str) -> None:
     filled(broker.bootstrap_servers, topic)
     servers = broker.bootstrap_servers
     with members(servers, topic, 1, group_instance_id="a") as [first]:
@@ -155,7 +157,7 @@ def test_a_static_member_that_restarts_disturbs_nobody(broker: BrokerProcess, to
             assert (first.partitions, second.partitions) == (kept, before)
 
 
-def test_an_administrator_sees_groups_and_deletes_them(broker: BrokerProcess, topic: str) -> None:
+def test_groups_are_described_listed_and_deleted(broker: BrokerProcess, topic: str) -> None:
     filled(broker.bootstrap_servers, topic)
     group = f"{topic}-group"
     client = admin_client(broker.bootstrap_servers)
@@ -180,7 +182,7 @@ def test_an_administrator_sees_groups_and_deletes_them(broker: BrokerProcess, to
 
 
 def test_kafka_python_members_divide_a_topic(broker: BrokerProcess, topic: str) -> None:
-    """In threads, for kafka-python 3.0 loses its way when a short poll ends within a rebalance."""
+    """Polls in threads: short polls that end during a rebalance confuse kafka-python 3.0."""
     expected = filled(broker.bootstrap_servers, topic)
     both = [KafkaPythonMember(broker.bootstrap_servers, topic) for _ in range(2)]
     done = threading.Event()
@@ -203,7 +205,7 @@ def test_kafka_python_members_divide_a_topic(broker: BrokerProcess, topic: str) 
 
 
 class KafkaPythonMember:
-    """A subscribed consumer of kafka-python, and what it has seen."""
+    """A subscribed kafka-python consumer and the values that it has received."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         kafka = pytest.importorskip("kafka")

@@ -1,4 +1,4 @@
-"""The daemon from outside: its command lines, settings, signals, HTTP pages and first mistakes."""
+"""The daemon as a process: command lines, settings, signals, HTTP pages and common mistakes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _free_port() -> int:
 
 @contextmanager
 def _running(command: list[str], folder: Path) -> Iterator[str]:
-    """The address of a broker started by a command of the test's own; it has to stop cleanly."""
+    """Start a broker with `command` and yield its address; check that it stops cleanly."""
     settings = [f"log.dirs={folder}/data", "listeners=PLAINTEXT://127.0.0.1:0"]
     options = [word for setting in settings for word in ("-o", setting)]
     with closing(ReadySocket()) as ready_socket:
@@ -68,7 +68,7 @@ def _running(command: list[str], folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             code = process.wait(TIMEOUT_S)
-    # twistd ends, when all is done, by the signal that told it to.
+    # After its shutdown, twistd ends with the signal that requested it.
     assert code in (0, -signal.SIGTERM), (folder / "broker.log").read_text()
 
 
@@ -79,7 +79,7 @@ def test_twistd_runs_the_broker_as_a_plugin(tmp_path: Path) -> None:
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_twistd_ends_with_an_error_where_the_broker_cannot_start(tmp_path: Path) -> None:
+def test_twistd_fails_when_the_broker_cannot_start(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     command = [*TWISTD, "-n", "--pidfile=", "plog", "-o", "plog.http.port=0"]
     done = subprocess.run(
@@ -95,7 +95,9 @@ def test_twistd_ends_with_an_error_where_the_broker_cannot_start(tmp_path: Path)
     assert " CRITICAL plogd.service: cannot start: cannot use any of log.dirs" in done.stderr
 
 
-def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(plog_broker: BrokerProcess) -> None:
+def test_clean_shutdown_file_is_left_by_a_stop_but_not_by_a_kill(
+    plog_broker: BrokerProcess,
+) -> None:
     mark = plog_broker.data_dir / ".kafka_cleanshutdown"
     assert not mark.exists()
     plog_broker.stop()
@@ -106,7 +108,9 @@ def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(plog_broker: BrokerPro
     assert not mark.exists()
 
 
-def test_two_brokers_cannot_share_a_directory(plog_broker: BrokerProcess, tmp_path: Path) -> None:
+def test_second_broker_cannot_use_the_same_directory(
+    plog_broker: BrokerProcess, tmp_path: Path
+) -> None:
     second = BrokerProcess(tmp_path, {"log.dirs": str(plog_broker.data_dir)})
     with pytest.raises(BrokerFailed, match="exited with code 1"):
         second.start()
@@ -114,7 +118,7 @@ def test_two_brokers_cannot_share_a_directory(plog_broker: BrokerProcess, tmp_pa
     Kcat(plog_broker.bootstrap_servers).produce("unharmed", b"x\n")
 
 
-def test_a_port_that_is_taken_is_named(plog_broker: BrokerProcess, tmp_path: Path) -> None:
+def test_port_in_use_is_named_in_the_log(plog_broker: BrokerProcess, tmp_path: Path) -> None:
     taken = plog_broker.bootstrap_servers
     second = BrokerProcess(tmp_path, {"listeners": f"PLAINTEXT://{taken}"})
     with pytest.raises(BrokerFailed, match="exited with code 1"):
@@ -122,13 +126,13 @@ def test_a_port_that_is_taken_is_named(plog_broker: BrokerProcess, tmp_path: Pat
     assert taken.rpartition(":")[2] in second.log_text()
 
 
-def test_check_config_accepts_the_example_as_it_is() -> None:
+def test_check_config_accepts_the_example_file() -> None:
     example = Path(__file__).parents[2] / "etc" / "server.properties"
     done = _check_config("--config", example)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_wrong_value_is_named_with_file_line_and_range(tmp_path: Path) -> None:
+def test_wrong_value_is_reported_with_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("# ours\nnum.partitions=0\nlog.retention.ms=soon\n")
     done = _check_config("--config", file)
@@ -138,20 +142,20 @@ def test_a_wrong_value_is_named_with_file_line_and_range(tmp_path: Path) -> None
     assert any("log.retention.ms" in line and f"{file}:3" in line for line in lines), done.stderr
 
 
-def test_a_misspelt_name_is_told_beside_a_wrong_value() -> None:
+def test_misspelled_setting_is_reported_together_with_a_wrong_value() -> None:
     done = _check_config("-o", "num.partitions=0", "-o", "num.partition=3")
     assert done.returncode == 2
     assert "num.partitions=0" in done.stderr
     assert "warning: -o num.partition is not a setting" in done.stderr
 
 
-def test_an_unknown_setting_gets_the_nearest_name() -> None:
+def test_nearest_name_is_suggested_for_an_unknown_setting() -> None:
     done = _check_config("-o", "log.retention.byte=1")
     assert done.returncode == 0
     assert "log.retention.bytes" in done.stdout + done.stderr
 
 
-def test_conf_d_comes_after_the_file_and_the_command_line_last(tmp_path: Path) -> None:
+def test_conf_d_overrides_the_file(tmp_path: Path) -> None:
     conf_d = tmp_path / "conf.d"
     conf_d.mkdir()
     file = tmp_path / "server.properties"
@@ -166,7 +170,7 @@ def test_conf_d_comes_after_the_file_and_the_command_line_last(tmp_path: Path) -
         assert "INFO" in b.log_text()
 
 
-def test_a_hang_up_reloads_what_may_change(tmp_path: Path) -> None:
+def test_sighup_reloads_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("plog.log.level=info\n")
     with BrokerProcess(tmp_path / "broker", config_file=file) as broker:
@@ -179,28 +183,28 @@ def test_a_hang_up_reloads_what_may_change(tmp_path: Path) -> None:
         Kcat(broker.bootstrap_servers).produce("still-here", b"x\n")
 
 
-def test_everybody_is_served_while_a_reload_waits_for_its_file(tmp_path: Path) -> None:
-    """As on a network file system that hangs."""
+def test_clients_are_served_while_a_reload_waits_for_its_file(tmp_path: Path) -> None:
+    """The file is a pipe, which blocks like a network file system that hangs."""
     file = tmp_path / "server.properties"
     file.write_text("message.max.bytes=1000000\n")
     with BrokerProcess(tmp_path / "broker", config_file=file) as broker:
         file.unlink()
         os.mkfifo(file)
         os.kill(broker.pid, signal.SIGHUP)
-        with file.open("w") as waited_for:  # Open as soon as the broker has begun to read.
+        with file.open("w") as config:  # Opens as soon as the broker has begun to read.
             Kcat(broker.bootstrap_servers).produce("served", b"x\n")
-            waited_for.write("message.max.bytes=2000\n")
-        eventually(lambda: "changed message.max.bytes" in broker.log_text(), "reload")
+            config.write("message.max.bytes=2000\n")
+        eventually(lambda: "changed message.max.bytes" in broker.log_text(), "the reload")
 
 
-def test_stop_does_not_wait_for_a_reload_whose_file_never_ends(tmp_path: Path) -> None:
+def test_stop_does_not_wait_for_a_reload_that_blocks(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("message.max.bytes=1000000\n")
     with BrokerProcess(tmp_path / "broker", config_file=file) as broker:
         file.unlink()
         os.mkfifo(file)
         os.kill(broker.pid, signal.SIGHUP)
-        writer = os.open(file, os.O_WRONLY)  # Open as soon as the broker has begun to read.
+        writer = os.open(file, os.O_WRONLY)  # Opens as soon as the broker has begun to read.
         broker.stop()
         assert "stopped" in broker.log_text().splitlines()[-1]
         with pytest.raises(BrokenPipeError):
@@ -208,8 +212,8 @@ def test_stop_does_not_wait_for_a_reload_whose_file_never_ends(tmp_path: Path) -
         os.close(writer)
 
 
-def test_broker_starts_with_the_settings_of_a_pipe(tmp_path: Path) -> None:
-    """As of ``--config <(generate-settings)``; a reload finds the pipe empty and says so."""
+def test_broker_starts_with_settings_from_a_pipe(tmp_path: Path) -> None:
+    """As with ``--config <(generate-settings)``; a reload logs that the pipe is empty."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=["message.max.bytes=2000\n"])
@@ -218,13 +222,13 @@ def test_broker_starts_with_the_settings_of_a_pipe(tmp_path: Path) -> None:
         writer.join()
         os.kill(broker.pid, signal.SIGHUP)
         os.close(os.open(pipe, os.O_WRONLY))
-        eventually(lambda: "the pipe is empty" in broker.log_text(), "reload")
+        eventually(lambda: "the pipe is empty" in broker.log_text(), "the reload")
         assert "cannot reload the settings" in broker.log_text()
         Kcat(broker.bootstrap_servers).produce("still-here", b"x\n")
 
 
 @pytest.mark.parametrize("levels", [("info", "WARN"), ("warn", "Info")])
-def test_a_reload_to_another_level_of_the_log_is_told(
+def test_reload_that_changes_the_log_level_is_logged(
     tmp_path: Path, levels: tuple[str, str]
 ) -> None:
     file = tmp_path / "server.properties"
@@ -235,14 +239,18 @@ def test_a_reload_to_another_level_of_the_log_is_told(
         assert "reloaded the settings: changed plog.log.level" in broker.log_text()
 
 
-def test_the_pages_for_monitoring(plog_broker_factory: BrokerFactory) -> None:
+def test_http_server_has_metrics_health_and_readiness_pages(
+    plog_broker_factory: BrokerFactory,
+) -> None:
     port = _free_port()
     broker = plog_broker_factory({"plog.http.port": str(port)})
     Kcat(broker.bootstrap_servers).produce("watched", b"12345\n")
 
     def page(name: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=TIMEOUT_S) as answer:
-            return str(answer.read().decode())
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/{name}", timeout=TIMEOUT_S
+        ) as response:
+            return str(response.read().decode())
 
     metrics = page("metrics")
     assert 'kafka_server_brokertopicmetrics_messagesin_total{topic="watched"} 1' in metrics
@@ -254,7 +262,7 @@ def test_the_pages_for_monitoring(plog_broker_factory: BrokerFactory) -> None:
         page("nothing")
 
 
-def test_the_default_http_port_may_be_taken(tmp_path: Path) -> None:
+def test_broker_starts_when_the_default_http_port_is_in_use(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "plogd"]
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
@@ -262,11 +270,11 @@ def test_the_default_http_port_may_be_taken(tmp_path: Path) -> None:
     with _running(command, folders[0]) as one, _running(command, folders[1]) as two:
         Kcat(one).produce("served", b"x\n")
         Kcat(two).produce("served", b"x\n")
-    # The first one too, if something else on this machine has the port.
+    # The first broker logs it too if another process on this machine has the port.
     assert ":9080" in (folders[1] / "broker.log").read_text()
 
 
-def test_a_chosen_http_port_that_is_taken_keeps_the_broker_from_starting(tmp_path: Path) -> None:
+def test_broker_does_not_start_when_the_configured_http_port_is_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         broker = BrokerProcess(tmp_path, {"plog.http.port": port})
@@ -277,7 +285,7 @@ def test_a_chosen_http_port_that_is_taken_keeps_the_broker_from_starting(tmp_pat
 
 
 def _talk(broker: BrokerProcess, data: bytes) -> None:
-    """Send `data`, wait until the broker has closed the connection."""
+    """Send `data` and wait until the broker closes the connection."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
         connection.sendall(data)
@@ -285,12 +293,12 @@ def _talk(broker: BrokerProcess, data: bytes) -> None:
             pass
 
 
-def test_an_http_client_gets_one_line_that_names_the_mistake(plog_broker: BrokerProcess) -> None:
+def test_http_client_on_a_kafka_port_is_logged_in_one_line(plog_broker: BrokerProcess) -> None:
     _talk(plog_broker, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
     assert plog_broker.log_text().count("an HTTP request") == 1
 
 
-def test_a_tls_client_gets_one_line_that_names_the_mistake(plog_broker: BrokerProcess) -> None:
+def test_tls_client_on_a_plaintext_port_is_logged_in_one_line(plog_broker: BrokerProcess) -> None:
     host, _, port = plog_broker.bootstrap_servers.rpartition(":")
     context = ssl.create_default_context()
     with (
@@ -301,12 +309,12 @@ def test_a_tls_client_gets_one_line_that_names_the_mistake(plog_broker: BrokerPr
     assert plog_broker.log_text().count("a TLS handshake") == 1
 
 
-def test_a_frame_over_the_limit_ends_the_connection(plog_broker: BrokerProcess) -> None:
+def test_request_over_the_size_limit_closes_the_connection(plog_broker: BrokerProcess) -> None:
     _talk(plog_broker, (200 << 20).to_bytes(4, "big") + bytes(100))
     assert "socket.request.max.bytes" in plog_broker.log_text()
 
 
-def test_the_address_in_metadata_is_the_one_the_client_used(
+def test_metadata_contains_the_address_that_the_client_used(
     plog_broker_factory: BrokerFactory,
 ) -> None:
     broker = plog_broker_factory({"listeners": "PLAINTEXT://0.0.0.0:0"})

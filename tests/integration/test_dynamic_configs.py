@@ -1,6 +1,6 @@
-"""Settings changed while the broker runs: confluent-kafka's admin client, and Kafka's own tool.
+"""Settings changed while the broker runs, with confluent-kafka's admin client and Kafka's own tool.
 
-librdkafka takes no resource without a name, so that the defaults of all brokers are the tool's.
+librdkafka requires a resource name, so only the tool can change the defaults of all brokers.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def _described(broker: Server, kind: Any, name: str) -> dict[str, Any]:
 
 
 def _value(broker: Server, kind: Any, name: str, setting: str) -> tuple[str, str]:
-    """A setting's value, and where it comes from."""
+    """Return the value of a setting and its source."""
     entry = _described(broker, kind, name)[setting]
     return entry.value, admin.ConfigSource(entry.source).name
 
 
-def test_a_topics_largest_batch_really_refuses(broker: Server, topic: str) -> None:
+def test_max_message_bytes_of_a_topic_is_enforced(broker: Server, topic: str) -> None:
     server, large = broker.bootstrap_servers, [{"value": b"x" * 2000}]
     create_topic(server, topic)
     assert produce(server, topic, large) == [None]
@@ -76,7 +76,7 @@ def test_a_topics_largest_batch_really_refuses(broker: Server, topic: str) -> No
     assert _value(broker, TOPIC, topic, "max.message.bytes") == ("1048588", "DEFAULT_CONFIG")
 
 
-def test_lists_are_appended_to_and_subtracted_from(broker: Server, topic: str) -> None:
+def test_values_are_appended_to_and_subtracted_from_lists(broker: Server, topic: str) -> None:
     create_topic(broker.bootstrap_servers, topic)
     _alter(broker, TOPIC, topic, _change("cleanup.policy", "compact", Operation.APPEND))
     assert _value(broker, TOPIC, topic, "cleanup.policy")[0] == "delete,compact"
@@ -86,7 +86,7 @@ def test_lists_are_appended_to_and_subtracted_from(broker: Server, topic: str) -
     assert error.code() == KafkaError.INVALID_RECORD
 
 
-def test_the_old_way_replaces_all_settings(broker: Server, topic: str) -> None:
+def test_alter_configs_replaces_all_settings(broker: Server, topic: str) -> None:
     create_topic(broker.bootstrap_servers, topic, retention_ms=5000, segment_ms=6000)
     client = admin_client(broker.bootstrap_servers)
     new = admin.ConfigResource(TOPIC, topic, set_config={"segment.ms": "7000"})
@@ -95,13 +95,13 @@ def test_the_old_way_replaces_all_settings(broker: Server, topic: str) -> None:
     assert _value(broker, TOPIC, topic, "retention.ms")[1] != "DYNAMIC_TOPIC_CONFIG"
 
 
-def test_a_check_changes_nothing(broker: Server, topic: str) -> None:
+def test_validate_only_changes_nothing(broker: Server, topic: str) -> None:
     create_topic(broker.bootstrap_servers, topic)
     _alter(broker, TOPIC, topic, _change("retention.ms", "5000"), validate_only=True)
     assert _value(broker, TOPIC, topic, "retention.ms")[0] == "604800000"
 
 
-def test_what_is_wrong_is_refused_with_kafkas_codes(broker: Server, topic: str) -> None:
+def test_invalid_changes_are_refused_with_kafkas_error_codes(broker: Server, topic: str) -> None:
     create_topic(broker.bootstrap_servers, topic)
     code, text = _refusal(broker, TOPIC, topic, _change("retention.ms", "soon"))
     assert code == KafkaError.INVALID_CONFIG
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_refused_with_kafkas_codes(broker: Server, topic: str) 
     assert (code, "num.partitions" in text) == (KafkaError.INVALID_REQUEST, True)
 
 
-def test_retention_deletes_and_settings_survive_a_restart(
+def test_retention_takes_effect_and_settings_survive_a_restart(
     start_broker: Callable[..., Server], topic: str
 ) -> None:
     broker = start_broker({"log.retention.check.interval.ms": "200"})
@@ -126,7 +126,7 @@ def test_retention_deletes_and_settings_survive_a_restart(
     _alter(broker, TOPIC, topic, _change("retention.ms", "1"))
     deadline = time.monotonic() + TIMEOUT_S
     while _watermarks(server, topic) != (1, 1):
-        assert time.monotonic() < deadline, "the record should have been deleted"
+        assert time.monotonic() < deadline, "retention did not delete the record"
     broker.kill()
     broker.restart()
     server = broker.bootstrap_servers
@@ -138,20 +138,20 @@ def test_retention_deletes_and_settings_survive_a_restart(
     assert produce(server, topic, [{"value": b"x" * 3500}]) == [None]
 
 
-def test_the_limit_of_connections_counts_for_the_next_one(own_broker: Server) -> None:
+def test_max_connections_applies_to_new_connections(own_broker: Server) -> None:
     _alter(own_broker, BROKER, "1", _change("max.connections", "3"))
     host, _, port = own_broker.bootstrap_servers.rpartition(":")
     opened = [socket.create_connection((host, int(port)), TIMEOUT_S) for _ in range(6)]
     try:
         opened[-1].settimeout(TIMEOUT_S)
-        assert opened[-1].recv(1) == b"", "the last one should have been closed"
+        assert opened[-1].recv(1) == b"", "the broker did not close the last connection"
     finally:
         for one in opened:
             one.close()
     assert "the limit max.connections=3 is reached" in own_broker.log_text()
 
 
-def test_a_reload_leaves_what_clients_set(own_broker: Server) -> None:
+def test_reload_keeps_dynamic_settings(own_broker: Server) -> None:
     _alter(own_broker, BROKER, "1", _change("plog.log.level", "WARN"))
     own_broker.reload()
     assert _value(own_broker, BROKER, "1", "plog.log.level")[0] == "warn"
@@ -165,7 +165,7 @@ def _watermarks(server: str, topic: str) -> tuple[int, int]:
 
 
 class TestKafkasOwnTool:
-    """kafka-configs.sh: each run is a JVM, so a test says a lot."""
+    """kafka-configs.sh; each test checks a lot, because each run starts a JVM."""
 
     @pytest.fixture
     def run(self, kafka_tools: KafkaTools, own_broker: Server) -> Callable[..., str]:
@@ -175,7 +175,9 @@ class TestKafkasOwnTool:
 
         return run_tool
 
-    def test_a_topic(self, run: Callable[..., str], own_broker: Server, topic: str) -> None:
+    def test_topic_settings_are_added_described_and_deleted(
+        self, run: Callable[..., str], own_broker: Server, topic: str
+    ) -> None:
         create_topic(own_broker.bootstrap_servers, topic, segment_ms=9000)
         entity = ("--entity-type", "topics", "--entity-name", topic)
         added = run(
@@ -193,7 +195,7 @@ class TestKafkasOwnTool:
         assert "retention.ms" not in left
         assert "segment.ms" not in left
 
-    def test_brokers_and_their_defaults(
+    def test_broker_settings_override_the_cluster_defaults(
         self, run: Callable[..., str], kafka_tools: KafkaTools, own_broker: Server
     ) -> None:
         one = ("--entity-type", "brokers", "--entity-name", "1")
@@ -222,7 +224,7 @@ class TestKafkasOwnTool:
         assert refused.code != 0
         assert "restart the broker" in refused.stdout + refused.stderr
 
-    def test_loggers_and_what_has_no_settings(
+    def test_logger_levels_change_until_a_restart(
         self, run: Callable[..., str], own_broker: Server
     ) -> None:
         logger = ("--entity-type", "broker-loggers", "--entity-name", "1")

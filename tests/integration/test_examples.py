@@ -1,9 +1,10 @@
-"""Every example of the README and the docs, run as it stands, against a broker of its own.
+"""Every example in the README and the docs, run unchanged against a broker.
 
-An example is a fenced block of Python, or one of shell that has a broker's address in each of its
-lines; those of `plog --help` have a test of their own. It has to end by itself. What it names
-localhost:9092, or 127.0.0.1:9092, is the test's broker. Those of a file run one after the other on
-the same broker, as a reader would try them. Those with a transactional_id run on Apache Kafka.
+An example is a fenced block of Python, or a fenced block of shell commands that each contain a
+broker's address; test_cli_examples.py tests those of `plog --help`. It must end by itself. The
+addresses localhost:9092 and 127.0.0.1:9092 are replaced by the broker's. The examples of a file run
+sequentially on the same broker, as a reader would try them. Examples with a transactional_id run on
+Apache Kafka.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TIMEOUT_S = 60
 
 
 def examples() -> list[tuple[str, int, str]]:
-    """File, number in it, and text of each."""
+    """Return the file, the number within the file and the text of each Python example."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     return [
         (str(path.relative_to(ROOT)), number, text)
@@ -45,7 +46,7 @@ def broker(plog_broker_factory: BrokerFactory) -> BrokerProcess:
 
 @pytest.fixture(scope="module")
 def kafka(kafka_servers: dict[str, Server]) -> str:
-    """The address of a broker with transactions, and with the topics of its examples."""
+    """The address of a broker with transactions, on which the topics of the examples exist."""
     settings = kafka_servers["kafka"].settings
     with plog.Admin(**settings) as admin:
         for topic in ("orders", "invoices"):
@@ -55,7 +56,7 @@ def kafka(kafka_servers: dict[str, Server]) -> str:
 
 
 @pytest.mark.parametrize(("file", "number", "text"), examples())
-def test_an_example_works_as_it_stands(
+def test_python_example_succeeds_unchanged(
     file: str, number: int, text: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     if "transactional_id" in text:
@@ -82,19 +83,19 @@ def test_an_example_works_as_it_stands(
 
 
 def command_lines() -> list[tuple[str, str]]:
-    """File and text of each."""
+    """Return the file and the text of each shell example."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     return [
         (str(path.relative_to(ROOT)), text)
         for path in files
-        if path.name != "cli.md"  # Those of `plog --help`.
+        if path.name != "cli.md"  # Tested by test_cli_examples.py.
         for text in _SHELL_BLOCK.findall(path.read_text("utf-8"))
         if all(" plog " in f" {line}" and _ADDRESS.search(line) for line in text.splitlines())
     ]
 
 
 @pytest.mark.parametrize(("file", "text"), command_lines())
-def test_a_command_line_works_as_it_stands(file: str, text: str, broker: BrokerProcess) -> None:
+def test_shell_example_succeeds_unchanged(file: str, text: str, broker: BrokerProcess) -> None:
     program = _ADDRESS.sub(broker.bootstrap_servers, text)
     plog = f'plog() {{ "{sys.executable}" -m plog.cli "$@"; }}\n'
     done = subprocess.run(
@@ -103,7 +104,7 @@ def test_a_command_line_works_as_it_stands(file: str, text: str, broker: BrokerP
     assert done.returncode == 0, f"{file}:\n{program}\n{(done.stdout + done.stderr).decode()}"
 
 
-def test_there_are_examples_of_each_face() -> None:
+def test_clients_page_has_examples_for_each_api() -> None:
     assert command_lines()
     texts = "\n".join(text for file, _, text in examples() if file == "docs/clients.md")
     for module in ("from plog import", "from plog.aio import", "from plog.twisted import"):

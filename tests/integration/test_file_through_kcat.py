@@ -1,8 +1,8 @@
-"""A 100 MB access log goes through kcat and comes out line for line, whatever the broker suffers.
+"""A 100 MB access log produced and consumed with kcat, compared line for line.
 
-The broker is stopped, or killed, at a moment when kcat has more to send than it may keep in memory:
-so part of the file is acknowledged, part of it on its way. kcat keeps trying; it is idempotent, so
-that no line may come twice or out of order.
+Some tests stop or kill the broker while kcat has more to send than it may keep in memory, so that
+part of the file is acknowledged and part is in flight. kcat retries. It is idempotent, so no line
+may be duplicated or reordered.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.helpers.access_log import write_access_log
 from tests.helpers.kcat import TIMEOUT_S, Kcat
 
 SIZE_BYTES = 100_000_000
-# Without idempotence a retry after a cut connection may repeat or reorder lines, as with Kafka.
+# Without idempotence, retries after a broken connection may repeat or reorder lines, as in Kafka.
 SAFE = ("-X", "enable.idempotence=true", "-X", "queue.buffering.max.messages=20000")
-# -E: go on trying while the only broker is away, which kcat by itself takes for the end.
+# -E: keep retrying while the only broker is down; otherwise kcat exits.
 PATIENT = ("-E", "-X", "reconnect.backoff.max.ms=200")
 
 
@@ -32,28 +32,30 @@ def access_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_line_for_line(kcat: Kcat, topic: str, access_log: Path, tmp_path: Path) -> None:
+def test_file_is_read_back_line_for_line(
+    kcat: Kcat, topic: str, access_log: Path, tmp_path: Path
+) -> None:
     kcat.run("-P", "-t", topic, "-p", "0", "-l", access_log)
-    _assert_comes_out(kcat, topic, access_log, tmp_path / "out.log")
+    _assert_read_back(kcat, topic, access_log, tmp_path / "out.log")
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_line_for_line_compressed(
+def test_file_is_read_back_line_for_line_when_compressed(
     kcat: Kcat, topic: str, access_log: Path, tmp_path: Path, codec: str
 ) -> None:
     kcat.run("-P", "-t", topic, "-p", "0", "-z", codec, "-l", access_log)
-    _assert_comes_out(kcat, topic, access_log, tmp_path / "out.log")
+    _assert_read_back(kcat, topic, access_log, tmp_path / "out.log")
 
 
-def test_line_for_line_over_a_restart_in_the_middle(
+def test_file_is_read_back_line_for_line_after_a_restart_in_the_middle(
     own_broker: BrokerProcess, topic: str, access_log: Path, tmp_path: Path
 ) -> None:
     kcat = Kcat(own_broker.bootstrap_servers)
     _send_interrupted(kcat, topic, access_log, own_broker.restart)
-    _assert_comes_out(kcat, topic, access_log, tmp_path / "out.log")
+    _assert_read_back(kcat, topic, access_log, tmp_path / "out.log")
 
 
-def test_line_for_line_over_a_kill_in_the_middle(
+def test_file_is_read_back_line_for_line_after_a_kill_in_the_middle(
     own_broker: BrokerProcess, topic: str, access_log: Path, tmp_path: Path
 ) -> None:
     kcat = Kcat(own_broker.bootstrap_servers)
@@ -63,17 +65,17 @@ def test_line_for_line_over_a_kill_in_the_middle(
         own_broker.restart()
 
     _send_interrupted(kcat, topic, access_log, kill)
-    # And once more at rest: what was acknowledged before is still there after a second recovery.
+    # Kill it again while idle: acknowledged records also survive a second recovery.
     kill()
-    _assert_comes_out(kcat, topic, access_log, tmp_path / "out.log")
+    _assert_read_back(kcat, topic, access_log, tmp_path / "out.log")
 
 
-def test_reading_goes_on_after_a_kill_in_the_middle(
+def test_consumer_continues_after_a_kill_in_the_middle(
     own_broker: BrokerProcess, topic: str, access_log: Path
 ) -> None:
     kcat = Kcat(own_broker.bootstrap_servers)
     kcat.run("-P", "-t", topic, "-p", "0", "-l", access_log)
-    # kcat reads at most 100,000 lines ahead, a third of what is left when the broker is killed.
+    # kcat prefetches at most 100,000 lines, a third of those left when the broker is killed.
     command = kcat.command("-C", "-t", topic, "-p", "0", "-e", "-q", *PATIENT)
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE) as reader,
@@ -84,8 +86,8 @@ def test_reading_goes_on_after_a_kill_in_the_middle(
             if start == SIZE_BYTES // 2:
                 own_broker.kill()
                 own_broker.restart()
-            piece = expected.read(SIZE_BYTES // 4)
-            assert reader.stdout.read(len(piece)) == piece
+            chunk = expected.read(SIZE_BYTES // 4)
+            assert reader.stdout.read(len(chunk)) == chunk
         assert reader.stdout.read() == expected.read()
         assert reader.wait(TIMEOUT_S) == 0
 
@@ -93,14 +95,14 @@ def test_reading_goes_on_after_a_kill_in_the_middle(
 def _send_interrupted(
     kcat: Kcat, topic: str, access_log: Path, interrupt: Callable[[], None]
 ) -> None:
-    """Hand kcat half of the file, interrupt, hand it the rest, and wait until it has sent all."""
+    """Pass half of the file to kcat, interrupt, pass the rest and wait until all is sent."""
     command = kcat.command("-P", "-t", topic, "-p", "0", *SAFE, *PATIENT)
     with (
         subprocess.Popen(command, stdin=subprocess.PIPE) as sender,
         access_log.open("rb") as lines,
     ):
         assert sender.stdin is not None
-        # The write returns when kcat has read all but a pipe's worth of it.
+        # The write returns when at most the capacity of the pipe is unread.
         sender.stdin.write(lines.read(SIZE_BYTES // 2))
         sender.stdin.flush()
         interrupt()
@@ -109,7 +111,7 @@ def _send_interrupted(
         assert sender.wait(TIMEOUT_S) == 0
 
 
-def _assert_comes_out(kcat: Kcat, topic: str, expected: Path, out: Path) -> None:
+def _assert_read_back(kcat: Kcat, topic: str, expected: Path, out: Path) -> None:
     with out.open("wb") as file:
         command = kcat.command("-C", "-t", topic, "-p", "0", "-e", "-q")
         subprocess.run(command, stdout=file, check=True, timeout=TIMEOUT_S)
@@ -120,4 +122,4 @@ def _difference(out: Path, expected: Path) -> str:
     got, wanted = out.read_bytes().splitlines(), expected.read_bytes().splitlines()
     first = next((i for i, (a, b) in enumerate(zip(got, wanted, strict=False)) if a != b), None)
     repeated, lost = len(got) - len(set(got)), len(set(wanted) - set(got))
-    return f"{repeated} lines came twice, {lost} never; the first that differs is {first}"
+    return f"{repeated} lines are duplicates, {lost} are missing; first difference: line {first}"

@@ -1,6 +1,6 @@
-"""Brokers for tests, as a thread and as a process: the same to whoever uses them.
+"""Brokers for tests, which behave the same as a thread and as a process.
 
-What is about pytest itself is in test_fixture.py.
+test_fixture.py and test_fixture_plugin.py test the pytest fixtures.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def broker(make: Callable[..., RunningBroker]) -> Iterator[RunningBroker]:
     broker.check()
 
 
-# -- life -----------------------------------------------------------------------------------------
+# -- start and stop -------------------------------------------------------------------------------
 
 
-def test_data_and_address_outlive_a_restart_and_a_kill(broker: RunningBroker) -> None:
+def test_data_and_address_survive_a_restart_and_a_kill(broker: RunningBroker) -> None:
     address, topic = broker.bootstrap_servers, broker.fresh_topic()
     produce(broker, topic, b"one")
     broker.restart()
@@ -83,7 +83,7 @@ def test_data_and_address_outlive_a_restart_and_a_kill(broker: RunningBroker) ->
         assert [record.value for record in client.fetch(topic, 0, 0)] == [b"one", b"two"]
 
 
-def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(broker: RunningBroker) -> None:
+def test_clean_shutdown_file_is_left_by_a_stop_but_not_by_a_kill(broker: RunningBroker) -> None:
     mark = broker.data_dir / ".kafka_cleanshutdown"
     broker.stop()
     assert mark.exists()
@@ -93,14 +93,14 @@ def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(broker: RunningBroker)
     assert not mark.exists()
 
 
-def test_a_broker_that_cannot_start_says_why(make: Callable[..., RunningBroker]) -> None:
+def test_start_that_fails_raises_the_reason(make: Callable[..., RunningBroker]) -> None:
     broker = make({"num.partitions": "none"})
     with pytest.raises(BrokerFailed, match=r"num\.partitions"):
         broker.start()
     assert not broker.is_running
 
 
-def test_a_port_that_is_taken_is_named(broker: RunningBroker, tmp_path: Path) -> None:
+def test_port_in_use_is_named_in_the_log(broker: RunningBroker, tmp_path: Path) -> None:
     second = BrokerThread(
         tmp_path / "second", {"listeners": f"PLAINTEXT://{broker.bootstrap_servers}"}
     )
@@ -109,17 +109,17 @@ def test_a_port_that_is_taken_is_named(broker: RunningBroker, tmp_path: Path) ->
     assert broker.bootstrap_servers.rpartition(":")[2] in second.log_text()
 
 
-def test_what_is_no_broker_yet_cannot_be_asked(make: Callable[..., RunningBroker]) -> None:
+def test_unstarted_broker_cannot_be_controlled(make: Callable[..., RunningBroker]) -> None:
     with pytest.raises(BrokerFailed, match=r"call start\(\)"):
         make().advance_time(1)
 
 
-def test_a_broker_that_runs_is_not_started_again(broker: RunningBroker) -> None:
+def test_running_broker_cannot_be_started_again(broker: RunningBroker) -> None:
     with pytest.raises(BrokerFailed, match="already running"):
         broker.start()
 
 
-def test_a_bug_is_told_with_the_last_lines(broker: RunningBroker) -> None:
+def test_bug_is_raised_once_with_its_log_lines(broker: RunningBroker) -> None:
     with broker.log_path.open("a") as log:
         log.write("2026-01-31T12:00:00.000Z CRITICAL plogd.service: unexpected error: here\n")
         log.write("    Traceback (most recent call last):\n")
@@ -128,7 +128,7 @@ def test_a_bug_is_told_with_the_last_lines(broker: RunningBroker) -> None:
     broker.check()
 
 
-def test_a_real_bug_is_told_with_its_traceback(
+def test_real_bug_is_raised_with_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with BrokerThread(tmp_path) as broker:
@@ -145,7 +145,7 @@ def test_a_real_bug_is_told_with_its_traceback(
         broker.close()
 
 
-def test_a_kill_amid_work_loses_nothing_that_was_acknowledged(broker: RunningBroker) -> None:
+def test_kill_under_load_loses_no_acknowledged_records(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     for _ in range(3):
         with Busy(broker, topic) as busy:
@@ -157,7 +157,7 @@ def test_a_kill_amid_work_loses_nothing_that_was_acknowledged(broker: RunningBro
 
 
 class Busy:
-    """A client that produces as fast as it can, until its broker has gone or the block ends."""
+    """A client that produces as fast as it can until its broker dies or the block ends."""
 
     def __init__(self, broker: RunningBroker, topic: str) -> None:
         self.last_offset = -1
@@ -167,7 +167,7 @@ class Busy:
         self._thread = threading.Thread(target=self._produce)
 
     def wait(self, more: int) -> None:
-        """Return when it has got `more` acknowledgements."""
+        """Wait until `more` records have been acknowledged."""
         with self._progress:
             until = self.last_offset + more
             assert self._progress.wait_for(lambda: self.last_offset >= until, 30)
@@ -189,7 +189,7 @@ class Busy:
         self._thread.join(30)
 
 
-def test_settings_are_read_again(make: Callable[..., RunningBroker]) -> None:
+def test_settings_are_reloaded(make: Callable[..., RunningBroker]) -> None:
     with make() as broker:
         broker.reload()
         assert "reloaded the settings" in broker.log_text()
@@ -198,7 +198,7 @@ def test_settings_are_read_again(make: Callable[..., RunningBroker]) -> None:
 # -- topics ---------------------------------------------------------------------------------------
 
 
-def test_topics_come_and_go_without_a_client(broker: RunningBroker) -> None:
+def test_topics_are_created_and_deleted_without_a_client(broker: RunningBroker) -> None:
     broker.create_topic("orders", 3, {"retention.ms": "1000"})
     assert len(list(broker.data_dir.glob("orders-*"))) == 3
     with pytest.raises(TopicAlreadyExists):
@@ -214,7 +214,7 @@ def test_topics_come_and_go_without_a_client(broker: RunningBroker) -> None:
 # -- hooks ----------------------------------------------------------------------------------------
 
 
-def test_the_next_request_of_a_kind_is_refused(broker: RunningBroker) -> None:
+def test_fail_hook_refuses_the_next_request(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     hook = broker.hooks.fail("Produce", NotEnoughReplicas("two of three are away"))
     with pytest.raises(NotEnoughReplicas, match="two of three are away"):
@@ -223,14 +223,14 @@ def test_the_next_request_of_a_kind_is_refused(broker: RunningBroker) -> None:
     assert hook.hits == 1
 
 
-def test_an_error_that_plog_never_raises_can_be_told_as_well(broker: RunningBroker) -> None:
+def test_fail_hook_accepts_an_error_that_plog_never_raises(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     broker.hooks.fail("Produce", ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     with pytest.raises(KafkaError, match="THROTTLING_QUOTA_EXCEEDED"):
         produce(broker, topic)
 
 
-def test_a_connection_is_cut_before_or_after_the_effect(broker: RunningBroker) -> None:
+def test_drop_hook_closes_the_connection_before_or_after_the_append(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     with broker.hooks.drop("Produce") as before, pytest.raises(ConnectionFailed):
         produce(broker, topic)
@@ -240,7 +240,7 @@ def test_a_connection_is_cut_before_or_after_the_effect(broker: RunningBroker) -
     assert produce(broker, topic) == 1
 
 
-def test_a_request_is_late(broker: RunningBroker) -> None:
+def test_delay_hook_delays_the_request(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     broker.hooks.delay("Produce", 0.3)
     started_s = time.monotonic()
@@ -248,7 +248,7 @@ def test_a_request_is_late(broker: RunningBroker) -> None:
     assert time.monotonic() - started_s >= 0.3
 
 
-def test_a_delay_ends_when_the_test_moves_time(broker: RunningBroker) -> None:
+def test_delay_ends_when_the_test_advances_time(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     hook = broker.hooks.delay("Produce", 3600)
     offsets: list[int] = []
@@ -260,9 +260,7 @@ def test_a_delay_ends_when_the_test_moves_time(broker: RunningBroker) -> None:
     assert offsets == [0]
 
 
-def test_a_hook_ends_with_its_block_with_a_reset_and_with_the_broker(
-    broker: RunningBroker,
-) -> None:
+def test_hook_ends_with_its_block_or_a_reset_or_the_broker(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     with broker.hooks.drop("Produce", times=None):
         pass
@@ -280,14 +278,14 @@ def test_a_hook_ends_with_its_block_with_a_reset_and_with_the_broker(
         hook.wait(2)
 
 
-def test_a_hook_that_is_not_hit_is_not_waited_for_for_ever(broker: RunningBroker) -> None:
+def test_wait_for_a_hook_times_out_when_no_request_matches(broker: RunningBroker) -> None:
     hook = broker.hooks.drop("Fetch")
     with pytest.raises(TimeoutError, match="got 0 of 1 requests"):
         hook.wait(timeout_s=0.05)
-    assert hook.hits == 0, "and the answer that comes later is nobody else's"
+    assert hook.hits == 0, "a late response was matched to another request"
 
 
-def test_who_waits_for_a_hook_hears_that_the_broker_has_gone(broker: RunningBroker) -> None:
+def test_wait_for_a_hook_fails_when_the_broker_dies(broker: RunningBroker) -> None:
     hook = broker.hooks.drop("Fetch")
     errors: list[Exception] = []
 
@@ -304,7 +302,7 @@ def test_who_waits_for_a_hook_hears_that_the_broker_has_gone(broker: RunningBrok
     assert len(errors) == 1
 
 
-def test_what_is_wrong_with_a_hook_is_told(broker: RunningBroker) -> None:
+def test_invalid_hook_is_refused_with_the_reason(broker: RunningBroker) -> None:
     hooks = broker.hooks
     with pytest.raises(ValueError, match="did you mean 'Fetch'"):
         hooks.drop("Fecth")
@@ -325,7 +323,7 @@ def test_what_is_wrong_with_a_hook_is_told(broker: RunningBroker) -> None:
 # -- time -----------------------------------------------------------------------------------------
 
 
-def test_retention_deletes_what_is_too_old(broker: RunningBroker) -> None:
+def test_retention_deletes_old_records_after_time_advances(broker: RunningBroker) -> None:
     topic = broker.fresh_topic(config={"retention.ms": str(WEEK_S * 1000)})
     produce(broker, topic)
     broker.advance_time(WEEK_S - 3600)
@@ -339,7 +337,7 @@ def log_start(broker: RunningBroker, topic: str) -> int:
         return client.list_offset(topic, 0, EARLIEST)
 
 
-def test_a_connection_that_was_idle_for_too_long_is_closed(broker: RunningBroker) -> None:
+def test_idle_connection_is_closed_after_time_advances(broker: RunningBroker) -> None:
     with client_of(broker) as client:
         client.metadata([])
         broker.advance_time(610)
@@ -347,7 +345,7 @@ def test_a_connection_that_was_idle_for_too_long_is_closed(broker: RunningBroker
             client.metadata([])
 
 
-def test_the_time_of_appends_moves_and_stays_ahead(broker: RunningBroker) -> None:
+def test_append_time_advances_and_stays_advanced_after_a_restart(broker: RunningBroker) -> None:
     topic = broker.fresh_topic(config={"message.timestamp.type": "LogAppendTime"})
     produce(broker, topic)
     broker.advance_time(3600)
@@ -361,8 +359,8 @@ def test_the_time_of_appends_moves_and_stays_ahead(broker: RunningBroker) -> Non
 
 
 @pytest.mark.long
-def test_time_moves_while_clients_work(make: Callable[..., RunningBroker]) -> None:
-    # This client does not connect again when it was idle for a week.
+def test_time_advances_while_a_client_produces(make: Callable[..., RunningBroker]) -> None:
+    # -1: the client does not reconnect if the broker closes a connection that was idle for a week.
     with (
         make({"connections.max.idle.ms": "-1"}) as broker,
         Busy(broker, broker.fresh_topic()) as busy,
@@ -373,7 +371,7 @@ def test_time_moves_while_clients_work(make: Callable[..., RunningBroker]) -> No
         busy.wait(5)
 
 
-def test_producer_ids_are_forgotten_when_their_time_has_come(broker: RunningBroker) -> None:
+def test_producer_ids_expire_after_time_advances(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     producer.produce(topic, b"x")
@@ -388,16 +386,16 @@ def test_producer_ids_are_forgotten_when_their_time_has_come(broker: RunningBrok
 def producers_of(broker: RunningBroker, topic: str) -> list[ProducerState]:
     wanted = TopicRequest(name=topic, partition_indexes=[0])
     with client_of(broker) as client:
-        answer = client._ask(DescribeProducersRequest(topics=[wanted]), DescribeProducersResponse)
-    return list(answer.topics[0].partitions[0].active_producers)
+        response = client._ask(DescribeProducersRequest(topics=[wanted]), DescribeProducersResponse)
+    return list(response.topics[0].partitions[0].active_producers)
 
 
-def test_time_goes_forward_only(broker: RunningBroker) -> None:
+def test_time_cannot_go_back(broker: RunningBroker) -> None:
     with pytest.raises(ValueError, match="cannot advance time"):
         broker.advance_time(-1)
 
 
-# -- nothing stays behind -------------------------------------------------------------------------
+# -- cleanup --------------------------------------------------------------------------------------
 
 
 def _descriptors() -> set[str]:
@@ -405,14 +403,14 @@ def _descriptors() -> set[str]:
     for name in os.listdir("/proc/self/fd"):
         try:
             found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
-        except FileNotFoundError:  # That of the listing.
+        except FileNotFoundError:  # The descriptor that listed the directory.
             continue
     return found
 
 
 @pytest.mark.parametrize("kind", ["thread", "process"])
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_no_thread_descriptor_or_process_stays(tmp_path: Path, kind: str, end: str) -> None:
+def test_no_thread_or_descriptor_is_left(tmp_path: Path, kind: str, end: str) -> None:
     gc.collect()
     threads, descriptors = set(threading.enumerate()), _descriptors()
     broker = plog.testing.broker(tmp_path, kind=kind)  # type: ignore[arg-type]
@@ -429,7 +427,7 @@ def test_no_thread_descriptor_or_process_stays(tmp_path: Path, kind: str, end: s
     assert _descriptors() == descriptors
 
 
-def test_a_thread_leaves_the_tests_process_as_it_is(tmp_path: Path) -> None:
+def test_broker_thread_does_not_change_its_process(tmp_path: Path) -> None:
     program = f"""
 import gc, resource, signal, sys
 def state():
@@ -450,16 +448,16 @@ assert threadable.ioThread is None
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_a_forked_child_holds_nothing_of_a_thread(tmp_path: Path) -> None:
+def test_forked_child_does_not_keep_the_broker_thread_from_restarting(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
-        is_there, tell = os.pipe()
+        ready_reader, ready_writer = os.pipe()
         child = os.fork()
         if child == 0:
-            os.write(tell, b"x")
+            os.write(ready_writer, b"x")
             signal.pause()
-        os.read(is_there, 1)
-        os.close(is_there)
-        os.close(tell)
+        os.read(ready_reader, 1)
+        os.close(ready_reader)
+        os.close(ready_writer)
         try:
             broker.kill()
             broker.start()
@@ -469,7 +467,7 @@ def test_a_forked_child_holds_nothing_of_a_thread(tmp_path: Path) -> None:
             os.waitpid(child, 0)
 
 
-def test_a_process_ends_when_its_test_is_gone(tmp_path: Path) -> None:
+def test_broker_process_ends_when_its_test_is_killed(tmp_path: Path) -> None:
     program = f"""
 import os, plog.testing
 from pathlib import Path
@@ -495,6 +493,6 @@ def _is_readable(descriptor: int, timeout_s: float) -> bool:
     return bool(select.select([descriptor], [], [], timeout_s)[0])
 
 
-def test_a_plain_process_obeys_nobody(tmp_path: Path) -> None:
+def test_process_without_controls_cannot_be_controlled(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker, pytest.raises(BrokerFailed, match="controls=True"):
         broker.advance_time(1)

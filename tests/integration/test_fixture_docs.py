@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md and of README's "In a test" are test files that pass."""
+"""The examples of docs/testing.md and of the README's "In a test", run as test files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLES = _examples()
 
 
 @pytest.mark.parametrize(("name", "source"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_an_example_passes(pytester: pytest.Pytester, name: str, source: str) -> None:
+def test_example_passes(pytester: pytest.Pytester, name: str, source: str) -> None:
     path = pytester.makepyfile(source)
     result = pytester.runpytest_subprocess(
         "-p",

@@ -1,4 +1,4 @@
-"""The pytest plugin as people use it who test an application: test files, in a pytest each."""
+"""The pytest plugin as an application uses it: test files, each run by its own pytest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ both = pytest.mark.parametrize("kind", ["thread", "process"])
 
 
 @both
-def test_confluent_kafka(run: Run, kind: str) -> None:
+def test_confluent_kafka_produces_and_consumes(run: Run, kind: str) -> None:
     result = run(
         """
         import pytest
@@ -83,7 +83,7 @@ def test_confluent_kafka(run: Run, kind: str) -> None:
 
 
 @both
-def test_kafka_python(run: Run, kind: str) -> None:
+def test_kafka_python_produces_and_consumes(run: Run, kind: str) -> None:
     result = run(
         """
         from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -106,7 +106,7 @@ def test_kafka_python(run: Run, kind: str) -> None:
 
 
 @both
-def test_a_member_that_is_silent_for_too_long_loses_its_session(run: Run, kind: str) -> None:
+def test_silent_member_loses_its_session_after_time_advances(run: Run, kind: str) -> None:
     result = run(
         """
         from confluent_kafka import Consumer
@@ -137,7 +137,7 @@ def test_a_member_that_is_silent_for_too_long_loses_its_session(run: Run, kind: 
     result.assert_outcomes(passed=1)
 
 
-def test_a_hundred_tests_share_a_broker_each_with_a_fresh_topic(run: Run) -> None:
+def test_hundred_tests_share_a_broker_with_a_fresh_topic_each(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -153,10 +153,10 @@ def test_a_hundred_tests_share_a_broker_each_with_a_fresh_topic(run: Run) -> Non
         """
     )
     result.assert_outcomes(passed=100)
-    assert result.duration < 20, "5 s on an idle machine, the imports of everything included"
+    assert result.duration < 20, "expected about 5 s on an idle machine, including all imports"
 
 
-def test_topics_by_mark(run: Run) -> None:
+def test_topic_marker_creates_topics(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -198,7 +198,7 @@ def test_topics_by_mark(run: Run) -> None:
     result.assert_outcomes(passed=6)
 
 
-def test_what_a_mark_does_not_know_is_told(run: Run) -> None:
+def test_unknown_marker_argument_is_reported(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -228,7 +228,7 @@ def test_hooks_of_a_shared_broker_end_with_their_test(run: Run) -> None:
 
 
 @both
-def test_a_bug_of_the_broker_is_an_error_of_the_test(run: Run, kind: str) -> None:
+def test_bug_of_the_broker_is_an_error_of_the_test(run: Run, kind: str) -> None:
     bug = "2026-01-31T12:00:00.000Z CRITICAL plogd.service: unexpected error: Fetch\\n"
     result = run(
         f"""
@@ -253,7 +253,7 @@ def test_a_bug_of_the_broker_is_an_error_of_the_test(run: Run, kind: str) -> Non
     result.stdout.fnmatch_lines(["*the broker reports a bug*", "*unexpected error: Fetch*"])
 
 
-def test_a_broker_that_ends_by_itself_is_an_error_of_the_test(run: Run) -> None:
+def test_broker_that_exits_is_an_error_of_the_test(run: Run) -> None:
     result = run(
         """
         import os, signal, shutil
@@ -273,7 +273,7 @@ def test_a_broker_that_ends_by_itself_is_an_error_of_the_test(run: Run) -> None:
     result.stdout.fnmatch_lines(["*stopped with code -9*", "*stopped with code 1*"])
 
 
-def test_a_mark_chooses_how_the_broker_runs_and_with_which_settings(run: Run) -> None:
+def test_broker_marker_selects_kind_and_settings(run: Run) -> None:
     result = run(
         """
         import pytest
@@ -294,7 +294,7 @@ def test_a_mark_chooses_how_the_broker_runs_and_with_which_settings(run: Run) ->
     result.assert_outcomes(passed=3)
 
 
-def test_the_ini_file_chooses_and_a_wrong_choice_is_told(
+def test_ini_file_selects_the_kind_and_a_wrong_kind_is_reported(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeini("[pytest]\nplog_broker = process\n")
@@ -309,8 +309,8 @@ def test_the_ini_file_chooses_and_a_wrong_choice_is_told(
     result.stderr.fnmatch_lines(["*plog_broker = fork*thread, process*"])
 
 
-def test_sessions_beside_each_other_do_not_meet(pytester: pytest.Pytester) -> None:
-    """As pytest-xdist runs its workers: processes of their own below one directory."""
+def test_concurrent_sessions_are_independent(pytester: pytest.Pytester) -> None:
+    """As pytest-xdist runs its workers: separate processes below one directory."""
     pytester.makepyfile(shared=CONFLUENT)
     path = pytester.makepyfile(
         """
@@ -340,7 +340,7 @@ def test_sessions_beside_each_other_do_not_meet(pytester: pytest.Pytester) -> No
 
 
 def test_frozen_time_does_not_stop_a_thread(run: Run) -> None:
-    """As by libraries that replace time.time and time.monotonic."""
+    """As frozen by libraries that replace time.time and time.monotonic."""
     result = run(
         """
         import time
@@ -358,7 +358,7 @@ def test_frozen_time_does_not_stop_a_thread(run: Run) -> None:
     result.assert_outcomes(passed=1)
 
 
-def test_files_are_below_pytests_own_directory(run: Run) -> None:
+def test_files_are_below_pytests_temporary_directory(run: Run) -> None:
     result = run(
         """
         def test_one(plog_broker, plog_session_broker, tmp_path, tmp_path_factory):

@@ -1,7 +1,7 @@
-"""franz-go: groups, offsets and admin requests of a Go client, which sends the newest versions.
+"""Groups, offsets and admin requests of franz-go, a Go client, which sends the newest versions.
 
-Its members balance with cooperative-sticky, its own default. The program is tests/integration/go;
-where Go is older than 1.24, as on Debian 12, it is built with an older franz-go (debian12.mod).
+Its members use the assignor cooperative-sticky, its default. The program is tests/integration/go;
+with a Go older than 1.24, as on Debian 12, it is built with an older franz-go (debian12.mod).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.helpers.group_scenarios import GroupScenarios
 
 @pytest.fixture(scope="module")
 def client(broker: BrokerProcess) -> Iterator[ClientProgram]:
-    """One program for the whole file."""
+    """One process of the program for the whole file."""
     client = ClientProgram([go_program()], broker.bootstrap_servers)
     yield client
     client.close()
 
 
 class TestGroups(GroupScenarios):
-    """See there."""
+    """The group scenarios, run with franz-go."""
 
 
 class TestAdmin(
@@ -43,4 +43,4 @@ class TestAdmin(
     AlterOffsetScenarios,
     RecordScenarios,
 ):
-    """See there."""
+    """The admin scenarios that franz-go can perform."""

@@ -1,8 +1,8 @@
-"""Seeded nonsense from several connections, while a client that behaves produces and fetches.
+"""Random requests from several connections, while a well-behaved client produces and fetches.
 
-The requests begin as those of the fuzzers and are changed a little, so that many of them reach a
-handler. Afterwards the broker lives, has told of no unexpected error, has taken little memory, and
-the other client's records are all there.
+The requests are the fuzzers' seeds with a few changed bytes, so that many of them reach a handler.
+Afterwards the broker still runs, has logged no unexpected error and uses little more memory, and
+all records of the well-behaved client are present.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MEMORY_GROWTH_MB = 150
 _INTERESTING = (0, 1, 2, 0x7F, 0x80, 0xFF)
 
 
-class _Nonsense(threading.Thread):
-    """Sends changed requests over one connection after the other."""
+class _FuzzingThread(threading.Thread):
+    """A thread that sends changed requests over a series of connections."""
 
     def __init__(self, broker: BrokerProcess, seed: int, deadline: float) -> None:
         super().__init__(daemon=True)
@@ -54,7 +54,7 @@ class _Nonsense(threading.Thread):
         chance = self._chance
         data = bytearray(chance.choice(self._seeds))
         for _ in range(chance.choice((0, 1, 1, 2, 5))):
-            # Mostly behind the header, or nearly all would end there.
+            # Mostly after the header: an error in the header would end nearly all requests there.
             at = chance.randrange(min(8, len(data) - 1), len(data))
             match chance.randrange(4):
                 case 0:
@@ -71,8 +71,8 @@ class _Nonsense(threading.Thread):
         return struct.pack(">i", size) + bytes(data)
 
 
-class _Behaved:
-    """Produces to a topic of its own and reads everything back."""
+class _WellBehavedClient:
+    """A well-behaved client: produces to its own topic and reads everything back."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._client = SimpleClient(*host_and_port(broker), timeout_s=30)
@@ -95,21 +95,21 @@ class _Behaved:
         return len(found)
 
 
-def _shake(broker: BrokerProcess, seconds: float, seed: int) -> None:
-    behaved = _Behaved(broker)
-    behaved.once()
+def _fuzz(broker: BrokerProcess, seconds: float, seed: int) -> None:
+    client = _WellBehavedClient(broker)
+    client.once()
     before_mb = memory_mb(broker)
     deadline = time.monotonic() + seconds
-    threads = [_Nonsense(broker, seed + number, deadline) for number in range(_CONNECTIONS)]
+    threads = [_FuzzingThread(broker, seed + number, deadline) for number in range(_CONNECTIONS)]
     for thread in threads:
         thread.start()
     while time.monotonic() < deadline:
-        behaved.once()
+        client.once()
     for thread in threads:
         thread.join(60)
     assert [thread.error for thread in threads] == [None] * _CONNECTIONS
     assert all(thread.sent > 20 for thread in threads)
-    assert behaved.check_all() > 100
+    assert client.check_all() > 100
     assert memory_mb(broker) - before_mb < _MEMORY_GROWTH_MB
     broker.stop()
     _assert_nothing_unexpected(broker.log_path)
@@ -122,16 +122,18 @@ def _assert_nothing_unexpected(log: Path) -> None:
 
 
 @pytest.fixture
-def shaken_broker(start_broker: BrokerFactory) -> BrokerProcess:
-    """Few partitions of `__consumer_offsets`, or making them would be most of the time."""
+def fuzzed_broker(start_broker: BrokerFactory) -> BrokerProcess:
+    """A broker with few partitions of `__consumer_offsets`: creating more would take too long."""
     return start_broker({"offsets.topic.num.partitions": "2", "num.partitions": "1"})
 
 
-def test_nonsense_of_others_is_not_noticed(shaken_broker: BrokerProcess) -> None:
-    _shake(shaken_broker, 6, seed=1)
+def test_random_requests_do_not_affect_another_client(fuzzed_broker: BrokerProcess) -> None:
+    _fuzz(fuzzed_broker, 6, seed=1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [100, 200, 300])
-def test_much_nonsense_of_others_is_not_noticed(shaken_broker: BrokerProcess, seed: int) -> None:
-    _shake(shaken_broker, 60, seed=seed)
+def test_many_random_requests_do_not_affect_another_client(
+    fuzzed_broker: BrokerProcess, seed: int
+) -> None:
+    _fuzz(fuzzed_broker, 60, seed=seed)

@@ -1,7 +1,7 @@
-"""Thirty real consumers that join one group and leave it at random, for some seconds.
+"""Thirty real consumers that join and leave one group at random for some seconds.
 
-Two things have to hold, whatever happens: in one generation a partition has one owner, and what the
-group has committed never goes back. kafka-python, as it tells a member's generation.
+Two invariants must hold: in one generation a partition has one owner, and the group's committed
+offsets never go back. The consumers are kafka-python's, which expose a member's generation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAUSE_S = 0.05
 
 
 class Log:
-    """What the members of a group say; any thread may call."""
+    """Events of the members of a group. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,41 +42,41 @@ class Log:
         self.failed_commits = 0
 
     def assigned(self, generation: int, member_id: str, partitions: frozenset[int]) -> None:
-        """A member has got these partitions in a generation."""
+        """Record that a member received `partitions` in a generation."""
         with self._lock:
             for partition in partitions:
                 self.owners[generation, partition].add(member_id)
             self.owned_by[member_id] = partitions
 
     def left(self, member_id: str) -> None:
-        """A member has gone."""
+        """Record that a member has left."""
         with self._lock:
             self.owned_by.pop(member_id, None)
 
     def committed(self, success: bool) -> None:
-        """A commit was answered."""
+        """Count a commit that succeeded or failed."""
         with self._lock:
             self.commits += success
             self.failed_commits += not success
 
     def generation(self) -> int:
-        """The last one in which somebody was given something."""
+        """Return the last generation in which a member received partitions."""
         with self._lock:
             return max((generation for generation, _ in self.owners), default=0)
 
     def twice_owned(self) -> dict[tuple[int, int], set[str]]:
-        """(generation, partition) with more than one owner."""
+        """Return each (generation, partition) that has more than one owner."""
         with self._lock:
             return {where: owners for where, owners in self.owners.items() if len(owners) > 1}
 
     def current_owners(self) -> list[int]:
-        """The partitions of all members that are there, sorted, with repetitions."""
+        """Return the partitions of all present members, sorted, with duplicates."""
         with self._lock:
             return sorted(p for partitions in self.owned_by.values() for p in partitions)
 
 
 class StressMember(kafka.ConsumerRebalanceListener):
-    """Reads a little, commits it, and reads on, until it is told to leave."""
+    """A member that reads and commits in small steps until it has to leave."""
 
     def __init__(self, bootstrap_servers: str, topic: str, log: Log) -> None:
         self._server, self._topic, self._log = bootstrap_servers, topic, log
@@ -89,26 +89,26 @@ class StressMember(kafka.ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked: Any) -> None:
         """Forget the positions, as Java's client does.
 
-        kafka-python 3.0.12 keeps them until the next assignment, even over a generation in which it
-        got none and somebody else read on; then it would commit its old ones.
+        kafka-python 3.0.12 keeps them until the next assignment, even across a generation in which
+        another member owned the partitions and read on; it would then commit the old positions.
         """
         self._consumer._subscription.assign_from_subscribed([])
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """Tell the log, with the generation."""
+        """Record the assignment and its generation in the log."""
         joined = self._consumer.group_metadata()
         partitions = frozenset(each.partition for each in assigned)
         self._log.assigned(joined.generation_id, joined.member_id, partitions)
 
     def leave(self) -> None:
-        """Begin to leave."""
+        """Request that the member leaves."""
         self._leave.set()
 
     def wait(self) -> None:
-        """Until it has left. Raises what went wrong."""
+        """Wait until the member has left. Raises the error that ended it, if any."""
         self._leave.set()
         self._thread.join(60)
-        assert not self._thread.is_alive(), "the member does not end"
+        assert not self._thread.is_alive(), "the member did not leave within 60 s"
         if self.failure is not None:
             raise self.failure
 
@@ -135,7 +135,7 @@ class StressMember(kafka.ConsumerRebalanceListener):
             fetch_max_wait_ms=100,
             max_poll_records=20,
         )
-        # Before it subscribes: see test_kafka_python.py.
+        # Fetch the metadata before subscribing: see test_kafka_python.py.
         assert self._consumer.partitions_for_topic(self._topic)
         self._consumer.subscribe([self._topic], listener=self)
 
@@ -143,13 +143,13 @@ class StressMember(kafka.ConsumerRebalanceListener):
         try:
             self._consumer.commit()
         except (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgressError):
-            self._log.committed(False)  # What a rebalance does to a late member.
+            self._log.committed(False)  # Expected if a rebalance has begun.
         else:
             self._log.committed(True)
 
 
 class Observer:
-    """Asks for the group's offsets over and over; `steps_back` has those that became smaller."""
+    """A thread that polls the group's offsets; `steps_back` lists the decreases that it saw."""
 
     def __init__(self, client: ConfluentClient, topic: str) -> None:
         self.steps_back: list[str] = []
@@ -161,7 +161,7 @@ class Observer:
         self._thread.start()
 
     def stop(self) -> None:
-        """End. Raises what went wrong."""
+        """Stop polling. Raises the error that ended the thread, if any."""
         self._stop.set()
         self._thread.join(60)
         if self._failure is not None:
@@ -173,7 +173,7 @@ class Observer:
                 places = self._client.committed(self._topic, self._topic)
                 now = {partition: place.offset for partition, place in places.items()}
                 self.steps_back.extend(
-                    f"partition {partition}: {before} became {now.get(partition)}"
+                    f"partition {partition}: offset {before} became {now.get(partition)}"
                     for partition, before in self.offsets.items()
                     if now.get(partition, -1) < before
                 )
@@ -184,7 +184,7 @@ class Observer:
 
 @pytest.fixture
 def client(broker: BrokerProcess) -> Iterator[ConfluentClient]:
-    """Who asks for the committed offsets."""
+    """The client that fetches the committed offsets."""
     client = ConfluentClient(broker.bootstrap_servers)
     yield client
     client.close()
@@ -193,7 +193,7 @@ def client(broker: BrokerProcess) -> Iterator[ConfluentClient]:
 @pytest.mark.parametrize(
     ("seed", "seconds"), [(4, SECONDS), pytest.param(5, SECONDS_LONG, marks=pytest.mark.long)]
 )
-def test_thirty_members_come_and_go_and_no_partition_has_two_owners(
+def test_no_partition_has_two_owners_while_thirty_members_join_and_leave(
     broker: BrokerProcess, client: ConfluentClient, topic: str, seed: int, seconds: float
 ) -> None:
     server = broker.bootstrap_servers
@@ -201,7 +201,7 @@ def test_thirty_members_come_and_go_and_no_partition_has_two_owners(
     each = [{"value": b"x", "partition": p} for p in range(PARTITIONS)]
     assert set(produce(server, topic, each * MESSAGES_EACH)) == {None}
     log, observer = Log(), Observer(client, topic)
-    staying = _come_and_go(server, topic, log, random.Random(seed), seconds)
+    members = _join_and_leave(server, topic, log, random.Random(seed), seconds)
     everything = list(range(PARTITIONS))
     eventually(lambda: log.current_owners() == everything, "one owner for each partition")
     before = dict(observer.offsets)
@@ -215,37 +215,37 @@ def test_thirty_members_come_and_go_and_no_partition_has_two_owners(
         ),
         "progress in each partition",
     )
-    for member in staying:
+    for member in members:
         member.leave()
-    for member in staying:
+    for member in members:
         member.wait()
     observer.stop()
     assert log.twice_owned() == {}
     assert observer.steps_back == []
-    # It has been shaken, and has got on all the same; how often depends on the machine.
+    # The group made progress during the rebalances; how much depends on the machine.
     assert log.commits >= PARTITIONS
     assert len({generation for generation, _ in log.owners}) >= 5
 
 
-def _come_and_go(
+def _join_and_leave(
     server: str, topic: str, log: Log, chance: random.Random, seconds: float
 ) -> list[StressMember]:
-    """Thirty members; then some leave and others come until time is up. Those still there."""
-    there = [StressMember(server, topic, log) for _ in range(MEMBERS)]
-    gone: list[StressMember] = []
+    """Start thirty members; let members leave and join for `seconds`. Return those present."""
+    present = [StressMember(server, topic, log) for _ in range(MEMBERS)]
+    leaving: list[StressMember] = []
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while time.monotonic() < deadline:
         before = log.generation()
         for _ in range(chance.randrange(1, 4)):
             pause.wait(chance.uniform(0, 0.3))
-            if len(there) > MEMBERS // 2 and chance.random() < len(there) / MEMBERS - 0.3:
-                gone.append(there.pop(chance.randrange(len(there))))
-                gone[-1].leave()
+            if len(present) > MEMBERS // 2 and chance.random() < len(present) / MEMBERS - 0.3:
+                leaving.append(present.pop(chance.randrange(len(present))))
+                leaving[-1].leave()
             else:
-                there.append(StressMember(server, topic, log))
-        # Faster than the group can follow, there would be no generation to look at.
-        eventually(lambda before=before: log.generation() > before, "new generation")
-    for member in gone:
+                present.append(StressMember(server, topic, log))
+        # Wait for the group: faster changes would never complete a generation.
+        eventually(lambda before=before: log.generation() > before, "a new generation")
+    for member in leaving:
         member.wait()
-    return there
+    return present

@@ -1,7 +1,7 @@
-"""Requests of the greatest cost that a client can think of, while another client is served.
+"""Requests designed to cost the broker as much as possible, while another client is served.
 
-Large counts with something behind them, counts with nothing behind them, and batches that are
-small until somebody looks into them.
+They contain many elements, huge counts without the elements, or small batches that decompress to
+large ones.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from plogd.testing.plugin import BrokerFactory
 from tests.helpers.broker_log import assert_one_line
 from tests.helpers.hostile import HostileConnection, Pings, frame_of, memory_mb
 
-_JUST_ALLOWED = 49_000
-_TOO_MANY = 200_000
+_ALLOWED_COUNT = 49_000
+_EXCESSIVE_COUNT = 200_000
 _LONGEST_WAIT_S = 5.0
-"""Generous, for tests run beside each other; what is measured alone is less than a tenth of it."""
+"""Generous, because tests may run concurrently; a test alone measures less than a tenth of it."""
 _COMPACTED, _PLAIN = "bombed-compacted", "bombed"
 
 
 @pytest.fixture(scope="module")
 def broker(plog_broker_factory: BrokerFactory) -> Iterator[BrokerProcess]:
-    """A broker of its own, whose memory is looked at."""
+    """A separate broker, so that tests can measure its memory."""
     started = plog_broker_factory({"auto.create.topics.enable": "false"})
     topics = [
         CreatableTopic(name=_PLAIN, num_partitions=1, replication_factor=1),
@@ -92,8 +92,8 @@ def _offset_commit(count: int) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
 
 
-def _many(api: str, count: int) -> tuple[ApiMessage, int]:
-    """A request about so many things, and its version."""
+def _request_of(api: str, count: int) -> tuple[ApiMessage, int]:
+    """Return a request with `count` elements, and its version."""
     match api:
         case "DescribeGroups":
             return DescribeGroupsRequest(groups=_names(count)), 5
@@ -124,14 +124,14 @@ def _many(api: str, count: int) -> tuple[ApiMessage, int]:
 
 
 _IN_SLICES = ("DescribeGroups", "DeleteGroups", "FindCoordinator", "OffsetFetch")
-_AT_ONCE = ("OffsetCommit", "DescribeUserScramCredentials", "LeaveGroup", "Metadata")
+_IN_ONE_TURN = ("OffsetCommit", "DescribeUserScramCredentials", "LeaveGroup", "Metadata")
 
 
 @pytest.mark.parametrize("api", _IN_SLICES)
-def test_others_are_served_while_a_request_about_very_many_things_is_worked_on(
+def test_other_clients_are_served_during_a_request_with_many_elements(
     broker: BrokerProcess, api: str
 ) -> None:
-    frame = frame_of(*_many(api, _JUST_ALLOWED))
+    frame = frame_of(*_request_of(api, _ALLOWED_COUNT))
     with Pings(broker) as pings, HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is not None
@@ -139,8 +139,10 @@ def test_others_are_served_while_a_request_about_very_many_things_is_worked_on(
     assert max(pings.waits_s) < _LONGEST_WAIT_S
 
 
-def test_others_are_served_while_ten_thousand_topics_are_judged(broker: BrokerProcess) -> None:
-    frame = frame_of(*_many("CreateTopics", 10_000))
+def test_other_clients_are_served_while_ten_thousand_topics_are_validated(
+    broker: BrokerProcess,
+) -> None:
+    frame = frame_of(*_request_of("CreateTopics", 10_000))
     with Pings(broker) as pings, HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is not None
@@ -148,29 +150,31 @@ def test_others_are_served_while_ten_thousand_topics_are_judged(broker: BrokerPr
     assert max(pings.waits_s) < _LONGEST_WAIT_S
 
 
-@pytest.mark.parametrize("api", _AT_ONCE)
-def test_a_request_that_is_worked_on_at_once_is_so_quickly(broker: BrokerProcess, api: str) -> None:
-    frame = frame_of(*_many(api, _JUST_ALLOWED))
+@pytest.mark.parametrize("api", _IN_ONE_TURN)
+def test_request_handled_in_one_turn_is_fast(broker: BrokerProcess, api: str) -> None:
+    frame = frame_of(*_request_of(api, _ALLOWED_COUNT))
     with Pings(broker) as pings, HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is not None
     assert max(pings.waits_s) < _LONGEST_WAIT_S
 
 
-@pytest.mark.parametrize("api", [*_IN_SLICES, *_AT_ONCE, "CreateTopics"])
-def test_a_request_about_far_too_many_things_ends_its_connection(
+@pytest.mark.parametrize("api", [*_IN_SLICES, *_IN_ONE_TURN, "CreateTopics"])
+def test_request_with_too_many_elements_closes_the_connection(
     broker: BrokerProcess, api: str
 ) -> None:
-    frame = frame_of(*_many(api, _TOO_MANY))
+    frame = frame_of(*_request_of(api, _EXCESSIVE_COUNT))
     with Pings(broker) as pings, HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is None
     assert max(pings.waits_s) < _LONGEST_WAIT_S
 
 
-def test_the_log_says_why_such_a_connection_was_ended(own_broker: BrokerProcess) -> None:
+def test_log_says_why_a_request_with_too_many_elements_was_refused(
+    own_broker: BrokerProcess,
+) -> None:
     with HostileConnection(own_broker) as connection:
-        connection.send(frame_of(*_many("Metadata", _TOO_MANY)))
+        connection.send(frame_of(*_request_of("Metadata", _EXCESSIVE_COUNT)))
         assert connection.answer() is None
     assert_one_line(own_broker, "plog.request.max.elements=50000", "Metadata", "split")
 
@@ -179,25 +183,23 @@ def test_the_log_says_why_such_a_connection_was_ended(own_broker: BrokerProcess)
     "body",
     [
         pytest.param(struct.pack(">i", 30_000_000) + b"\0\1t" * 30_000_000, id="names"),
-        pytest.param(struct.pack(">i", 45_000_000) + bytes(90_000_000), id="empty names"),
-        pytest.param(struct.pack(">i", (1 << 31) - 1) + bytes(90_000_000), id="too few names"),
+        pytest.param(struct.pack(">i", 45_000_000) + bytes(90_000_000), id="empty-names"),
+        pytest.param(struct.pack(">i", (1 << 31) - 1) + bytes(90_000_000), id="truncated-names"),
     ],
 )
-def test_ninety_megabytes_of_topic_names_cost_nothing(broker: BrokerProcess, body: bytes) -> None:
+def test_ninety_megabytes_of_topic_names_cost_no_memory(broker: BrokerProcess, body: bytes) -> None:
     head = struct.pack(">hhih", 3, 1, 7, -1)
     before_mb = memory_mb(broker)
     with Pings(broker) as pings, HostileConnection(broker) as connection:
         connection.send(struct.pack(">i", len(head) + len(body)) + head + body)
         assert connection.answer() is None
     assert max(pings.waits_s) < _LONGEST_WAIT_S
-    # The request itself is held until it is there.
+    # The broker buffers the request itself until it has arrived.
     assert memory_mb(broker) - before_mb < len(body) / (1 << 20) + 30
 
 
 @pytest.mark.parametrize("key", range(62), ids=lambda key: f"api-{key}")
-def test_counts_with_nothing_behind_them_end_the_connection(
-    broker: BrokerProcess, key: int
-) -> None:
+def test_broker_survives_counts_without_elements(broker: BrokerProcess, key: int) -> None:
     with HostileConnection(broker) as connection:
         for version in range(3):
             body = struct.pack(">hhih", key, version, 7, -1) + b"\x7f\xff\xff\xff" * 8
@@ -209,7 +211,7 @@ def test_counts_with_nothing_behind_them_end_the_connection(
 # -- bombs -------------------------------------------------------------------------------------
 
 
-def _bomb(compression: Compression, mebibytes: int) -> bytes:
+def _decompression_bomb(compression: Compression, mebibytes: int) -> bytes:
     records = [
         Record(key=b"k", value=bytes(1 << 20), timestamp=1_000 + n) for n in range(mebibytes)
     ]
@@ -226,10 +228,10 @@ def _produce(topic: str, batch: bytes) -> ProduceRequest:
 @pytest.mark.parametrize(
     "compression", [Compression.GZIP, Compression.LZ4, Compression.ZSTD], ids=lambda one: one.name
 )
-def test_a_bomb_is_refused_where_it_would_go_off(
+def test_decompression_bomb_is_refused_by_a_compacted_topic(
     broker: BrokerProcess, compression: Compression
 ) -> None:
-    batch = _bomb(compression, 150)
+    batch = _decompression_bomb(compression, 150)
     assert len(batch) < 1 << 20
     before_mb = memory_mb(broker)
     with Pings(broker) as pings, HostileConnection(broker) as connection:
@@ -242,7 +244,7 @@ def test_a_bomb_is_refused_where_it_would_go_off(
     assert memory_mb(broker) - before_mb < 80
 
 
-def test_a_bomb_that_was_taken_is_looked_into_without_holding_up_others(
+def test_other_clients_are_served_while_a_stored_bomb_is_searched(
     broker: BrokerProcess,
 ) -> None:
     tiny = [Record(key=b"", value=b"", timestamp=1_000)] * 500_000

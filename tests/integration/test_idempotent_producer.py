@@ -1,7 +1,7 @@
-"""Retries without duplicates: answers to Produce get lost after the broker has done the work.
+"""Retries without duplicates when Produce responses are lost after the append.
 
-The producer then sends the batch again; producer id and sequence number tell the broker that it
-has it already. Without idempotence the same proxy makes duplicates: so this test can fail.
+The producer resends the batch; its producer id and sequence number show the broker that the batch
+is already in the log. Without idempotence the same proxy causes duplicates: the tests can fail.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.helpers.proxy import PRODUCE, Answer, Fault, FaultyAnswers, Proxy
 
 MESSAGES = 3000
 SENT = [{"value": b"%d" % i} for i in range(MESSAGES)]
-# Small batches, so that many answers can get lost, and retries that do not wait.
+# Small batches, so that many responses can get lost, and retries without delay.
 MANY_BATCHES = {
     "batch.num.messages": 50,
     "max.in.flight": 5,
@@ -24,34 +24,36 @@ MANY_BATCHES = {
 LOSSES = 15
 
 
-def _values_after_lost_answers(broker: BrokerProcess, topic: str, idempotent: bool) -> list[bytes]:
+def _values_after_lost_responses(
+    broker: BrokerProcess, topic: str, idempotent: bool
+) -> list[bytes]:
     create_topic(broker.bootstrap_servers, topic)
-    lose = FaultyAnswers(PRODUCE, Fault.LOST, LOSSES)
-    with Proxy(broker.bootstrap_servers, lose) as proxy:
+    lost_responses = FaultyAnswers(PRODUCE, Fault.LOST, LOSSES)
+    with Proxy(broker.bootstrap_servers, lost_responses) as proxy:
         config = {**MANY_BATCHES, "enable.idempotence": idempotent, "acks": "all"}
         errors = produce(proxy.bootstrap_servers, topic, SENT, config)
     assert set(errors) == {None}
-    assert lose.done == LOSSES
+    assert lost_responses.done == LOSSES
     return [m.value() for m in read(broker.bootstrap_servers, topic)]
 
 
-def test_lost_acknowledgements_make_no_duplicates_and_keep_the_order(
+def test_lost_acknowledgements_cause_neither_duplicates_nor_reordering(
     broker: BrokerProcess, topic: str
 ) -> None:
-    values = _values_after_lost_answers(broker, topic, idempotent=True)
+    values = _values_after_lost_responses(broker, topic, idempotent=True)
     assert values == [message["value"] for message in SENT]
 
 
-def test_without_idempotence_the_same_losses_do_make_duplicates(
+def test_lost_acknowledgements_cause_duplicates_without_idempotence(
     broker: BrokerProcess, topic: str
 ) -> None:
-    values = _values_after_lost_answers(broker, topic, idempotent=False)
+    values = _values_after_lost_responses(broker, topic, idempotent=False)
     assert set(values) == {message["value"] for message in SENT}
     assert len(values) > MESSAGES
 
 
-def test_a_restarted_broker_still_knows_what_it_has(own_broker: BrokerProcess, topic: str) -> None:
-    """The same, with a broker that is killed between the append and the retry."""
+def test_restarted_broker_recognizes_resent_batches(own_broker: BrokerProcess, topic: str) -> None:
+    """The broker is killed between the append and the retry."""
     create_topic(own_broker.bootstrap_servers, topic)
     kill_at = {10, 30}
     answers = count(1)

@@ -15,7 +15,7 @@ from tests.helpers.confluent import create_topic, produce
 from tests.helpers.kafka_tools import KafkaTools, RunTool, broker_id, offsets
 from tests.helpers.outside_broker import outside_broker
 
-# Young enough for every retention.
+# Recent enough that retention keeps the records.
 START_MS = int(time.time() * 1000) - 3_600_000
 RECORDS = 10
 RECORD_BYTES = 100
@@ -23,7 +23,7 @@ RECORD_BYTES = 100
 
 @pytest.fixture
 def filled(broker: BrokerProcess, topic: str) -> str:
-    """A topic of two partitions: ten records in the first, one a millisecond."""
+    """A topic with two partitions; the first has one record per millisecond."""
     create_topic(broker.bootstrap_servers, topic, 2)
     messages = [
         {"value": b"x" * RECORD_BYTES, "partition": 0, "timestamp": START_MS + i}
@@ -33,7 +33,7 @@ def filled(broker: BrokerProcess, topic: str) -> str:
     return topic
 
 
-def test_offsets_are_found_by_place_and_by_time(run: RunTool, filled: str) -> None:
+def test_offsets_are_found_by_position_and_by_time(run: RunTool, filled: str) -> None:
     assert offsets(run, filled) == {0: RECORDS, 1: 0}
     assert offsets(run, filled, "--time", "earliest") == {0: 0, 1: 0}
     assert offsets(run, filled, "--time", "earliest-local") == {0: 0, 1: 0}
@@ -52,13 +52,13 @@ def test_records_are_deleted_up_to_an_offset(run: RunTool, filled: str, tmp_path
     assert f"partition: {filled}-0\tlow_watermark: 4" in delete(4)
     assert "OffsetOutOfRangeException" in delete(RECORDS + 1)
     assert offsets(run, filled, "--time", "earliest") == {0: 4, 1: 0}
-    # -1 is the high watermark: everything.
+    # -1 means the high watermark, so all records are deleted.
     assert f"low_watermark: {RECORDS}" in delete(-1)
     assert offsets(run, filled, "--time", "earliest") == {0: RECORDS, 1: 0}
     assert offsets(run, filled) == {0: RECORDS, 1: 0}
 
 
-def test_the_log_directories_tell_the_size_of_each_partition(run: RunTool, filled: str) -> None:
+def test_log_directories_list_the_size_of_each_partition(run: RunTool, filled: str) -> None:
     out = run("LogDirsCommand", "--describe", "--topic-list", filled).stdout
     [line] = [line for line in out.splitlines() if line.startswith("{")]
     [broker] = json.loads(line)["brokers"]
@@ -73,20 +73,20 @@ def test_the_log_directories_tell_the_size_of_each_partition(run: RunTool, fille
     assert {each["isFuture"] for each in log_dir["partitions"]} == {False}
 
 
-def test_a_topic_gets_more_partitions_and_never_fewer(run: RunTool, filled: str) -> None:
+def test_topic_gets_more_partitions_but_never_fewer(run: RunTool, filled: str) -> None:
     assert run("TopicCommand", "--alter", "--topic", filled, "--partitions", "5").code == 0
     assert "PartitionCount: 5" in run("TopicCommand", "--describe", "--topic", filled).stdout
     assert offsets(run, filled) == {0: RECORDS, 1: 0, 2: 0, 3: 0, 4: 0}
     fewer = run("TopicCommand", "--alter", "--topic", filled, "--partitions", "3")
     assert fewer.code != 0
     assert "has 5 partitions" in fewer.text or "would not be an increase" in fewer.text
-    # The new partitions are there to be used.
+    # The new partitions are usable.
     sent = run("ConsoleProducer", "--topic", filled, "--sync", stdin="more\n")
     assert sent.code == 0
     assert sum(offsets(run, filled).values()) == RECORDS + 1
 
 
-def test_every_api_is_of_use_to_kafkas_own_client(run: RunTool) -> None:
+def test_every_api_is_usable_by_kafkas_own_client(run: RunTool) -> None:
     out = run("BrokerApiVersionsCommand").stdout
     usable = {
         int(key): int(version)
@@ -98,10 +98,10 @@ def test_every_api_is_of_use_to_kafkas_own_client(run: RunTool) -> None:
     assert usable.keys() >= {0, 1, 2, 3, 18, 22} | groups | admin | security
 
 
-def test_the_compatibility_test_of_the_java_client(
+def test_compatibility_test_of_the_java_client_passes(
     run: RunTool, new_topic: Callable[[], str]
 ) -> None:
-    """It also makes a topic called newtopic, and waits for it to be listed."""
+    """The Java test also creates a topic named newtopic and waits until it is listed."""
     run("TopicCommand", "--delete", "--topic", "newtopic", "--if-exists")
     yes = (
         "--offsets-for-times-supported", "--cluster-id-supported", "--create-topics-supported",
@@ -123,24 +123,24 @@ def test_quotas_and_scram_users_are_stored_and_described(run: RunTool, topic: st
     assert run("ConfigCommand", "--alter", *user, "--add-config", rates).code == 0
     password = "SCRAM-SHA-256=[iterations=4096,password=secret]"
     assert run("ConfigCommand", "--alter", *user, "--add-config", password).code == 0
-    told = run("ConfigCommand", "--describe", *user).stdout
+    description = run("ConfigCommand", "--describe", *user).stdout
     assert (
         f"Quota configs for user-principal '{topic}' are consumer_byte_rate=2097152.0, "
         "producer_byte_rate=1048576.0"
-    ) in told
-    assert f"for user-principal '{topic}' are SCRAM-SHA-256=iterations=4096" in told
-    assert "secret" not in told
+    ) in description
+    assert f"for user-principal '{topic}' are SCRAM-SHA-256=iterations=4096" in description
+    assert "secret" not in description
 
     for names in ("consumer_byte_rate", "producer_byte_rate", "SCRAM-SHA-256"):
         assert run("ConfigCommand", "--alter", *user, "--delete-config", names).code == 0
-    told = run("ConfigCommand", "--describe", *user).stdout
-    assert "byte_rate" not in told
-    assert "SCRAM" not in told
+    description = run("ConfigCommand", "--describe", *user).stdout
+    assert "byte_rate" not in description
+    assert "SCRAM" not in description
 
     client = ("--client", topic)
     run("ConfigCommand", "--alter", *client, "--add-config", "request_percentage=50")
-    told = run("ConfigCommand", "--describe", *client).stdout
-    assert f"Quota configs for client-id '{topic}' are request_percentage=50.0" in told
+    description = run("ConfigCommand", "--describe", *client).stdout
+    assert f"Quota configs for client-id '{topic}' are request_percentage=50.0" in description
     run("ConfigCommand", "--alter", *client, "--delete-config", "request_percentage")
 
 
@@ -172,7 +172,7 @@ def test_acls_are_stored_matched_and_removed(run: RunTool, topic: str) -> None:
     assert acls("--list", *on_topic) == acls("--list", *matching) == []
 
 
-def test_the_only_voter_of_the_quorum_is_its_leader(run: RunTool) -> None:
+def test_quorum_has_one_voter_which_is_its_leader(run: RunTool) -> None:
     status = run("MetadataQuorumCommand", "describe", "--status").stdout
     fields = dict(re.findall(r"(\w+): +(.+)", status))
     assert fields["LeaderId"] == broker_id(run)
@@ -183,7 +183,7 @@ def test_the_only_voter_of_the_quorum_is_its_leader(run: RunTool) -> None:
     assert int(end) > 0
 
 
-def test_leaders_and_replicas_are_where_they_should_be(
+def test_elections_and_reassignments_change_nothing(
     run: RunTool, filled: str, tmp_path: Path
 ) -> None:
     partition = ("--topic", filled, "--partition", "0")
@@ -199,7 +199,7 @@ def test_leaders_and_replicas_are_where_they_should_be(
     assert "No partition reassignments found." in run("ReassignPartitionsCommand", "--list").stdout
 
 
-def test_the_producers_of_a_partition_are_described(run: RunTool, topic: str) -> None:
+def test_producers_of_a_partition_are_described(run: RunTool, topic: str) -> None:
     run("TopicCommand", "--create", "--topic", topic)
     run("ConsoleProducer", "--topic", topic, "--sync", stdin="one\ntwo\n")
     out = run("TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
@@ -208,7 +208,7 @@ def test_the_producers_of_a_partition_are_described(run: RunTool, topic: str) ->
     assert (epoch, last_sequence, transaction) == ("0", "1", "None")
 
 
-def test_partitions_quotas_and_users_outlive_a_restart(
+def test_partitions_quotas_and_users_survive_a_restart(
     kafka_tools: KafkaTools, own_broker: BrokerProcess, topic: str
 ) -> None:
     run = kafka_tools.against(own_broker.bootstrap_servers)

@@ -18,7 +18,7 @@ Attempt = Callable[..., ToolOutput]
 
 @pytest.fixture
 def attempt(kafka_tools: KafkaTools, broker: BrokerProcess) -> Attempt:
-    """Run a tool against the shared broker, whatever becomes of it."""
+    """A function that runs a tool against the shared broker; the tool may fail."""
 
     def attempt_tool(tool: str, *arguments: str | Path) -> ToolOutput:
         server = ("--bootstrap-server", broker.bootstrap_servers)
@@ -29,7 +29,7 @@ def attempt(kafka_tools: KafkaTools, broker: BrokerProcess) -> Attempt:
 
 @pytest.fixture
 def run(attempt: Attempt) -> Callable[..., str]:
-    """Run a tool that has to succeed; what it printed."""
+    """A function that runs a tool, checks that it succeeds and returns its output."""
 
     def run_tool(tool: str, *arguments: str | Path) -> str:
         output = attempt(tool, *arguments)
@@ -50,7 +50,7 @@ def _offsets(run: Callable[..., str], topic: str, time: str) -> dict[int, int]:
     return {int(number): int(offset) for _, number, offset in (x.split(":") for x in lines)}
 
 
-def test_a_topic_gets_more_partitions(
+def test_topic_gets_more_partitions(
     run: Callable[..., str], attempt: Attempt, broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker.bootstrap_servers, topic, 2)
@@ -73,16 +73,16 @@ def test_records_are_deleted_up_to_an_offset(
         {"topic": topic, "partition": number, "offset": offset}
         for number, offset in enumerate((4, -1, 11))
     ]
-    told = run("DeleteRecordsCommand", "--offset-json-file", _file(tmp_path, asked))
-    assert f"partition: {topic}-0\tlow_watermark: 4" in told
-    assert f"partition: {topic}-1\tlow_watermark: 10" in told
-    assert f"partition: {topic}-2\terror" in told
-    assert "OffsetOutOfRange" in told
+    output = run("DeleteRecordsCommand", "--offset-json-file", _file(tmp_path, asked))
+    assert f"partition: {topic}-0\tlow_watermark: 4" in output
+    assert f"partition: {topic}-1\tlow_watermark: 10" in output
+    assert f"partition: {topic}-2\terror" in output
+    assert "OffsetOutOfRange" in output
     assert _offsets(run, topic, "earliest") == {0: 4, 1: 10, 2: 0}
     assert _offsets(run, topic, "latest") == {0: 10, 1: 10, 2: 10}
 
 
-def test_log_directories_with_their_sizes(
+def test_log_directories_list_the_size_of_each_partition(
     run: Callable[..., str], broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker.bootstrap_servers, topic, 2)
@@ -97,7 +97,7 @@ def test_log_directories_with_their_sizes(
     assert {(one["offsetLag"], one["isFuture"]) for one in log_dir["partitions"]} == {(0, False)}
 
 
-def test_the_quorum_is_one_voter(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
+def test_quorum_has_one_voter(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
     server = ("--bootstrap-server", own_broker.bootstrap_servers)
     status = kafka_tools.run("MetadataQuorumCommand", *server, "describe", "--status")
     fields = {
@@ -115,7 +115,9 @@ def test_the_quorum_is_one_voter(own_broker: BrokerProcess, kafka_tools: KafkaTo
     assert int(log_end_offset) == int(fields["HighWatermark"]) + 3
 
 
-def test_features_are_told_and_cannot_be_changed(run: Callable[..., str], attempt: Attempt) -> None:
+def test_features_are_described_but_cannot_be_changed(
+    run: Callable[..., str], attempt: Attempt
+) -> None:
     assert re.search(
         r"metadata.version\s+SupportedMinVersion: 3.5-IV2\s+SupportedMaxVersion: 3.5-IV2\s+"
         r"FinalizedVersionLevel: 3.5-IV2",
@@ -127,47 +129,45 @@ def test_features_are_told_and_cannot_be_changed(run: Callable[..., str], attemp
     assert "this broker does not support the feature" in refused.stdout + refused.stderr
 
 
-def test_elections_are_not_needed(
-    run: Callable[..., str], broker: BrokerProcess, topic: str
-) -> None:
+def test_election_is_not_needed(run: Callable[..., str], broker: BrokerProcess, topic: str) -> None:
     create_topic(broker.bootstrap_servers, topic)
     election = ("LeaderElectionCommand", "--election-type", "preferred")
-    told = run(*election, "--topic", topic, "--partition", "0")
-    assert f"Valid replica already elected for partitions {topic}-0" in told
+    output = run(*election, "--topic", topic, "--partition", "0")
+    assert f"Valid replica already elected for partitions {topic}-0" in output
     run(*election, "--all-topic-partitions")
 
 
-def test_a_partition_can_be_assigned_to_where_it_is(
+def test_partition_can_be_reassigned_to_its_current_replicas(
     run: Callable[..., str], broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     create_topic(broker.bootstrap_servers, topic)
     file = _file(tmp_path, [{"topic": topic, "partition": 0, "replicas": [1]}])
-    told = run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--execute")
-    assert f"Successfully started partition reassignment for {topic}-0" in told
+    output = run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--execute")
+    assert f"Successfully started partition reassignment for {topic}-0" in output
     verified = run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--verify")
     assert f"Reassignment of partition {topic}-0 is completed" in verified
     assert "No partition reassignments found" in run("ReassignPartitionsCommand", "--list")
 
 
-def test_the_producers_of_a_partition(
+def test_producers_of_a_partition_are_described(
     run: Callable[..., str], broker: BrokerProcess, topic: str
 ) -> None:
     messages = [{"value": b"v", "partition": 0}] * 3
     produce(broker.bootstrap_servers, topic, messages, {"enable.idempotence": True})
     out = run("TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
-    _, told = out.splitlines()[:2]
-    _, epoch, coordinator_epoch, last_sequence, _, transaction = told.split()
+    _, row = out.splitlines()[:2]
+    _, epoch, coordinator_epoch, last_sequence, _, transaction = row.split()
     assert (epoch, coordinator_epoch, last_sequence, transaction) == ("0", "-1", "2", "None")
 
 
-def test_the_cluster_and_its_endpoints(
+def test_cluster_id_and_endpoints_are_listed(
     run: Callable[..., str], kafka_tools: KafkaTools, broker: BrokerProcess
 ) -> None:
     host, _, port = broker.bootstrap_servers.partition(":")
     server = ("--bootstrap-server", broker.bootstrap_servers)
     assert "Cluster ID: " in kafka_tools.run("ClusterTool", "cluster-id", *server)
-    told = kafka_tools.run("ClusterTool", "list-endpoints", *server)
-    assert told.splitlines()[1].split() == ["1", host, port, "null", "unfenced", "broker"]
+    output = kafka_tools.run("ClusterTool", "list-endpoints", *server)
+    assert output.splitlines()[1].split() == ["1", host, port, "null", "unfenced", "broker"]
     wrong = ("list-endpoints", "--bootstrap-controller", broker.bootstrap_servers)
     refused = kafka_tools.attempt("ClusterTool", *wrong)
     assert refused.code != 0

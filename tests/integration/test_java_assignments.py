@@ -1,7 +1,7 @@
-"""Our assignors beside Kafka's own, on hundreds of groups: the same shares, the same bytes.
+"""plog's assignors compared with Kafka's on hundreds of groups: same assignments, same bytes.
 
-No broker takes part. A leader of ours has to give what a Java leader would have given, since the
-next one may be either.
+No broker takes part. A leader of plog's client library must compute what a Java leader would
+compute, because the next leader may be either.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.helpers.java_process import JavaProcess
 from tests.helpers.kafka_tools import KafkaTools
 
 GROUPS = 60
-MEETINGS = 8
+REBALANCES = 8
 
 
 @pytest.fixture(scope="module")
@@ -35,24 +35,24 @@ def line(case: Case) -> str:
     return " ".join([case.assignor, topics, *members])
 
 
-def ask(java: JavaProcess, case: Case) -> dict[str, tuple[Assignment, bytes]]:
-    """The assignment of each member, and its subscription as Java writes it."""
+def java_assignments(java: JavaProcess, case: Case) -> dict[str, tuple[Assignment, bytes]]:
+    """Return each member's assignment, and its subscription as Java encodes it."""
     count = len(java.lines)
     java.tell(line(case))
-    answer = java.wait_for("", start=count).string
-    assert not answer.startswith("failed"), answer
-    members = (word.split("/") for word in answer.split(" "))
+    response = java.wait_for("", start=count).string
+    assert not response.startswith("failed"), response
+    members = (word.split("/") for word in response.split(" "))
     return {
-        member: (Assignment.decode(bytes.fromhex(assignment)), bytes.fromhex(again))
-        for member, assignment, again in members
+        member: (Assignment.decode(bytes.fromhex(assignment)), bytes.fromhex(encoded))
+        for member, assignment, encoded in members
     }
 
 
-def has_unwanted(case: Case, shares: Mapping[str, Assignment]) -> bool:
-    """Whether somebody gets a topic it does not want.
+def has_unsubscribed_topic(case: Case, shares: Mapping[str, Assignment]) -> bool:
+    """Whether a member is assigned a topic to which it does not subscribe.
 
-    Kafka's sticky assignors do that to a member that has missed a generation and subscribes to less
-    than before: it gets back what it had. Such a share is none to compare with.
+    Kafka's sticky assignors do this if a member missed a generation and now subscribes to fewer
+    topics: it gets its old partitions back. Such assignments cannot be compared.
     """
     return any(
         one.topic not in case.subscriptions[member].topics
@@ -66,25 +66,27 @@ def as_sets(shares: Mapping[str, Assignment]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-def test_every_meeting_ends_as_with_a_leader_written_in_java(java: JavaProcess, name: str) -> None:
+def test_every_rebalance_ends_as_with_a_java_leader(java: JavaProcess, name: str) -> None:
     incomparable = 0
     for seed in range(GROUPS):
         group = Group(seed, name)
-        for meeting in range(MEETINGS):
+        for rebalance in range(REBALANCES):
             case = group.meet()
             [assignor] = assignors_from([name])
             ours = assignor.assign(case.partition_counts, case.subscriptions)
-            theirs = ask(java, case)
+            theirs = java_assignments(java, case)
             shares = {member: share for member, (share, _) in theirs.items()}
-            assert not has_unwanted(case, ours)
-            if has_unwanted(case, shares):
+            assert not has_unsubscribed_topic(case, ours)
+            if has_unsubscribed_topic(case, shares):
                 incomparable += 1
             else:
-                assert as_sets(ours) == as_sets(shares), f"seed {seed}, meeting {meeting}: {case}"
-            for member, (_, again) in theirs.items():
-                assert again == case.subscriptions[member].encode()
-                assert Subscription.decode(again).topics == tuple(
+                assert as_sets(ours) == as_sets(shares), (
+                    f"seed {seed}, rebalance {rebalance}: {case}"
+                )
+            for member, (_, encoded) in theirs.items():
+                assert encoded == case.subscriptions[member].encode()
+                assert Subscription.decode(encoded).topics == tuple(
                     sorted(case.subscriptions[member].topics)
                 )
             group.divided(ours)
-    assert incomparable < GROUPS * MEETINGS / 50
+    assert incomparable < GROUPS * REBALANCES / 50

@@ -1,4 +1,4 @@
-"""Kafka Connect: a file's lines go through a topic into another file, and no restart loses one."""
+"""Kafka Connect: the lines of a file pass through a topic into another file; restarts lose none."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ SIZE_BYTES = 200_000
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    """The source's file, with some lines, and the sink's, which is not there yet."""
+    """The source's file with some lines, and the path of the sink's file, which does not exist."""
     original = tmp_path / "original.log"
     write_access_log(original, SIZE_BYTES)
     return original, tmp_path / "copy.log"
 
 
 def grow(file: Path, seed: int) -> None:
-    """Append as many lines again, other ones."""
+    """Append the same number of different lines."""
     more = file.with_suffix(".more")
     write_access_log(more, SIZE_BYTES, seed)
     with file.open("ab") as end:
         end.write(more.read_bytes())
 
 
-def test_a_standalone_worker_copies_a_file_and_resumes_where_it_stopped(
+def test_standalone_worker_copies_a_file_and_resumes_after_a_restart(
     kafka_tools: KafkaTools,
     broker: BrokerProcess,
     topic: str,
@@ -63,22 +63,22 @@ def test_a_standalone_worker_copies_a_file_and_resumes_where_it_stopped(
     for run in range(2):
         with kafka_tools.start("ConnectStandalone", *arguments):
             wait_until_equal(copy, original)
-            # While it runs, too.
+            # Lines appended while the worker runs are copied.
             grow(original, seed=run)
             wait_until_equal(copy, original)
-        # And while it does not.
+        # So are lines appended while it is stopped.
         grow(original, seed=run + 100)
     assert copy.read_bytes() == original.read_bytes()[: copy.stat().st_size]
 
 
-def test_a_worker_takes_over_from_one_that_stops(
+def test_worker_takes_over_from_one_that_stops(
     kafka_tools: KafkaTools,
     broker: BrokerProcess,
     topic: str,
     tmp_path: Path,
     files: tuple[Path, Path],
 ) -> None:
-    """Two distributed workers: their plans, offsets and states live in three compacted topics."""
+    """Two distributed workers keep their configs, offsets and status in three compacted topics."""
     original, copy = files
     ports = [free_port(), free_port()]
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def _start_worker(
         "group.id": f"{name}-workers",
         "listeners": f"http://127.0.0.1:{port}",
         "heartbeat.interval.ms": "200",
-        # A worker that leaves is not waited for.
+        # Rebalance immediately when a worker leaves.
         "scheduled.rebalance.max.delay.ms": "0",
         "offset.storage.partitions": "3",
     }

@@ -1,6 +1,6 @@
-"""Consumers as users write them, run unchanged: their sources are in tests/integration/java.
+"""Java consumers written as users write them; their sources are in tests/integration/java.
 
-ManualCommit: members that commit by hand and share cooperatively. CommitModes: automatic,
+ManualCommit: members that commit manually and use the cooperative assignor. CommitModes: automatic,
 synchronous and asynchronous commits.
 """
 
@@ -17,7 +17,7 @@ PARTITIONS = 4
 
 
 def fill(broker: BrokerProcess, topic: str, values: Sequence[int]) -> None:
-    """Value v goes to partition v modulo PARTITIONS."""
+    """Produce each value v to partition v modulo PARTITIONS."""
     messages = [{"value": b"%d" % v, "partition": v % PARTITIONS} for v in values]
     assert set(produce(broker.bootstrap_servers, topic, messages)) == {None}
 
@@ -28,7 +28,7 @@ def values_read(program: JavaProcess, *names: str, start: int = 0) -> list[int]:
 
 
 def wait_until_read(program: JavaProcess, names: tuple[str, ...], count: int) -> list[int]:
-    """The values that these members have read, sorted, once they are that many and committed."""
+    """Wait until the members have read and committed `count` values; return them sorted."""
 
     def done(lines: Sequence[str]) -> bool:
         words = [line.split() for line in lines]
@@ -45,7 +45,7 @@ def numbers(text: str) -> set[int]:
     return {int(word) for word in text.strip("[]").split(",") if word}
 
 
-def test_members_that_commit_by_hand_share_hand_over_resume_and_seek(
+def test_members_with_manual_commits_rebalance_resume_and_seek(
     kafka_tools: KafkaTools, broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker.bootstrap_servers, topic, PARTITIONS)
@@ -58,7 +58,7 @@ def test_members_that_commit_by_hand_share_hand_over_resume_and_seek(
         program.tell("join bob")
         bobs = numbers(program.wait_for(r"^bob assigned (\[.+\]) owns \1$")[1])
         assert len(bobs) == 2
-        # Cooperative: ann gave away what bob got, and kept the others all along.
+        # Cooperative: only the partitions that bob got were revoked from ann.
         revoked = program.wait_for(r"^ann revoked (\S+)$")
         assert numbers(revoked[1]) == bobs
         fill(broker, topic, range(100, 200))
@@ -92,7 +92,7 @@ def test_members_that_commit_by_hand_share_hand_over_resume_and_seek(
         program.end()
 
 
-def test_commits_made_automatically_synchronously_and_asynchronously(
+def test_automatic_synchronous_and_asynchronous_commits_succeed(
     kafka_tools: KafkaTools, broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker.bootstrap_servers, topic, PARTITIONS)

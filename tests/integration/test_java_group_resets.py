@@ -1,7 +1,6 @@
-"""ConsumerGroupCommand on groups without members: every way to move, carry over and delete offsets.
+"""ConsumerGroupCommand on groups without members: all ways to reset, export and delete offsets.
 
-A group of the classic kind exists as soon as something is committed in its name, so nothing here
-starts a consumer.
+A classic group exists as soon as offsets are committed for it, so no test here starts a consumer.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tests.helpers.confluent import create_topic, produce
 from tests.helpers.kafka_tools import KafkaTools, table
 
 HOUR_MS = 3_600_000
-# Partition 0 has an hour between its records, the last one half an hour old; partition 1 is empty.
+# Partition 0 has one record per hour, the last one half an hour old; partition 1 is empty.
 RECORDS = 10
 
 
@@ -30,7 +29,7 @@ def start_ms() -> int:
 
 @pytest.fixture(scope="module")
 def topic(broker: BrokerProcess, start_ms: int) -> str:
-    """One topic for all groups of this module."""
+    """A topic for all groups of this module."""
     name = f"java-resets-{start_ms}"
     create_topic(broker.bootstrap_servers, name, 2)
     messages = [
@@ -42,7 +41,7 @@ def topic(broker: BrokerProcess, start_ms: int) -> str:
 
 @pytest.fixture
 def run(kafka_tools: KafkaTools, broker: BrokerProcess) -> Callable[..., str]:
-    """Run ConsumerGroupCommand and get all it printed: it exits with 0 when it complains, too."""
+    """Run ConsumerGroupCommand and return its output; it exits with 0 even if it fails."""
 
     def run_tool(*arguments: str | Path) -> str:
         server = ("--bootstrap-server", broker.bootstrap_servers)
@@ -53,7 +52,7 @@ def run(kafka_tools: KafkaTools, broker: BrokerProcess) -> Callable[..., str]:
 
 @pytest.fixture
 def reset(run: Callable[..., str], topic: str, group: str) -> Callable[..., dict[int, int]]:
-    """Reset this test's group, or only plan it; the new offsets that the tool tells."""
+    """Reset this test's group, or only plan it; return the new offsets that the tool prints."""
 
     def reset_offsets(*how: str, scope: str = topic, act: str = "--execute") -> dict[int, int]:
         rows = table(run("--reset-offsets", "--group", group, "--topic", scope, *how, act))
@@ -65,7 +64,7 @@ def reset(run: Callable[..., str], topic: str, group: str) -> Callable[..., dict
 
 @pytest.fixture
 def group(new_topic: Callable[[], str]) -> str:
-    """A group's name for this test alone."""
+    """A unique group id."""
     return new_topic()
 
 
@@ -90,7 +89,7 @@ def committed(run: Callable[..., str], group: str) -> dict[int, int]:
         (("--by-duration", "P30D"), 0),
     ],
 )
-def test_a_reset_is_planned_and_then_done(
+def test_reset_is_planned_and_then_executed(
     run: Callable[..., str],
     reset: Callable[..., dict[int, int]],
     group: str,
@@ -98,31 +97,31 @@ def test_a_reset_is_planned_and_then_done(
     expected: int,
 ) -> None:
     assert reset("--to-offset", "4") == {0: 4, 1: 0}
-    # Every reset keeps within what there is, and partition 1 is empty.
+    # A reset stays within the log's offsets, and partition 1 is empty.
     assert reset(*how, act="--dry-run") == {0: expected, 1: 0}
     assert committed(run, group) == {0: 4, 1: 0}
     assert reset(*how) == {0: expected, 1: 0}
     assert committed(run, group) == {0: expected, 1: 0}
 
 
-def test_a_reset_to_a_moment_finds_the_first_record_since(
+def test_reset_to_a_time_finds_the_first_record_at_or_after_it(
     run: Callable[..., str], reset: Callable[..., dict[int, int]], group: str, start_ms: int
 ) -> None:
     assert reset("--to-datetime", _moment(start_ms + 4 * HOUR_MS)) == {0: 4, 1: 0}
     assert reset("--to-datetime", _moment(start_ms + 4 * HOUR_MS + 1)) == {0: 5, 1: 0}
-    # Nothing is that late: the end.
+    # No record is that late, so the offset is the end.
     assert reset("--to-datetime", _moment(start_ms + 100 * HOUR_MS)) == {0: RECORDS, 1: 0}
     assert committed(run, group) == {0: RECORDS, 1: 0}
 
 
-def test_one_partition_is_reset_and_the_others_stay(
+def test_one_partition_is_reset_and_the_others_are_unchanged(
     run: Callable[..., str], reset: Callable[..., dict[int, int]], group: str, topic: str
 ) -> None:
     assert reset("--to-offset", "3", scope=f"{topic}:0") == {0: 3}
     assert committed(run, group) == {0: 3}
 
 
-def test_an_exported_plan_is_carried_out_from_its_file(
+def test_exported_plan_is_executed_from_its_file(
     run: Callable[..., str],
     reset: Callable[..., dict[int, int]],
     group: str,
@@ -144,7 +143,7 @@ def test_an_exported_plan_is_carried_out_from_its_file(
     assert committed(run, group) == {0: 8, 1: 0}
 
 
-def test_all_topics_of_a_group_are_reset_at_once(
+def test_all_topics_of_a_group_are_reset_together(
     run: Callable[..., str], reset: Callable[..., dict[int, int]], group: str
 ) -> None:
     reset("--to-latest")
@@ -152,7 +151,7 @@ def test_all_topics_of_a_group_are_reset_at_once(
     assert committed(run, group) == {0: 0, 1: 0}
 
 
-def test_a_group_without_members_says_so(
+def test_group_without_members_is_described_as_such(
     run: Callable[..., str], reset: Callable[..., dict[int, int]], group: str
 ) -> None:
     reset("--to-latest")
@@ -164,7 +163,7 @@ def test_a_group_without_members_says_so(
     assert group in run("--list", "--state", "empty").split()
 
 
-def test_the_offsets_of_one_topic_are_deleted(
+def test_offsets_of_one_topic_are_deleted(
     run: Callable[..., str], reset: Callable[..., dict[int, int]], group: str, topic: str
 ) -> None:
     reset("--to-latest")
@@ -173,7 +172,7 @@ def test_the_offsets_of_one_topic_are_deleted(
     assert committed(run, group) == {0: RECORDS}
 
 
-def test_a_deleted_group_is_gone_with_its_offsets(
+def test_group_is_deleted_with_its_offsets(
     run: Callable[..., str], reset: Callable[..., dict[int, int]], group: str
 ) -> None:
     reset("--to-latest")
@@ -187,6 +186,6 @@ def test_a_deleted_group_is_gone_with_its_offsets(
 
 
 def _moment(time_ms: int) -> str:
-    """As --to-datetime wants it."""
+    """Format a timestamp for --to-datetime."""
     moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"

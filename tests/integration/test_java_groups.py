@@ -1,6 +1,6 @@
-"""Groups through Kafka's own tools: two members at work, seen by ConsumerGroupCommand.
+"""Groups as Kafka's own tools show them: two active members, described by ConsumerGroupCommand.
 
-The members are VerifiableConsumers, each a JVM of its own; all tests of the live group share them.
+The members are VerifiableConsumers, each in its own JVM; all tests of the live group share them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMAND = "ConsumerGroupCommand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGroup:
-    """Two members that have read and committed everything, two partitions each."""
+    """Two members with two partitions each, which have read and committed all records."""
 
     name: str
     topic: str
@@ -34,7 +34,7 @@ class LiveGroup:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Client settings of the members."""
+    """A file with the client settings of the members."""
     path = tmp_path_factory.mktemp("member") / "member.properties"
     path.write_text(QUICK_MEMBER)
     return path
@@ -42,11 +42,11 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(kafka_tools: KafkaTools, broker: BrokerProcess) -> Callable[..., str]:
-    """Run ConsumerGroupCommand, or with `tool` another one, and get all that it printed."""
+    """Run ConsumerGroupCommand, or the tool named by `tool`, and return its output."""
 
     def run_tool(*arguments: str, tool: str = COMMAND) -> str:
         server = ("--bootstrap-server", broker.bootstrap_servers)
-        # It complains and exits with 0.
+        # The tool exits with 0 even if it fails.
         return kafka_tools.attempt(tool, *server, *arguments).text
 
     return run_tool
@@ -87,9 +87,7 @@ def test_two_members_share_the_partitions_and_read_them_all(live: LiveGroup) -> 
     assert not one & other
 
 
-def test_the_offsets_are_described_with_their_members(
-    live: LiveGroup, run: Callable[..., str]
-) -> None:
+def test_offsets_are_described_with_their_members(live: LiveGroup, run: Callable[..., str]) -> None:
     rows = table(run("--describe", "--group", live.name, "--offsets", "--verbose"))
     seen = {
         (row["TOPIC"], int(row["PARTITION"]), row["CURRENT-OFFSET"], row["LOG-END-OFFSET"])
@@ -105,7 +103,7 @@ def test_the_offsets_are_described_with_their_members(
     assert by_member == {frozenset(member.partitions()) for member in live.members}
 
 
-def test_the_members_are_described_with_their_assignment(
+def test_members_are_described_with_their_assignment(
     live: LiveGroup, run: Callable[..., str]
 ) -> None:
     rows = table(run("--describe", "--group", live.name, "--members", "--verbose"))
@@ -118,7 +116,7 @@ def test_the_members_are_described_with_their_assignment(
     assert {row["CURRENT-ASSIGNMENT"] for row in rows} == expected
 
 
-def test_the_state_is_described_and_listed(
+def test_state_is_described_and_listed(
     live: LiveGroup, broker: BrokerProcess, run: Callable[..., str]
 ) -> None:
     [state] = table(run("--describe", "--group", live.name, "--state"))
@@ -138,7 +136,7 @@ def test_the_state_is_described_and_listed(
     assert [live.name, "Classic", "consumer"] in [line.split() for line in listed.splitlines()]
 
 
-def test_a_group_at_work_is_neither_reset_nor_deleted(
+def test_active_group_is_neither_reset_nor_deleted(
     live: LiveGroup, run: Callable[..., str]
 ) -> None:
     topic = ("--group", live.name, "--topic", live.topic)
@@ -151,7 +149,7 @@ def test_a_group_at_work_is_neither_reset_nor_deleted(
     assert [row["CURRENT-OFFSET"] for row in rows] == [str(RECORDS)] * PARTITIONS
 
 
-def test_what_is_produced_later_reaches_the_members(
+def test_records_produced_later_reach_the_members(
     live: LiveGroup, kafka_tools: KafkaTools, broker: BrokerProcess
 ) -> None:
     with kafka_tools.start(
@@ -170,7 +168,7 @@ def test_what_is_produced_later_reaches_the_members(
         )
 
 
-def test_a_member_that_leaves_hands_its_partitions_over(
+def test_partitions_of_a_leaving_member_are_reassigned(
     live: LiveGroup, run: Callable[..., str]
 ) -> None:
     live.members[1].process.stop()
@@ -180,21 +178,19 @@ def test_a_member_that_leaves_hands_its_partitions_over(
     assert state["#MEMBERS"] == "1"
 
 
-def test_the_partitions_a_topic_gets_later_are_read_too(
-    live: LiveGroup, run: Callable[..., str]
-) -> None:
+def test_added_partitions_are_consumed(live: LiveGroup, run: Callable[..., str]) -> None:
     run("--alter", "--topic", live.topic, "--partitions", "6", tool="TopicCommand")
     assert live.members[0].wait_until_it_has(6) == set(range(6))
 
 
-def test_a_static_member_keeps_its_place_and_a_killed_one_loses_it(
+def test_static_member_keeps_its_partitions_and_a_killed_one_loses_them(
     kafka_tools: KafkaTools,
     broker: BrokerProcess,
     config: Path,
     topic: str,
     run: Callable[..., str],
 ) -> None:
-    """KIP-345: who comes back under its instance id gets what it had, and nobody is disturbed."""
+    """KIP-345: a member that returns with its instance id keeps its partitions; no rebalance."""
     fill(broker, topic)
 
     def start(name: str, session_timeout_ms: int = 45_000) -> VerifiableMember:
@@ -222,7 +218,7 @@ def test_a_static_member_keeps_its_place_and_a_killed_one_loses_it(
         assert one.wait_until_it_has(PARTITIONS) == set(range(PARTITIONS))
 
 
-def test_the_console_consumer_goes_on_where_its_group_stopped(
+def test_console_consumer_resumes_at_its_groups_offsets(
     kafka_tools: KafkaTools, broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker.bootstrap_servers, topic)

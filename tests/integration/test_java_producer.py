@@ -1,6 +1,6 @@
-"""An idempotent producer as users write it, run unchanged: java/SafeProducer.java.
+"""An idempotent Java producer written as users write it: java/SafeProducer.java.
 
-It goes on sending while answers get lost and its broker dies: every record is there once.
+It keeps sending while responses get lost and its broker dies; every record must be present once.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ PARTITIONS = 4
 LOSSES = 10
 
 
-def test_an_idempotent_producer_and_answers_that_get_lost(
+def test_lost_responses_cause_no_duplicates(
     kafka_tools: KafkaTools, broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker.bootstrap_servers, topic, PARTITIONS)
-    lose = FaultyAnswers(PRODUCE, Fault.LOST, LOSSES)
+    lost_responses = FaultyAnswers(PRODUCE, Fault.LOST, LOSSES)
     with (
-        Proxy(broker.bootstrap_servers, lose) as proxy,
+        Proxy(broker.bootstrap_servers, lost_responses) as proxy,
         kafka_tools.start("programs.SafeProducer", proxy.bootstrap_servers, topic) as program,
     ):
         program.wait_until(
-            lambda _: lose.done == LOSSES, "loss of every answer that shall get lost"
+            lambda _: lost_responses.done == LOSSES, "the loss of all responses to be lost"
         )
         _stop_and_check(program, broker, topic)
 
 
-def test_an_idempotent_producer_and_a_broker_that_is_killed_and_restarted(
+def test_kill_and_restart_of_the_broker_cause_no_duplicates(
     kafka_tools: KafkaTools, own_broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(own_broker.bootstrap_servers, topic, PARTITIONS)
@@ -44,15 +44,17 @@ def test_an_idempotent_producer_and_a_broker_that_is_killed_and_restarted(
 
 
 def _stop_and_check(program: JavaProcess, broker: BrokerProcess, topic: str) -> None:
-    """Everything is there once, in order, at the offsets the callbacks were told."""
+    """Check that every record is present once, in order, at the offset its callback received."""
     program.tell("stop")
     assert program.wait() == 0
     *acks, result = program.lines
     assert result == f"sent {len(acks)} acked {len(acks)} failed 0"
-    told = {(int(p), int(offset)): int(value) for _, value, p, offset in map(str.split, acks)}
+    acked_values = {
+        (int(p), int(offset)): int(value) for _, value, p, offset in map(str.split, acks)
+    }
     messages = read(broker.bootstrap_servers, topic, PARTITIONS)
-    assert told == {(m.partition(), m.offset()): int(m.value()) for m in messages}
-    assert sorted(told.values()) == list(range(len(acks)))
+    assert acked_values == {(m.partition(), m.offset()): int(m.value()) for m in messages}
+    assert sorted(acked_values.values()) == list(range(len(acks)))
     for partition in range(PARTITIONS):
         values = [int(m.value()) for m in messages if m.partition() == partition]
         assert values == sorted(values)

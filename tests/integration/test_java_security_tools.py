@@ -1,4 +1,4 @@
-"""AclCommand and ConfigCommand of Apache Kafka, on what is kept of users and their rights."""
+"""AclCommand and ConfigCommand of Apache Kafka: ACLs, quotas and SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(kafka_tools: KafkaTools, own_broker: BrokerProcess) -> Run:
-    """Run a tool against a broker of the test's own."""
+    """A function that runs a tool against this test's broker."""
 
     def run_tool(tool: str, *arguments: str) -> str:
         server = ("--bootstrap-server", own_broker.bootstrap_servers)
@@ -83,7 +83,7 @@ def test_config_command_sets_describes_and_removes_scram_users(run: Run) -> None
     for password in (
         "SCRAM-SHA-256=[iterations=8192,password=pencil]",
         "SCRAM-SHA-512=[password=pencil]",
-    ):  # Kafka takes one change of a user in a request.
+    ):  # Kafka accepts one change per user in a request.
         run("ConfigCommand", "--alter", *alice, "--add-config", password)
     described = run("ConfigCommand", "--describe", *alice)
     assert "SCRAM-SHA-256=iterations=8192" in described
@@ -94,9 +94,9 @@ def test_config_command_sets_describes_and_removes_scram_users(run: Run) -> None
     assert "SCRAM-SHA-512" in described
 
 
-def test_the_java_producer_counts_how_long_it_was_throttled(run: Run) -> None:
-    everybody = ("--entity-type", "users", "--entity-default")
-    run("ConfigCommand", "--alter", *everybody, "--add-config", "producer_byte_rate=50000")
+def test_java_producer_reports_its_throttle_time(run: Run) -> None:
+    all_users = ("--entity-type", "users", "--entity-default")
+    run("ConfigCommand", "--alter", *all_users, "--add-config", "producer_byte_rate=50000")
     out = run(
         "ProducerPerformance", "--topic", "t", "--num-records", "70", "--record-size", "10000",
         "--throughput", "-1", "--print-metrics",
@@ -106,7 +106,7 @@ def test_the_java_producer_counts_how_long_it_was_throttled(run: Run) -> None:
     assert float(line.rsplit(":", 1)[1]) > 0
 
 
-def test_kafka_reads_what_we_keep_of_users(
+def test_kafka_reads_the_stored_quotas_and_users(
     run: Run, kafka_tools: KafkaTools, own_broker: BrokerProcess
 ) -> None:
     run("AclCommand", "--add", "--allow-principal", "User:alice", "--operation", "Read",

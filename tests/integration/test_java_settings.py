@@ -1,4 +1,4 @@
-"""ConfigCommand, Kafka's own tool for the settings of topics and brokers."""
+"""ConfigCommand, Kafka's own tool for topic and broker settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.confluent import create_topic
 from tests.helpers.kafka_tools import KafkaTools, RunTool, ToolOutput, broker_id, offsets
 
 
-def test_a_setting_of_a_topic_is_told_and_takes_effect(run: RunTool, topic: str) -> None:
+def test_topic_setting_is_described_and_takes_effect(run: RunTool, topic: str) -> None:
     run("TopicCommand", "--create", "--topic", topic)
 
     def alter(*change: str) -> ToolOutput:
@@ -35,7 +35,7 @@ def test_a_setting_of_a_topic_is_told_and_takes_effect(run: RunTool, topic: str)
 
 
 @pytest.mark.parametrize("change", ["retention.ms=soon", "no.such.setting=1", "segment.bytes=-7"])
-def test_a_setting_that_cannot_be_is_refused(run: RunTool, topic: str, change: str) -> None:
+def test_invalid_setting_is_refused(run: RunTool, topic: str, change: str) -> None:
     run("TopicCommand", "--create", "--topic", topic)
     refused = run("ConfigCommand", "--alter", "--topic", topic, "--add-config", change)
     assert refused.code != 0
@@ -44,7 +44,7 @@ def test_a_setting_that_cannot_be_is_refused(run: RunTool, topic: str, change: s
     assert run("ConfigCommand", "--describe", "--topic", topic).stdout.count("=") == 0
 
 
-def test_settings_of_the_broker_are_told_with_where_they_come_from(run: RunTool) -> None:
+def test_broker_settings_are_described_with_their_sources(run: RunTool) -> None:
     this = ("--broker", broker_id(run))
     all_of_it = run("ConfigCommand", "--describe", *this, "--all").stdout
     assert "STATIC_BROKER_CONFIG:log.dirs=" in all_of_it
@@ -52,18 +52,18 @@ def test_settings_of_the_broker_are_told_with_where_they_come_from(run: RunTool)
 
     setting = "log.retention.ms"
     try:
-        for where, value in ((("--broker-defaults",), "777600000"), (this, "864000000")):
+        for entity, value in ((("--broker-defaults",), "777600000"), (this, "864000000")):
             change = ("--add-config", f"{setting}={value}")
-            assert run("ConfigCommand", "--alter", *where, *change).code == 0
-        told = run("ConfigCommand", "--describe", *this).stdout
-        assert f"{setting}=864000000" in told
-        assert f"DYNAMIC_BROKER_CONFIG:{setting}=864000000" in told
-        assert f"DYNAMIC_DEFAULT_BROKER_CONFIG:{setting}=777600000" in told
+            assert run("ConfigCommand", "--alter", *entity, *change).code == 0
+        description = run("ConfigCommand", "--describe", *this).stdout
+        assert f"{setting}=864000000" in description
+        assert f"DYNAMIC_BROKER_CONFIG:{setting}=864000000" in description
+        assert f"DYNAMIC_DEFAULT_BROKER_CONFIG:{setting}=777600000" in description
         default = run("ConfigCommand", "--describe", "--broker-defaults").stdout
         assert f"{setting}=777600000" in default
     finally:
-        for where in (this, ("--broker-defaults",)):
-            run("ConfigCommand", "--alter", *where, "--delete-config", setting)
+        for entity in (this, ("--broker-defaults",)):
+            run("ConfigCommand", "--alter", *entity, "--delete-config", setting)
     assert setting not in run("ConfigCommand", "--describe", *this).stdout
 
     fixed = run("ConfigCommand", "--alter", *this, "--add-config", "log.dirs=/elsewhere")
@@ -71,7 +71,7 @@ def test_settings_of_the_broker_are_told_with_where_they_come_from(run: RunTool)
     assert "log.dirs" in fixed.text
 
 
-def test_settings_outlive_a_restart(
+def test_settings_survive_a_restart(
     kafka_tools: KafkaTools, own_broker: BrokerProcess, topic: str
 ) -> None:
     run = kafka_tools.against(own_broker.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""A Kafka Streams word count: its result, its internal topics, and a restart without its disk."""
+"""A Kafka Streams word count: its result, internal topics, and a restart without local state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = ("boats", "against", "the", "current", "borne", "back", "ceaselessly", "
 
 @pytest.fixture
 def lines() -> list[str]:
-    """Lines of words, some more frequent than others."""
+    """Lines of words, some of which are more frequent."""
     chance = random.Random(1925)
     return [" ".join(chance.choices(WORDS, range(1, len(WORDS) + 1), k=12)) for _ in range(400)]
 
@@ -31,12 +31,12 @@ def send(broker: BrokerProcess, topic: str, lines: list[str]) -> None:
 
 
 def counts(broker: BrokerProcess, topic: str) -> dict[str, int]:
-    """The last count of each word."""
+    """Return the latest count of each word."""
     messages = read(broker.bootstrap_servers, topic, PARTITIONS)
     return {m.key().decode(): int.from_bytes(m.value(), "big") for m in messages}
 
 
-def test_words_are_counted_and_a_restart_goes_on_from_the_changelog(
+def test_words_are_counted_and_a_restart_restores_the_changelog(
     kafka_tools: KafkaTools, broker: BrokerProcess, topic: str, tmp_path: Path, lines: list[str]
 ) -> None:
     result = f"{topic}-counts"
@@ -45,14 +45,14 @@ def test_words_are_counted_and_a_restart_goes_on_from_the_changelog(
     state = tmp_path / "state"
     words: Counter[str] = Counter()
     for some_lines in (lines[:300], lines[300:]):
-        # What was counted is in the changelog alone.
+        # The counts now exist only in the changelog.
         shutil.rmtree(state, ignore_errors=True)
         send(broker, topic, some_lines)
         words.update(word for line in some_lines for word in line.split())
         with kafka_tools.start(
             "programs.WordCount", broker.bootstrap_servers, topic, topic, result, state
         ) as program:
-            eventually(lambda: counts(broker, result) == words, "right counts")
+            eventually(lambda: counts(broker, result) == words, "correct counts")
             program.end()
             assert "state ERROR" not in program.lines
     _assert_internal_topics(kafka_tools, broker, topic)
@@ -70,7 +70,7 @@ def _assert_internal_topics(tools: KafkaTools, broker: BrokerProcess, topic: str
     repartition = first_line(f"{topic}-words-repartition")
     assert "cleanup.policy=delete" in repartition
     assert "retention.ms=-1" in repartition
-    # Streams deletes what it has read of it (DeleteRecords).
+    # Streams deletes the records that it has read (DeleteRecords).
     starts = tools.run(
         "GetOffsetShell", *server, "--topic", f"{topic}-words-repartition", "--time", "earliest"
     )

@@ -1,6 +1,6 @@
-"""Apache Kafka's own tools: topics, console clients, the load generator, and the dump of our files.
+"""Apache Kafka's own tools: topics, console clients, the load generator and dumps of plog's files.
 
-DumpLogSegments is the judge of the log format: it reads segments, indexes and snapshots offline.
+DumpLogSegments verifies the log format: it reads segments, indexes and snapshots offline.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": str(1 << 20)}
 
 @pytest.fixture
 def run(kafka_tools: KafkaTools, broker: BrokerProcess) -> Callable[..., str]:
-    """Run a tool against the shared broker."""
+    """A function that runs a tool against the shared broker."""
 
     def run_tool(tool: str, *arguments: str, stdin: str = "") -> str:
         server = ("--bootstrap-server", broker.bootstrap_servers)
@@ -56,7 +56,9 @@ def test_topics_are_created_listed_described_and_deleted(
     assert topic not in run("TopicCommand", "--list").split()
 
 
-def test_the_console_producer_and_consumer(run: Callable[..., str], topic: str) -> None:
+def test_console_producer_and_consumer_exchange_records(
+    run: Callable[..., str], topic: str
+) -> None:
     with_keys = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
     run("ConsoleProducer", "--topic", topic, stdin="one\ntwo\nthree\n")
     run("ConsoleProducer", "--topic", topic, "--sync", *with_keys, stdin="k1:four\nk2:five\n")
@@ -73,7 +75,7 @@ def test_the_console_producer_and_consumer(run: Callable[..., str], topic: str) 
     ]
 
 
-def test_the_console_consumer_waits_at_the_end(
+def test_console_consumer_waits_at_the_end(
     kafka_tools: KafkaTools, run: Callable[..., str], broker: BrokerProcess, topic: str
 ) -> None:
     run("ConsoleProducer", "--topic", topic, stdin="only\n")
@@ -86,17 +88,17 @@ def test_the_console_consumer_waits_at_the_end(
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_the_load_generator_and_a_file_of_every_codec(
+def test_kafka_reads_files_of_every_codec(
     kafka_tools: KafkaTools, start_broker: Callable[..., BrokerProcess], codec: str
 ) -> None:
-    """ProducerPerformance in, clean stop, and Kafka's dump tool agrees with every byte we wrote."""
+    """Kafka's dump tool accepts all files that a load test and a clean stop leave."""
     broker = start_broker(SMALL_SEGMENTS)
     _produce(kafka_tools, broker, "dumped", 20_000, codec)
     broker.stop()
     _assert_kafka_reads(kafka_tools, broker.data_dir / "dumped-0", 20_000, codec)
 
 
-def test_kafka_reads_our_files_after_a_kill_and_a_restart(
+def test_kafka_reads_files_after_a_kill_and_a_restart(
     kafka_tools: KafkaTools, start_broker: Callable[..., BrokerProcess]
 ) -> None:
     broker = start_broker(SMALL_SEGMENTS)
@@ -108,7 +110,7 @@ def test_kafka_reads_our_files_after_a_kill_and_a_restart(
     _assert_kafka_reads(kafka_tools, broker.data_dir / "recovered-0", 20_000, "lz4")
 
 
-def test_kafka_reads_our_metadata_log(
+def test_kafka_reads_the_metadata_log(
     kafka_tools: KafkaTools, start_broker: Callable[..., BrokerProcess]
 ) -> None:
     broker = start_broker()
@@ -141,7 +143,7 @@ def _produce(
 
 def _assert_kafka_reads(tools: KafkaTools, partition: Path, records: int, codec: str) -> None:
     segments = sorted(partition.glob("*.log"))
-    assert codec != "none" or len(segments) > 3, "the segments should have rolled"
+    assert codec != "none" or len(segments) > 3, "expected more than one segment"
     dump = tools.run("DumpLogSegments", "--deep-iteration", "--files", _comma_list(segments))
     assert dump.count("| offset: ") == records
     assert dump.count(f"compresscodec: {codec} ") > 0
@@ -157,7 +159,7 @@ def _assert_kafka_reads(tools: KafkaTools, partition: Path, records: int, codec:
     assert "mismatch" not in verified.lower()
 
     snapshots = sorted(partition.glob("*.snapshot"))
-    assert snapshots, "a clean stop writes the producers' state"
+    assert snapshots, "a clean stop did not write a snapshot of the producer state"
     assert "producerId: " in tools.run("DumpLogSegments", "--files", snapshots[-1])
 
 

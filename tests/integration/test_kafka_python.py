@@ -1,6 +1,6 @@
-"""kafka-python: groups, offsets and admin requests of a client that is all Python.
+"""Groups, offsets and admin requests of kafka-python, a client written in pure Python.
 
-Its versions are the newest it has (JoinGroup 7, OffsetFetch 8, …); aiokafka, its cousin, sends the
+It uses the newest versions it supports (JoinGroup 7, OffsetFetch 8, …); its relative aiokafka uses
 old ones.
 """
 
@@ -41,7 +41,7 @@ OffsetSpec = kafka_admin.OffsetSpec
 
 
 class KafkaPythonMember(PollingMember):
-    """A KafkaConsumer, which wants to be used by one thread only."""
+    """A KafkaConsumer, which only one thread may use."""
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
         super().__init__()
@@ -50,10 +50,10 @@ class KafkaPythonMember(PollingMember):
         self.consumer: Any = None
 
     def open(self) -> None:
-        """Subscribe, when the partitions are known.
+        """Fetch the topic's partitions, then subscribe.
 
-        kafka-python 3.0.12 else joins without them, joins again, and waits for ever where a poll
-        times out just then: need_rejoin() is false already, and nobody awaits the join.
+        Otherwise kafka-python 3.0.12 joins without them and joins again. It then waits forever if a
+        poll times out in between: need_rejoin() is already false, and nothing awaits the join.
         """
         self.consumer = kafka.KafkaConsumer(
             bootstrap_servers=self._bootstrap_servers,
@@ -68,17 +68,17 @@ class KafkaPythonMember(PollingMember):
         self.consumer.subscribe([self._topic])
 
     def poll(self) -> None:
-        """One poll."""
+        """Poll once."""
         for messages in self.consumer.poll(timeout_ms=FETCH_WAIT_MS).values():
             self.reads.extend(Read(m.partition, m.offset, m.value.decode()) for m in messages)
         self.partitions = frozenset(each.partition for each in self.consumer.assignment())
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the group."""
         self.consumer.close()
 
     def commit(self, places: Mapping[int, Place]) -> None:
-        """Commit and wait."""
+        """Commit `places` and wait for the response."""
         offsets = {
             TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(
                 place.offset, place.metadata, -1
@@ -88,7 +88,7 @@ class KafkaPythonMember(PollingMember):
         self.call(lambda: self.consumer.commit(offsets))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Go on from there."""
+        """Continue reading at `offset`."""
         self.call(lambda: self.consumer.seek(TopicPartition(self._topic, partition), offset))
 
 
@@ -102,20 +102,20 @@ class KafkaPythonClient:
         self._members: list[KafkaPythonMember] = []
 
     def close(self) -> None:
-        """End everything."""
+        """Close all clients."""
         for member in self._members:
             member.leave()
         self._producer.close()
         self._admin.close()
 
     def join(self, group: str, topic: str) -> KafkaPythonMember:
-        """A new member."""
+        """Return a new member of `group`."""
         self._members.append(KafkaPythonMember(self._bootstrap_servers, group, topic))
         self._members[-1].start()
         return self._members[-1]
 
     def produce(self, topic: str, values: Mapping[int, list[str]]) -> None:
-        """Send, and wait for all."""
+        """Send `values` and wait for all acknowledgements."""
         futures = [
             self._producer.send(topic, value.encode(), partition=partition)
             for partition, each in values.items()
@@ -140,11 +140,11 @@ class KafkaPythonClient:
         _run(self._admin.delete_topics, [topic])
 
     def topics(self) -> set[str]:
-        """Metadata of all topics."""
+        """Metadata for all topics."""
         return set(self._admin.list_topics())
 
     def partition_count(self, topic: str) -> int:
-        """Metadata of one topic."""
+        """Metadata for one topic."""
         [described] = self._admin.describe_topics([topic])
         return len(described["partitions"])
 
@@ -155,17 +155,17 @@ class KafkaPythonClient:
     def settings(self, topic: str) -> dict[str, str]:
         """DescribeConfigs."""
         resource = kafka_admin.ConfigResource(kafka_admin.ConfigResourceType.TOPIC, topic)
-        told = self._admin.describe_configs([resource], config_filter="all")["topic"][topic]
-        return {name: facts["value"] for name, facts in told.items()}
+        settings = self._admin.describe_configs([resource], config_filter="all")["topic"][topic]
+        return {name: facts["value"] for name, facts in settings.items()}
 
     def alter_settings(self, topic: str, changes: Mapping[str, str]) -> None:
         """IncrementalAlterConfigs."""
         resource = kafka_admin.ConfigResource(
             kafka_admin.ConfigResourceType.TOPIC, topic, dict(changes)
         )
-        told = self._admin.alter_configs([resource])["topic"][topic]
-        if told != "OK":
-            raise Refused(told)
+        result = self._admin.alter_configs([resource])["topic"][topic]
+        if result != "OK":
+            raise Refused(result)
 
     def groups(self) -> set[str]:
         """ListGroups."""
@@ -179,14 +179,14 @@ class KafkaPythonClient:
 
     def delete_group(self, group: str) -> None:
         """DeleteGroups."""
-        told = self._admin.delete_groups([group])[group]
-        if told != "OK":
-            raise Refused(told)
+        result = self._admin.delete_groups([group])[group]
+        if result != "OK":
+            raise Refused(result)
 
     def committed(self, group: str, topic: str) -> dict[int, Place]:
-        """OffsetFetch of everything the group has."""
-        told = self._admin.list_group_offsets(group)[group]
-        return {at.partition: Place(x.offset, x.metadata) for at, x in told.items()}
+        """OffsetFetch for all of the group's offsets."""
+        offsets = self._admin.list_group_offsets(group)[group]
+        return {at.partition: Place(x.offset, x.metadata) for at, x in offsets.items()}
 
     def alter_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """OffsetCommit without a member."""
@@ -206,8 +206,8 @@ class KafkaPythonClient:
         """ListOffsets."""
         spec = OffsetSpec[when.upper()] if isinstance(when, str) else when
         asked = {TopicPartition(topic, p): spec for p in range(self.partition_count(topic))}
-        told = self._admin.list_partition_offsets(asked)
-        return {at.partition: found.offset for at, found in told.items()}
+        offsets = self._admin.list_partition_offsets(asked)
+        return {at.partition: found.offset for at, found in offsets.items()}
 
 
 def _run(request: Any, *arguments: Any, **options: Any) -> Any:
@@ -219,14 +219,14 @@ def _run(request: Any, *arguments: Any, **options: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def client(broker: BrokerProcess) -> Iterator[KafkaPythonClient]:
-    """One for the whole file."""
+    """One client for the whole file."""
     client = KafkaPythonClient(broker.bootstrap_servers)
     yield client
     client.close()
 
 
 class TestGroups(GroupScenarios):
-    """See there."""
+    """The group scenarios, run with kafka-python."""
 
 
 class TestAdmin(
@@ -237,4 +237,4 @@ class TestAdmin(
     AlterOffsetScenarios,
     RecordScenarios,
 ):
-    """See there."""
+    """The admin scenarios that kafka-python can perform."""

@@ -1,7 +1,7 @@
-"""kafkajs: groups, offsets and admin requests of the client of most Node.js programs.
+"""Groups, offsets and admin requests of kafkajs, the client of most Node.js programs.
 
-Its versions are those of Kafka 2.x (JoinGroup 5, Fetch 11, OffsetFetch 4; AlterConfigs, as it has
-no incremental one). The program is tests/integration/node/kafkajs_client.js.
+It uses the versions of Kafka 2.x (JoinGroup 5, Fetch 11, OffsetFetch 4, and AlterConfigs, because
+it lacks the incremental API). The program is tests/integration/node/kafkajs_client.js.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PROGRAM = Path(__file__).parent / "node" / "kafkajs_client.js"
 
 @pytest.fixture(scope="module")
 def client(broker: BrokerProcess) -> Iterator[ClientProgram]:
-    """One program for the whole file."""
+    """One process of the program for the whole file."""
     client = ClientProgram(
         [need_program("node"), _PROGRAM],
         broker.bootstrap_servers,
@@ -41,7 +41,7 @@ def client(broker: BrokerProcess) -> Iterator[ClientProgram]:
 
 
 class TestGroups(GroupScenarios):
-    """See there."""
+    """The group scenarios, run with kafkajs."""
 
 
 class TestAdmin(
@@ -52,4 +52,4 @@ class TestAdmin(
     AlterOffsetScenarios,
     RecordScenarios,
 ):
-    """See there."""
+    """The admin scenarios that kafkajs can perform."""

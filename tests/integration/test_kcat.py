@@ -1,8 +1,8 @@
-"""kcat in and out: keys, headers, codecs, offsets, times, empty and large values, topic listings.
+"""Producing and consuming with kcat: keys, headers, codecs, offsets, timestamps, sizes, metadata.
 
-And in groups, with -G. It has no admin requests, and commits no metadata.
+kcat also joins groups, with -G. It sends no admin requests and commits no metadata.
 
-Needs no Python client, so this file also runs on Debian's oldest packages (`make test-oldest`).
+The tests need no Python client, so they also run on Debian's oldest packages (`make test-oldest`).
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tests.helpers.kcat import TIMEOUT_S, Kcat
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
-def test_lines_come_out_as_they_went_in(kcat: Kcat, topic: str) -> None:
+def test_lines_are_read_back_unchanged(kcat: Kcat, topic: str) -> None:
     lines = b"".join(b"line %d\n" % i for i in range(1000))
     kcat.produce(topic, lines)
     assert kcat.consume(topic) == lines
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_codec_passes_through_as_the_client_compressed_it(
+def test_batches_keep_the_codec_of_the_client(
     kcat: Kcat, topic: str, codec: str, broker: BrokerProcess
 ) -> None:
     lines = b"".join(b"a compressible line, number %d\n" % i for i in range(500))
     kcat.produce(topic, lines, "-z", codec, "-X", "linger.ms=100")
     assert kcat.consume(topic) == lines
     segment = broker.data_dir / f"{topic}-0" / "00000000000000000000.log"
-    # librdkafka sends a batch plain where compressing, say a single line, does not make it smaller.
+    # librdkafka sends a batch uncompressed if compression does not shrink it.
     assert _codecs(segment.read_bytes()) - {"none"} == {codec} - {"none"}
 
 
 def _codecs(segment: bytes) -> set[str]:
-    """The codec of each batch: three bits of the attributes, 22 bytes into it."""
+    """Return the codec of each batch: three bits of the attributes, at byte 22."""
     codecs, position = set(), 0
     while position < len(segment):
         codecs.add(CODECS[segment[position + 22] & 0x07])
@@ -51,20 +51,20 @@ def _codecs(segment: bytes) -> set[str]:
     return codecs
 
 
-def test_keys_and_empty_values_and_tombstones(kcat: Kcat, topic: str) -> None:
+def test_keys_empty_values_and_tombstones_are_read_back(kcat: Kcat, topic: str) -> None:
     kcat.produce(topic, b"k1=v1\nk2=\n=v3\n", "-K=")
     kcat.produce(topic, b"k4=\n", "-K=", "-Z")
     out = kcat.consume(topic, "-f", "%k:%K:%S|%s\n")
     assert out == b"k1:2:2|v1\nk2:2:0|\n:0:2|v3\nk4:2:-1|\n"
 
 
-def test_headers(kcat: Kcat, topic: str) -> None:
+def test_headers_are_read_back(kcat: Kcat, topic: str) -> None:
     kcat.produce(topic, b"v\n", "-H", "trace=00-4bf92f35", "-H", "empty=")
     out = kcat.consume(topic, "-f", "%h %s\n")
     assert out == b"trace=00-4bf92f35,empty= v\n"
 
 
-def test_offsets_count_from_the_start_and_from_the_end(kcat: Kcat, topic: str) -> None:
+def test_start_offset_counts_from_the_start_or_the_end(kcat: Kcat, topic: str) -> None:
     kcat.produce(topic, b"".join(b"%d\n" % i for i in range(10)))
     assert kcat.consume(topic, "-o", "7") == b"7\n8\n9\n"
     assert kcat.consume(topic, "-o", "-2") == b"8\n9\n"
@@ -72,12 +72,12 @@ def test_offsets_count_from_the_start_and_from_the_end(kcat: Kcat, topic: str) -
     assert kcat.consume(topic, "-o", "end") == b""
 
 
-def test_a_time_finds_its_offset(kcat: Kcat, topic: str) -> None:
+def test_offset_is_found_by_timestamp(kcat: Kcat, topic: str) -> None:
     kcat.produce(topic, b"first\n")
     first_ms = int(kcat.consume(topic, "-f", "%T"))
     kcat.produce(topic, b"second\n")
     assert _offset_at(kcat, topic, first_ms) == 0
-    assert _offset_at(kcat, topic, first_ms + 3_600_000) == -1  # librdkafka's name for the end.
+    assert _offset_at(kcat, topic, first_ms + 3_600_000) == -1  # librdkafka's constant for the end.
     assert kcat.consume(topic, "-o", f"s@{first_ms}") == b"first\nsecond\n"
 
 
@@ -88,14 +88,14 @@ def _offset_at(kcat: Kcat, topic: str, timestamp_ms: int) -> int:
     return int(found[1])
 
 
-def test_a_value_of_one_megabyte(kcat: Kcat, topic: str) -> None:
+def test_value_of_one_megabyte_is_read_back(kcat: Kcat, topic: str) -> None:
     value = bytes(range(256)) * 3906
-    # One message: no byte of the value is its end.
+    # One message: the delimiter does not occur in the value.
     kcat.produce(topic, value, "-D", "no such delimiter", "-X", "message.max.bytes=2000000")
     assert kcat.consume(topic, "-D", "") == value
 
 
-def test_partitions_are_kept_apart(kcat: Kcat, new_topic: Callable[[], str]) -> None:
+def test_partitions_are_separate(kcat: Kcat, new_topic: Callable[[], str]) -> None:
     topics = [new_topic(), new_topic()]
     for topic in topics:
         kcat.produce(topic, topic.encode() + b"\n", "-p", "0")
@@ -103,7 +103,7 @@ def test_partitions_are_kept_apart(kcat: Kcat, new_topic: Callable[[], str]) -> 
         assert kcat.consume(topic, "-p", "0") == topic.encode() + b"\n"
 
 
-def test_the_listing_names_broker_topic_and_leader(kcat: Kcat, topic: str) -> None:
+def test_metadata_lists_broker_topic_and_leader(kcat: Kcat, topic: str) -> None:
     kcat.produce(topic, b"x\n")
     listing = json.loads(kcat.run("-L", "-J", "-t", topic))
     [broker] = listing["brokers"]
@@ -117,22 +117,24 @@ def test_the_listing_names_broker_topic_and_leader(kcat: Kcat, topic: str) -> No
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_kind_of_acknowledgement(kcat: Kcat, topic: str, acks: str) -> None:
-    kcat.produce(topic, b"warm\n")  # With acks=0 nobody would hear that the topic is new.
+def test_records_are_stored_with_each_acks(kcat: Kcat, topic: str, acks: str) -> None:
+    # Create the topic first: with acks=0, the client would not receive the error that it is new.
+    kcat.produce(topic, b"warm\n")
     kcat.produce(topic, b"up\n", "-X", f"acks={acks}")
     assert kcat.consume(topic, "-c", "2") == b"warm\nup\n"
 
 
-def test_an_idempotent_producer(kcat: Kcat, topic: str) -> None:
+def test_idempotent_producer_keeps_the_order(kcat: Kcat, topic: str) -> None:
     lines = b"".join(b"%d\n" % i for i in range(5000))
     kcat.produce(topic, lines, "-X", "enable.idempotence=true", "-X", "batch.num.messages=50")
     assert kcat.consume(topic) == lines
 
 
 class KcatMember:
-    """A kcat that reads as a member of a group; ``with`` ends it, which leaves the group.
+    """A kcat process that is a member of a group; leaving its ``with`` block stops it.
 
-    `partitions` are those it owns now; `lines` what it has read, as "partition offset value".
+    `partitions` are the partitions it owns now; `lines` contains each record that it has read, as
+    "partition offset value".
     """
 
     def __init__(self, kcat: Kcat, group: str, topic: str, *arguments: str) -> None:
@@ -199,23 +201,25 @@ def _values(*members: KcatMember) -> list[str]:
     return sorted(line.split(" ", 2)[2] for member in members for line in list(member.lines))
 
 
-def test_a_group_of_two_shares_rebalances_and_resumes(
+def test_group_of_two_members_rebalances_and_resumes(
     kcat: Kcat, topic: str, broker: BrokerProcess
 ) -> None:
     _create(broker, topic, 4)
     with KcatMember(kcat, topic, topic) as stays:
         eventually(lambda: len(stays.partitions) == 4, "all partitions")
-        with KcatMember(kcat, topic, topic) as goes:
-            eventually(lambda: len(stays.partitions) == len(goes.partitions) == 2, "two for each")
-            assert stays.partitions | goes.partitions == set(range(4))
+        with KcatMember(kcat, topic, topic) as leaves:
+            eventually(
+                lambda: len(stays.partitions) == len(leaves.partitions) == 2, "two partitions each"
+            )
+            assert stays.partitions | leaves.partitions == set(range(4))
             first = _produce_four(kcat, topic, "first")
-            eventually(lambda: _values(stays, goes) == first, "messages")
-            assert {int(line[0]) for line in goes.lines} == goes.partitions
-        # It has committed what it had read, and left.
+            eventually(lambda: _values(stays, leaves) == first, "messages")
+            assert {int(line[0]) for line in leaves.lines} == leaves.partitions
+        # The member committed its records and left.
         eventually(lambda: len(stays.partitions) == 4, "all partitions again")
         second = _produce_four(kcat, topic, "second")
-        eventually(lambda: len(_values(stays, goes)) >= 8, "messages")
-        assert _values(stays, goes) == first + second
+        eventually(lambda: len(_values(stays, leaves)) >= 8, "messages")
+        assert _values(stays, leaves) == first + second
     third = _produce_four(kcat, topic, "third")
     with KcatMember(kcat, topic, topic) as resumes:
         eventually(lambda: len(resumes.lines) >= 4, "messages")

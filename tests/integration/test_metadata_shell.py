@@ -1,4 +1,4 @@
-"""`plog metadata-shell` beside Kafka's own, on the same log of KRaft metadata."""
+"""`plog metadata-shell` compared with Kafka's own shell on the same KRaft metadata log."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ tree image
 """
 
 
-def test_both_shells_show_the_same(tmp_path: Path) -> None:
+def test_both_shells_print_the_same(tmp_path: Path) -> None:
     path = write_metadata_log(tmp_path / "metadata")
     done = subprocess.run(
         [sys.executable, "-m", "plog.cli", "metadata-shell", "--snapshot", path],
@@ -71,7 +71,7 @@ def test_both_shells_show_the_same(tmp_path: Path) -> None:
         "org.apache.kafka.shell.MetadataShell", "--snapshot", path
     )
     with theirs:
-        start = _when_all_is_read(theirs)
+        start = _wait_until_replayed(theirs)
         for line in _COMMANDS.splitlines():
             theirs.tell(line)
         theirs.end()
@@ -79,8 +79,11 @@ def test_both_shells_show_the_same(tmp_path: Path) -> None:
     assert _comparable(done.stdout.splitlines()) == _comparable(lines)
 
 
-def _when_all_is_read(shell: JavaProcess) -> int:
-    """Wait until it has replayed the last record: it takes commands before; its lines so far."""
+def _wait_until_replayed(shell: JavaProcess) -> int:
+    """Wait until the shell has replayed the last record; return its number of lines so far.
+
+    The shell accepts commands earlier.
+    """
     shell.wait_for("Kafka Metadata Shell")
     last = f"offset {len(RECORDS) - 1},"
     while True:
@@ -91,13 +94,13 @@ def _when_all_is_read(shell: JavaProcess) -> int:
 
 
 def _comparable(lines: list[str]) -> list[str]:
-    """Lines without what differs on purpose."""
+    """Remove intended differences from `lines`."""
     text = "".join(re.sub(r"^(>> )+", "", line) + "\n" for line in lines)
     for pattern, by in (
         (r"(?m)^>> $", ""),
         (r"Optional\[4\.3-IV0\]", "4.3-IV0"),
         (r"(salt|storedKey|serverKey)=[0-9a-f]+", r"\1=[redacted]"),
-        # Numbers of the history: Kafka's counts what was typed before as well.
+        # Numbers in the history: Kafka's shell also counts the commands of earlier sessions.
         (r"(?m)^ +\d+  ", ""),
     ):
         text = re.sub(pattern, by, text)

@@ -1,7 +1,7 @@
-"""Groups of our members and of other clients': whoever leads, everybody gets its share.
+"""Groups with members of plog's client library and of other clients, whichever leads the group.
 
-With each assignor that both sides have: members come, leave and die, ours and theirs, so that each
-side has led the other.
+The tests use each assignor that both sides support. Members of both join, leave and die, so that
+each side leads members of the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MakeGroup = Callable[[str], MixedGroup]
 def make_group(
     broker: BrokerProcess, topic: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[MakeGroup]:
-    """A group on a new topic, by its assignor."""
+    """A function that returns a group on a new topic for an assignor."""
     made: list[MixedGroup] = []
 
     def tools() -> KafkaTools:
@@ -60,7 +60,7 @@ OTHERS = [
 @pytest.mark.parametrize(
     ("other", "strategy"), [*SOME, *(pytest.param(*x, marks=pytest.mark.long) for x in OTHERS)]
 )
-def test_ours_and_theirs_share_whoever_leads(
+def test_members_of_both_clients_share_the_topic_whichever_leads(
     make_group: MakeGroup, other: str, strategy: str
 ) -> None:
     group = make_group(strategy)
@@ -68,7 +68,7 @@ def test_ours_and_theirs_share_whoever_leads(
     group.settle(PARTITIONS)
     theirs = group.join(other)
     group.settle(PARTITIONS)
-    group.leave(ours)  # They lead now.
+    group.leave(ours)  # The other client's member leads now.
     group.settle(PARTITIONS)
     again = group.join("plog")
     group.settle(PARTITIONS)

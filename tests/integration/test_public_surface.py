@@ -1,14 +1,14 @@
-"""The public surface: a change of it must be seen in the change that makes it."""
+"""The recorded public surface: a commit that changes it must also change the record."""
 
 from __future__ import annotations
 
 from tests.public_surface import GOLDEN, lines
 
 
-def test_public_surface_is_the_recorded_one() -> None:
+def test_public_surface_matches_the_record() -> None:
     recorded = GOLDEN.read_text().splitlines()
     current = list(lines())
     assert current == recorded, (
-        "if this change is wanted, record it: "
+        "the public surface changed; if that is intended, record it: "
         "python -m tests.public_surface > tests/public_surface.txt"
     )

@@ -1,4 +1,4 @@
-"""``./run`` behind its shell script: a message through the broker, then a clean end by a signal."""
+"""``./run`` as a process: a message through the broker, then a clean stop by a signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_a_message_goes_through_and_a_signal_ends_it_cleanly(
+def test_message_is_read_back_and_a_signal_stops_the_broker_cleanly(
     tmp_path: Path, end: signal.Signals
 ) -> None:
     options = [word for setting in SETTINGS for word in ("-o", setting)]
@@ -36,11 +36,11 @@ def test_a_message_goes_through_and_a_signal_ends_it_cleanly(
         assert where == f"The data lies in {tmp_path}/plog-data. Ctrl-C stops the broker.\n"
         running.send_signal(end)
         assert running.wait(TIMEOUT_S) == 0
-    # The clean mark is there: the next start has nothing to recover.
+    # The stop was clean, so the next start has nothing to recover.
     assert (tmp_path / "plog-data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_wrong_setting_is_named_and_nothing_is_started(tmp_path: Path) -> None:
+def test_invalid_setting_is_reported_before_anything_starts(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "-o", "num.partitions=none"],
         cwd=tmp_path,

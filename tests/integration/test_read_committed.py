@@ -1,7 +1,7 @@
-"""isolation.level on Apache Kafka, with transactional producers of ours and of other people.
+"""isolation.level on Apache Kafka, with transactional producers of plog and of other libraries.
 
-What our consumer sees is held to what the producers have told of it, and to what Java's consumer
-sees of the same: records, positions, ends, lags.
+plog's consumer is compared with the outcomes that the producers report, and with Java's consumer on
+the same partition: records, positions, end offsets and lags.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def of_plog(server: Server) -> Iterator[PlogTransactions]:
 
 @pytest.fixture(params=["librdkafka", "java", "of_plog"])
 def library(request: pytest.FixtureRequest) -> Transactions:
-    """Whose producers."""
+    """The library whose transactional producers the test uses."""
     library: Transactions = request.getfixturevalue(request.param)
     return library
 
@@ -76,18 +76,19 @@ def topic(server: Server) -> str:
     return new_topic(server)
 
 
-class Storyteller:
-    """Writes transactions to a topic as a text tells, and knows what is to be read then.
+class ScriptedWriter:
+    """Writes transactions to a topic by a script, and knows which records a consumer must see.
 
-    A word is a producer's letter and what it does: ``a{`` begins, ``a+`` commits, ``a-`` aborts,
-    ``a3`` sends three records. A number alone: so many records without a transaction.
+    A word of the script is a producer's letter and its action: ``a{`` begins, ``a+`` commits,
+    ``a-`` aborts, ``a3`` sends three records. A number alone sends that many records outside
+    transactions.
     """
 
     def __init__(self, server: Server, topic: str, libraries: dict[str, Transactions]) -> None:
         self.topic = topic
         self.all: list[tuple[int, str]] = []
         self.moment_ms = 0
-        """When the last of all words began."""
+        """The time when the last word of the script began."""
         self._visible: list[tuple[int, str]] = []
         self._pending: dict[str, list[tuple[int, str]]] = {}
         self._settings = server.settings
@@ -97,21 +98,21 @@ class Storyteller:
 
     @property
     def stable_end(self) -> int | None:
-        """Where the oldest transaction begins that has not ended."""
+        """The first offset of the oldest open transaction, or None."""
         return min((records[0][0] for records in self._pending.values() if records), default=None)
 
     def at(self, level: str, offset: int = 0) -> list[tuple[int, str]]:
-        """What is to be read from `offset` on."""
+        """Return the records that a consumer must see from `offset` on."""
         records = self.all
         if level == "read_committed":
             end = self.stable_end
             records = sorted(one for one in self._visible if end is None or one[0] < end)
         return [record for record in records if record[0] >= offset]
 
-    def tell(self, story: str) -> None:
-        """Do what the words say."""
+    def run(self, script: str) -> None:
+        """Execute the words of `script`."""
         with plog.Producer(linger_ms=0, **self._settings) as plain:
-            for word in story.split():
+            for word in script.split():
                 self.moment_ms = int(time.time() * 1000)
                 if word.isdigit():
                     for _ in range(int(word)):
@@ -122,9 +123,9 @@ class Storyteller:
                 else:
                     self._act(word[0], word[1:])
 
-    def _act(self, letter: str, deed: str) -> None:
+    def _act(self, letter: str, action: str) -> None:
         library, name = self._libraries[letter], f"{letter}-{self.topic}"
-        match deed:
+        match action:
             case "{":
                 library.begin(name)
                 self._pending[letter] = []
@@ -135,7 +136,7 @@ class Storyteller:
                 library.abort(name)
                 del self._pending[letter]
             case _:
-                for _ in range(int(deed)):
+                for _ in range(int(action)):
                     value = f"{letter}-{len(self.all)}"
                     record = (library.send(name, self.topic, value), value)
                     self._pending[letter].append(record)
@@ -148,19 +149,19 @@ def history(
     librdkafka: ConfluentTransactions,
     java: JavaTransactions,
     of_plog: PlogTransactions,
-) -> Storyteller:
-    """Transactions of all fates, of two producers, one begun in the midst of another's."""
-    made = Storyteller(server, new_topic(server), {"a": librdkafka, "b": java, "c": of_plog})
-    made.tell(
+) -> ScriptedWriter:
+    """Committed, aborted and open transactions of three producers, which overlap."""
+    writer = ScriptedWriter(server, new_topic(server), {"a": librdkafka, "b": java, "c": of_plog})
+    writer.run(
         "a{ a3 a+ a{ a3 a- 2 a{ b{ a2 b2 a1 b- a1 b{ b1 a- b1 b+ a{ a1 a+ 1 b{ b1 b- a{ a2 a-"
     )
-    made.tell("c{ c2 b{ b1 c1 c+ b+ c{ c1 1 c- c{ c1 c+")
-    made.tell("a{ a2 1 b{ b2 b+")
-    return made
+    writer.run("c{ c2 b{ b1 c1 c+ b+ c{ c1 1 c- c{ c1 c+")
+    writer.run("a{ a2 1 b{ b2 b+")
+    return writer
 
 
-def look(consumer: Any, topic: str, moment_ms: int) -> Sight:
-    """What our consumer sees of all the topic."""
+def observe(consumer: Any, topic: str, moment_ms: int) -> Sight:
+    """Read the whole topic with plog's `consumer`; return what it sees."""
     partition = plog.TopicPartition(topic, 0)
     consumer.assign([partition])
     consumer.seek_to_beginning()
@@ -180,7 +181,9 @@ def read_to(consumer: Any, partition: plog.TopicPartition, end: int) -> list[tup
     records: list[tuple[int, str]] = []
     deadline_s = time.monotonic() + 30
     while consumer.position(partition) < end:
-        assert time.monotonic() < deadline_s, f"stands at {consumer.position(partition)}: {records}"
+        assert time.monotonic() < deadline_s, (
+            f"position {consumer.position(partition)} did not reach {end}: {records}"
+        )
         for record in consumer.consume(1, timeout_s=0.1):
             records.append((record.offset, record.value.decode()))
     return records
@@ -188,24 +191,30 @@ def read_to(consumer: Any, partition: plog.TopicPartition, end: int) -> list[tup
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
-def test_all_sees_what_javas_consumer_sees(
-    server: Server, java: JavaTransactions, history: Storyteller, level: str, bytes_per_fetch: int
+def test_consumer_sees_what_javas_consumer_sees(
+    server: Server,
+    java: JavaTransactions,
+    history: ScriptedWriter,
+    level: str,
+    bytes_per_fetch: int,
 ) -> None:
-    """With the smaller size each fetch brings one batch, with the larger one brings them all."""
+    """With the smaller size a fetch returns one batch, with the larger size all batches."""
     with plog.Consumer(
         isolation_level=level,
         max_partition_fetch_bytes=bytes_per_fetch,
         fetch_max_wait_ms=50,
         **server.settings,
     ) as consumer:
-        ours = look(consumer, history.topic, history.moment_ms)
+        ours = observe(consumer, history.topic, history.moment_ms)
     assert ours.records == history.at(level)
     assert ours == java.look(level, history.topic, history.moment_ms)
     assert (ours.end == history.stable_end) is (level == "read_committed")
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_it_is_what_librdkafka_sees(server: Server, history: Storyteller, level: str) -> None:
+def test_librdkafka_sees_the_expected_records(
+    server: Server, history: ScriptedWriter, level: str
+) -> None:
     with confluent.consumer(
         server.settings["bootstrap_servers"], isolation_level=level
     ) as consumer:
@@ -216,23 +225,25 @@ def test_it_is_what_librdkafka_sees(server: Server, history: Storyteller, level:
     records = [(message.offset(), message.value().decode()) for message in messages]
     assert records == history.at(level)
     with plog.Consumer(isolation_level=level, **server.settings) as ours:
-        assert look(ours, history.topic, 0).end == end
+        assert observe(ours, history.topic, 0).end == end
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_face_sees_it(server: Server, history: Storyteller, name: str) -> None:
+def test_each_api_sees_the_expected_records(
+    server: Server, history: ScriptedWriter, name: str
+) -> None:
     with open_face(name) as face:
         for level in LEVELS:
             consumer = face.consumer(
                 isolation_level=level, max_poll_records=1, fetch_max_wait_ms=50, **server.settings
             )
-            assert look(consumer, history.topic, 0).records == history.at(level)
+            assert observe(consumer, history.topic, 0).records == history.at(level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
-def test_columns_hold_the_same(
-    server: Server, history: Storyteller, level: str, bytes_per_fetch: int
+def test_arrow_batches_contain_the_same_records(
+    server: Server, history: ScriptedWriter, level: str, bytes_per_fetch: int
 ) -> None:
     partition = plog.TopicPartition(history.topic, 0)
     with plog.Consumer(
@@ -254,8 +265,8 @@ def test_columns_hold_the_same(
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
-def test_any_range_of_it_can_be_read(
-    server: Server, history: Storyteller, level: str, bytes_per_fetch: int
+def test_any_range_can_be_read(
+    server: Server, history: ScriptedWriter, level: str, bytes_per_fetch: int
 ) -> None:
     partition = plog.TopicPartition(history.topic, 0)
     with SimpleConsumer(
@@ -273,8 +284,8 @@ def test_any_range_of_it_can_be_read(
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
-def test_a_seek_may_lead_into_any_transaction(
-    server: Server, history: Storyteller, level: str, bytes_per_fetch: int
+def test_seek_can_lead_into_any_transaction(
+    server: Server, history: ScriptedWriter, level: str, bytes_per_fetch: int
 ) -> None:
     partition = plog.TopicPartition(history.topic, 0)
     with plog.Consumer(
@@ -291,7 +302,9 @@ def test_a_seek_may_lead_into_any_transaction(
             assert read_to(consumer, partition, expected[0][0] + 1 if expected else end) == expected
 
 
-def test_the_console_consumer_shows_it(server: Server, history: Storyteller) -> None:
+def test_console_consumer_prints_the_expected_records(
+    server: Server, history: ScriptedWriter
+) -> None:
     shown = Plog(server.settings["bootstrap_servers"]).run(
         "console-consumer", "--topic", history.topic, "--from-beginning",
         "--isolation-level", "read_committed", "--timeout-ms", "1500",
@@ -299,7 +312,7 @@ def test_the_console_consumer_shows_it(server: Server, history: Storyteller) -> 
     assert shown.decode().split() == [value for _, value in history.at("read_committed")]
 
 
-# -- what happens while somebody reads --------------------------------------------------------
+# -- transactions that end while a consumer reads ---------------------------------------------
 
 
 def committed_reader(server: Server, topic: str, **settings: Any) -> plog.Consumer:
@@ -314,17 +327,17 @@ def committed_reader(server: Server, topic: str, **settings: Any) -> plog.Consum
 
 
 def values(consumer: plog.Consumer, count: int) -> list[str]:
-    """The next `count` values; nothing comes behind them for a while."""
+    """Return the next `count` values; check that no other record follows for a while."""
     found: list[str] = []
     while len(found) < count:
         records = consumer.consume(timeout_s=30)
-        assert records, f"only {found}"
+        assert records, f"received only {found}"
         found += [record.value.decode() for record in records]
     assert consumer.poll(0.2) is None
     return found
 
 
-def test_who_waits_at_an_open_transaction_goes_on_at_its_end(
+def test_consumer_waits_at_an_open_transaction_until_it_ends(
     server: Server, library: Transactions, topic: str
 ) -> None:
     library.open(topic)
@@ -343,13 +356,13 @@ def test_who_waits_at_an_open_transaction_goes_on_at_its_end(
         assert values(consumer, 2) == ["committed", "behind"]
 
 
-def test_what_a_fenced_producer_wrote_is_not_seen(
+def test_records_of_a_fenced_producer_are_not_seen(
     server: Server, library: Transactions, topic: str
 ) -> None:
     library.open(topic)
     library.begin(topic)
     library.send(topic, topic, "from-the-first")
-    library.open(topic)  # A second producer, with the same transactional.id.
+    library.open(topic)  # A second producer with the same transactional.id fences the first.
     with pytest.raises(Refused):
         library.commit(f"old-{topic}")
     library.begin(topic)
@@ -359,7 +372,7 @@ def test_what_a_fenced_producer_wrote_is_not_seen(
         assert values(consumer, 1) == ["from-the-second"]
 
 
-def test_what_a_transaction_wrote_that_timed_out_is_not_seen(
+def test_records_of_a_transaction_that_timed_out_are_not_seen(
     server: Server, librdkafka: ConfluentTransactions, topic: str
 ) -> None:
     librdkafka.open(topic, timeout_ms=1000)
@@ -372,10 +385,10 @@ def test_what_a_transaction_wrote_that_timed_out_is_not_seen(
         librdkafka.commit(topic)
 
 
-def test_an_offset_that_a_transaction_commits_is_waited_for(
+def test_committed_offset_of_an_open_transaction_is_awaited(
     server: Server, library: Transactions, topic: str
 ) -> None:
-    """Else what it stands for would be worked on twice (KIP-447)."""
+    """Otherwise the records before it would be processed twice (KIP-447)."""
     partition = plog.TopicPartition(topic, 0)
     library.open(topic)
     with plog.Consumer(group_id=topic, **server.settings) as consumer:
@@ -395,7 +408,7 @@ def test_an_offset_that_a_transaction_commits_is_waited_for(
         assert committed.offset == 3
 
 
-def test_a_group_commits_behind_what_it_was_not_shown(
+def test_group_commits_past_aborted_records(
     server: Server, library: Transactions, topic: str
 ) -> None:
     partition = plog.TopicPartition(topic, 0)
@@ -417,7 +430,7 @@ def test_a_group_commits_behind_what_it_was_not_shown(
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
-def test_any_story_reads_as_java_reads_it(
+def test_random_transactions_look_as_to_java(
     server: Server,
     librdkafka: ConfluentTransactions,
     java: JavaTransactions,
@@ -426,11 +439,11 @@ def test_any_story_reads_as_java_reads_it(
     seed: int,
 ) -> None:
     chance = random.Random(seed)
-    story = Storyteller(server, topic, {"a": librdkafka, "b": java, "c": of_plog})
-    story.tell(" ".join(_words(chance)))
+    writer = ScriptedWriter(server, topic, {"a": librdkafka, "b": java, "c": of_plog})
+    writer.run(" ".join(_random_script(chance)))
     for level in LEVELS:
-        theirs = java.look(level, topic, story.moment_ms)
-        assert theirs.records == story.at(level)
+        java_sight = java.look(level, topic, writer.moment_ms)
+        assert java_sight.records == writer.at(level)
         for size in (1, 150, 400, 1 << 20):
             with plog.Consumer(
                 isolation_level=level,
@@ -439,15 +452,15 @@ def test_any_story_reads_as_java_reads_it(
                 fetch_max_wait_ms=50,
                 **server.settings,
             ) as consumer:
-                assert look(consumer, topic, story.moment_ms) == theirs
+                assert observe(consumer, topic, writer.moment_ms) == java_sight
                 for _ in range(5):
-                    offset = chance.randrange(theirs.end + 1)
+                    offset = chance.randrange(java_sight.end + 1)
                     consumer.seek(plog.TopicPartition(topic, 0), offset)
                     partition = plog.TopicPartition(topic, 0)
-                    assert read_to(consumer, partition, theirs.end) == story.at(level, offset)
+                    assert read_to(consumer, partition, java_sight.end) == writer.at(level, offset)
 
 
-def _words(chance: random.Random) -> Iterator[str]:
+def _random_script(chance: random.Random) -> Iterator[str]:
     is_open: set[str] = set()
     for _ in range(60):
         letter = chance.choice("abc1")

@@ -1,4 +1,4 @@
-"""Ranges over plain sockets, from plog and Apache Kafka, plain and over TLS."""
+"""SimpleConsumer: ranges of offsets from plog and Apache Kafka, plaintext and over TLS."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 def filled(settings: dict[str, Any], codec: str = "none") -> TopicPartition:
-    """A partition with `_COUNT` records, in several batches."""
+    """Return a new partition with `_COUNT` records in several batches."""
     partition = TopicPartition(f"ranges-{uuid.uuid4().hex[:12]}", 1)
     with plog.Admin(**settings) as admin:
         admin.create_topic(partition.topic, partitions=2)
@@ -39,7 +39,7 @@ def filled(settings: dict[str, Any], codec: str = "none") -> TopicPartition:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_range_is_read_and_nothing_else(server: Server, codec: str) -> None:
+def test_range_is_read_exactly(server: Server, codec: str) -> None:
     partition = filled(server.settings, codec)
     with SimpleConsumer(max_partition_fetch_bytes=20_000, **server.settings) as consumer:
         assert len(consumer.partitions_for(partition.topic)) == 2
@@ -57,7 +57,7 @@ def test_a_range_is_read_and_nothing_else(server: Server, codec: str) -> None:
             next(consumer.records(partition, _COUNT + 1, _COUNT + 2))
 
 
-def test_it_goes_on_where_a_broker_that_was_killed_left_off(own_broker: BrokerProcess) -> None:
+def test_range_continues_after_a_kill_of_the_broker(own_broker: BrokerProcess) -> None:
     settings = {"bootstrap_servers": own_broker.bootstrap_servers}
     partition = filled(settings)
     with SimpleConsumer(max_partition_fetch_bytes=2_000, **settings) as consumer:

@@ -1,6 +1,6 @@
-"""TLS with other people's clients, all of them verifying whom they talk to.
+"""TLS with other clients, all of which verify the broker.
 
-Certificates are made for each run; what a plain listener does is tested elsewhere.
+The certificates are created for each run; other files test plaintext listeners.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.helpers.kafka_tools import KafkaTools
 from tests.helpers.recording_proxy import RecordingProxy
 
 MEGABYTE = 1_000_000
-MARKER = b"nobody on the wire may read this marker"
+MARKER = b"this marker must not be readable on the wire"
 
 
 # -- librdkafka ----------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def librdkafka_settings(ca_file: Path, **more: Any) -> dict[str, Any]:
 
 
 def by_librdkafka(server: str, topic: str, values: list[bytes], settings: dict[str, Any]) -> None:
-    """Send `values` and read them back."""
+    """Produce `values` with librdkafka and read them back."""
     confluent = pytest.importorskip("tests.helpers.confluent")
     messages = [{"value": value} for value in values]
     large = {"message.max.bytes": 30 * MEGABYTE}
@@ -52,7 +52,7 @@ def test_librdkafka_verifies_the_broker(
     by_librdkafka(tls_broker.bootstrap_servers, topic, values, librdkafka_settings(ca_file))
 
 
-def test_messages_of_ten_megabytes_go_in_and_come_out(
+def test_messages_of_ten_megabytes_are_read_back(
     start_broker: BrokerFactory, tls_settings: dict[str, str], topic: str, ca_file: Path
 ) -> None:
     large = {"message.max.bytes": str(20 * MEGABYTE)}
@@ -62,7 +62,7 @@ def test_messages_of_ten_megabytes_go_in_and_come_out(
     by_librdkafka(broker.bootstrap_servers, topic, values, settings)
 
 
-def test_librdkafka_shows_its_certificate(
+def test_librdkafka_presents_its_certificate(
     mutual_broker: BrokerProcess, authority: Authority, topic: str, ca_file: Path, tmp_path: Path
 ) -> None:
     certificate, key = authority.client("analyst").files(tmp_path, "analyst")
@@ -73,7 +73,7 @@ def test_librdkafka_shows_its_certificate(
 
 
 def error_of_librdkafka(server: str, settings: dict[str, Any]) -> str:
-    """What librdkafka says of the first connection that fails."""
+    """Return librdkafka's error for the first connection that fails."""
     confluent = pytest.importorskip("tests.helpers.confluent")
     errors: list[str] = []
     client = confluent.confluent_kafka.Producer(
@@ -110,7 +110,7 @@ def test_librdkafka_refuses_a_wrong_name(
 
 
 def by_kafka_python(server: str, topic: str, **settings: Any) -> list[bytes]:
-    """Send three messages and read them back."""
+    """Produce three messages with kafka-python and read them back."""
     kafka = pytest.importorskip("kafka")
     common = {"bootstrap_servers": server, "security_protocol": "SSL", **settings}
     producer = kafka.KafkaProducer(**common)
@@ -135,7 +135,7 @@ def test_kafka_python_verifies_the_broker(
     assert values == [b"kafka-python %d" % i for i in range(3)]
 
 
-def test_kafka_python_shows_its_certificate(
+def test_kafka_python_presents_its_certificate(
     mutual_broker: BrokerProcess, authority: Authority, topic: str, ca_file: Path, tmp_path: Path
 ) -> None:
     certificate, key = authority.client().files(tmp_path, "client")
@@ -167,7 +167,7 @@ def test_kafka_python_refuses_a_wrong_ca(tls_broker: BrokerProcess, tmp_path: Pa
 
 
 def java_settings(path: Path, ca_file: Path, keystore: Path | None = None) -> Path:
-    """A client's properties file; Java checks the host name by default."""
+    """Write a client's properties file; Java verifies the host name by default."""
     lines = [
         "security.protocol=SSL",
         "ssl.truststore.type=PEM",
@@ -180,7 +180,7 @@ def java_settings(path: Path, ca_file: Path, keystore: Path | None = None) -> Pa
 
 
 def by_java(tools: KafkaTools, server: str, topic: str, settings: Path) -> None:
-    """Send two lines and read them back."""
+    """Produce two lines with Kafka's console tools and read them back."""
     common = ("--bootstrap-server", server, "--command-config", str(settings))
     tools.run("ConsoleProducer", *common, "--topic", topic, stdin="eins\nzwei\n")
     read = tools.run(
@@ -197,7 +197,7 @@ def test_java_verifies_the_broker(
     by_java(kafka_tools, tls_broker.bootstrap_servers, topic, settings)
 
 
-def test_java_shows_its_certificate(
+def test_java_presents_its_certificate(
     kafka_tools: KafkaTools,
     mutual_broker: BrokerProcess,
     authority: Authority,
@@ -224,17 +224,17 @@ def test_java_refuses_a_wrong_ca(
     assert_one_line(tls_broker, "does not accept this broker's certificate")
 
 
-# -- what travels --------------------------------------------------------------------------------
+# -- bytes on the wire ---------------------------------------------------------------------------
 
 
-def test_no_byte_of_a_message_leaves_in_the_clear(
+def test_messages_are_encrypted_on_the_wire(
     start_broker: BrokerFactory, tls_settings: dict[str, str], topic: str, ca_file: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     advertised = {"advertised.listeners": f"SSL://127.0.0.1:{port}"}
     broker = start_broker({**tls_settings, **advertised})
-    # Clients are told the proxy's address, so every byte of theirs goes through it.
+    # The broker advertises the proxy's address, so all bytes of clients pass through it.
     with RecordingProxy(broker.bootstrap_servers, port) as proxy:
         values = [MARKER * 2000, MARKER, MARKER * 20_000]
         settings = librdkafka_settings(ca_file)
@@ -247,10 +247,10 @@ def test_no_byte_of_a_message_leaves_in_the_clear(
         assert topic.encode() not in passed
 
 
-def test_the_proxy_would_have_seen_it(
+def test_messages_are_visible_on_the_wire_without_tls(
     own_broker: BrokerProcess, start_broker: BrokerFactory, topic: str
 ) -> None:
-    """The test above must be able to fail: the same way without TLS shows the marker."""
+    """The test above can fail: without TLS, the proxy sees the marker."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     broker = start_broker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"})
@@ -263,7 +263,7 @@ def test_the_proxy_would_have_seen_it(
 # -- listeners -----------------------------------------------------------------------------------
 
 
-def test_listeners_of_both_kinds_serve_the_same_topics(
+def test_plaintext_and_tls_listeners_serve_the_same_topics(
     start_broker: BrokerFactory, authority: Authority, topic: str, ca_file: Path, tmp_path: Path
 ) -> None:
     keystore = authority.server().keystore(tmp_path / "outside.pem", password="geheim")
@@ -282,11 +282,11 @@ def test_listeners_of_both_kinds_serve_the_same_topics(
     assert [m.value() for m in confluent.read(inside, topic)] == [b"from outside"]
 
 
-# -- certificates are replaced -------------------------------------------------------------------
+# -- replaced certificates -----------------------------------------------------------------------
 
 
-def shown_certificate(server: str, ca_file: Path) -> tuple[ssl.SSLSocket, bytes]:
-    """An open connection, and the certificate the broker has shown."""
+def connect_and_get_certificate(server: str, ca_file: Path) -> tuple[ssl.SSLSocket, bytes]:
+    """Return a new connection and the certificate that the broker presented."""
     host, _, port = server.rpartition(":")
     context = ssl.create_default_context(cafile=str(ca_file))
     client = context.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host)
@@ -295,21 +295,24 @@ def shown_certificate(server: str, ca_file: Path) -> tuple[ssl.SSLSocket, bytes]
     return client, certificate
 
 
-def test_a_reload_brings_new_certificates_to_new_connections(
+def test_reload_replaces_the_certificate_for_new_connections(
     tls_broker: BrokerProcess, authority: Authority, tmp_path: Path, ca_file: Path
 ) -> None:
     keystore = tmp_path / "broker.pem"
-    old_connection, first = shown_certificate(tls_broker.bootstrap_servers, ca_file)
+    old_connection, first = connect_and_get_certificate(tls_broker.bootstrap_servers, ca_file)
     authority.server().keystore(keystore)
     tls_broker.reload()
-    with old_connection, shown_certificate(tls_broker.bootstrap_servers, ca_file)[0] as new:
+    with (
+        old_connection,
+        connect_and_get_certificate(tls_broker.bootstrap_servers, ca_file)[0] as new,
+    ):
         second = new.getpeercert(binary_form=True)
         assert second != first
         old_connection.sendall(API_VERSIONS)
-        assert len(old_connection.recv(4)) == 4, "the old connection lives on"
+        assert len(old_connection.recv(4)) == 4, "the reload broke the old connection"
     keystore.write_text("broken")
     tls_broker.reload()
-    connection, third = shown_certificate(tls_broker.bootstrap_servers, ca_file)
+    connection, third = connect_and_get_certificate(tls_broker.bootstrap_servers, ca_file)
     connection.close()
     assert third == second
     assert_one_line(tls_broker, "cannot reload the certificates", str(keystore))

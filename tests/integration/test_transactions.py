@@ -1,4 +1,4 @@
-"""Our transactional producers on Apache Kafka: of each face, of both versions, and killed."""
+"""plog's transactional producers on Apache Kafka: each API, both transaction versions, kills."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def new_topic(server: Server, partitions: int = 1) -> str:
 
 
 def committed(server: Server, topic: str, level: str = "read_committed") -> list[str]:
-    """All values that a consumer sees."""
+    """Return all values that a consumer sees."""
     partition = plog.TopicPartition(topic, 0)
     with plog.Consumer(isolation_level=level, **server.settings) as consumer:
         consumer.assign([partition])
@@ -63,8 +63,8 @@ def committed(server: Server, topic: str, level: str = "read_committed") -> list
     return values
 
 
-def tell(face: Any, server: Server, topic: str) -> None:
-    """Commit, abort, commit with a group's offsets, and lose the producer to a newer one."""
+def run_transactions(face: Any, server: Server, topic: str) -> None:
+    """Commit, abort, commit a group's offsets, and fence the producer with a newer one."""
     partition = plog.TopicPartition(topic, 0)
     settings = {"transactional_id": topic, **server.settings}
     producer = face.producer(**settings)
@@ -82,9 +82,9 @@ def tell(face: Any, server: Server, topic: str) -> None:
     producer.commit_transaction()
     assert consumer.committed([partition])[partition].offset == 1
     producer.begin_transaction()
-    stranger = plog.GroupMetadata(topic, 99, "nobody")
+    unknown_member = plog.GroupMetadata(topic, 99, "unknown")
     with pytest.raises(plog.TransactionAbortable):
-        producer.send_offsets_to_transaction({partition: 2}, stranger)
+        producer.send_offsets_to_transaction({partition: 2}, unknown_member)
     producer.abort_transaction()
     producer.begin_transaction()
     producer.send(topic, b"zombie", partition=0).result(30)
@@ -95,15 +95,15 @@ def tell(face: Any, server: Server, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_face_has_transactions(server: Server, topic: str, name: str) -> None:
+def test_each_api_has_transactions(server: Server, topic: str, name: str) -> None:
     with open_face(name) as face:
-        tell(face, server, topic)
+        run_transactions(face, server, topic)
     assert committed(server, topic) == ["a", "a2", "b", "b2", "c", "c2"]
 
 
-def test_librdkafka_sees_what_was_committed(server: Server, topic: str) -> None:
+def test_librdkafka_sees_committed_records(server: Server, topic: str) -> None:
     with open_face("blocking") as face:
-        tell(face, server, topic)
+        run_transactions(face, server, topic)
     messages = confluent.read(
         server.settings["bootstrap_servers"], topic, isolation_level="read_committed"
     )
@@ -112,7 +112,7 @@ def test_librdkafka_sees_what_was_committed(server: Server, topic: str) -> None:
 
 @contextmanager
 def version_of_transactions(server: Server, level: int) -> Iterator[None]:
-    """The cluster's, for a while."""
+    """Set the cluster's transaction version within the block."""
     with plog.Admin(**server.settings) as admin:
         before = admin.describe_features().finalized["transaction.version"].highest
         change = UpgradeType.SAFE_DOWNGRADE
@@ -128,11 +128,11 @@ def version_of_transactions(server: Server, level: int) -> Iterator[None]:
             ).raise_first()
 
 
-def test_transactions_of_version_1_work_alike(server: Server, topic: str) -> None:
-    """As in a cluster from before Kafka 4.0; and one that is raised while the producer lives."""
+def test_transaction_version_1_behaves_the_same(server: Server, topic: str) -> None:
+    """As in a cluster older than Kafka 4.0; the cluster is then upgraded while a producer runs."""
     with open_face("blocking") as face:
         with version_of_transactions(server, 1):
-            tell(face, server, topic)
+            run_transactions(face, server, topic)
             producer = face.producer(transactional_id=f"{topic}-2", **server.settings)
             producer.init_transactions()
             producer.begin_transaction()
@@ -144,7 +144,7 @@ def test_transactions_of_version_1_work_alike(server: Server, topic: str) -> Non
     assert committed(server, topic) == ["a", "a2", "b", "b2", "c", "c2", "d", "e"]
 
 
-def test_a_block_is_a_transaction(server: Server, topic: str) -> None:
+def test_with_block_is_a_transaction(server: Server, topic: str) -> None:
     with plog.Producer(transactional_id=topic, **server.settings) as producer:
         producer.init_transactions()
         with producer.transaction() as same:
@@ -166,7 +166,7 @@ def test_a_block_is_a_transaction(server: Server, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["aio", "twisted"])
-def test_a_block_of_a_coroutine_is_one(server: Server, topic: str, name: str) -> None:
+def test_async_with_block_is_a_transaction(server: Server, topic: str, name: str) -> None:
     with open_face(name) as face:
         producer = face.producer(transactional_id=topic, **server.settings)
         producer.init_transactions()
@@ -195,7 +195,9 @@ def _as_result(coroutine: Any, name: str) -> Any:
     return Deferred.fromCoroutine(coroutine)
 
 
-def test_what_takes_too_long_is_aborted_and_begun_anew(server: Server, topic: str) -> None:
+def test_transaction_that_times_out_is_aborted_and_can_be_retried(
+    server: Server, topic: str
+) -> None:
     with plog.Producer(
         transactional_id=topic, transaction_timeout_ms=1000, **server.settings
     ) as producer:
@@ -211,17 +213,17 @@ def test_what_takes_too_long_is_aborted_and_begun_anew(server: Server, topic: st
             ) as consumer,
             plog.Producer(**server.settings) as plain,
         ):
-            plain.send(topic, b"behind it").result(30)
-            assert [x.value for x in consumer.consume(timeout_s=30)] == [b"behind it"]
+            plain.send(topic, b"later").result(30)
+            assert [x.value for x in consumer.consume(timeout_s=30)] == [b"later"]
         with pytest.raises(plog.TransactionAbortable, match=r"transaction.timeout.ms=1000"):
             producer.commit_transaction()
         producer.abort_transaction()
         with producer.transaction():
             producer.send(topic, b"a")
-    assert committed(server, topic) == ["behind it", "a"]
+    assert committed(server, topic) == ["later", "a"]
 
 
-def test_a_timeout_that_is_too_long_is_refused(server: Server, topic: str) -> None:
+def test_too_long_transaction_timeout_is_refused(server: Server, topic: str) -> None:
     settings = {"transaction_timeout_ms": 10_000_000, **server.settings}
     with (
         plog.Producer(transactional_id=topic, **settings) as producer,
@@ -230,7 +232,7 @@ def test_a_timeout_that_is_too_long_is_refused(server: Server, topic: str) -> No
         producer.init_transactions()
 
 
-def test_plog_says_that_it_has_no_transactions(request: pytest.FixtureRequest) -> None:
+def test_plog_reports_that_it_has_no_transactions(request: pytest.FixtureRequest) -> None:
     settings = server_of(request, "plog").settings
     with (
         plog.Producer(transactional_id="shop", **settings) as producer,
@@ -239,8 +241,8 @@ def test_plog_says_that_it_has_no_transactions(request: pytest.FixtureRequest) -
         producer.init_transactions()
 
 
-def kill_at_work(process: subprocess.Popen[bytes], chance: random.Random) -> None:
-    """Kill it about when it says that it is in a transaction; if it has not got work, anyway."""
+def kill_in_transaction(process: subprocess.Popen[bytes], chance: random.Random) -> None:
+    """Kill the process soon after it reports a transaction, or after 3 s without one."""
     assert process.stdout is not None
     _PAUSE.wait(chance.uniform(0.2, 2))
     os.set_blocking(process.stdout.fileno(), False)
@@ -253,9 +255,7 @@ def kill_at_work(process: subprocess.Popen[bytes], chance: random.Random) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("level", [1, 2])
-def test_what_is_killed_at_any_time_has_worked_on_everything_once(
-    server: Server, level: int
-) -> None:
+def test_processes_killed_at_any_time_process_each_record_once(server: Server, level: int) -> None:
     source, target = new_topic(server, 3), new_topic(server)
     chance = random.Random(level)
 
@@ -264,7 +264,7 @@ def test_what_is_killed_at_any_time_has_worked_on_everything_once(
         command = [sys.executable, "-m", "tests.integration.transforming", address, source, target]
         return subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE)
 
-    with version_of_transactions(server, level) if level == 1 else _as_it_is():
+    with version_of_transactions(server, level) if level == 1 else _unchanged_version():
         processes = [start(number) for number in range(2)]
         try:
             with plog.Producer(**server.settings) as producer:
@@ -273,18 +273,20 @@ def test_what_is_killed_at_any_time_has_worked_on_everything_once(
                     if number % (COUNT // ROUNDS) == 0:
                         producer.flush()
                         victim = chance.randrange(len(processes))
-                        kill_at_work(processes[victim], chance)
+                        kill_in_transaction(processes[victim], chance)
                         processes[victim] = start(victim)
-            eventually(lambda: len(committed(server, target)) >= COUNT, "end of the work")
-            _PAUSE.wait(3)  # Nothing comes twice behind it.
+            eventually(lambda: len(committed(server, target)) >= COUNT, "all results")
+            _PAUSE.wait(3)  # Duplicates would arrive in this time.
         finally:
             for process in processes:
                 process.kill()
                 process.communicate()
     assert sorted(map(int, committed(server, target))) == [2 * x for x in range(COUNT)]
-    assert len(committed(server, target, "read_uncommitted")) > COUNT, "none was killed at work"
+    assert len(committed(server, target, "read_uncommitted")) > COUNT, (
+        "no process was killed within a transaction"
+    )
 
 
 @contextmanager
-def _as_it_is() -> Iterator[None]:
+def _unchanged_version() -> Iterator[None]:
     yield

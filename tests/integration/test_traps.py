@@ -1,7 +1,7 @@
-"""Where other re-implementations of Kafka's broker went wrong, and the test that keeps us from it.
+"""Bugs of other implementations of Kafka's broker, and the tests that keep plog from having them.
 
-Most traps are held by the tests of their part; `HELD_BY` names one test for each, of the many that
-there may be, and what had none is below. Those about transactions come with transactions.
+Most traps are covered by the tests of their subject: `TEST_BY_TRAP` names one test for each, though
+there may be more. Traps that had no test are tested below. Transactions are not covered yet.
 """
 
 from __future__ import annotations
@@ -30,68 +30,65 @@ kafka_admin_messages = pytest.importorskip("kafka.protocol.admin")
 KafkaError = confluent_kafka.KafkaError
 HERE = Path(__file__).parent
 
-HELD_BY = {
+TEST_BY_TRAP = {
     "keyless produce on compacted topics accepted": (
-        "test_traps.py::test_a_compacted_topic_takes_no_message_without_a_key"
+        "test_traps.py::test_compacted_topic_refuses_messages_without_a_key"
     ),
     "offsets for times wrong": (
-        "test_confluent_kafka.py::test_a_time_finds_the_first_message_from_then_on"
+        "test_confluent_kafka.py::test_timestamp_lookup_finds_the_first_message_at_or_after_it"
     ),
     "CreatePartitions answers an empty array": (
-        "test_traps.py::test_create_partitions_answers_for_every_topic"
+        "test_traps.py::test_create_partitions_has_a_result_for_every_topic"
     ),
     "OffsetCommit metadata not returned": (
         "../helpers/group_scenarios.py::test_a_commit_keeps_its_metadata"
     ),
     "DescribeConfigs empty": (
-        "test_confluent_admin.py::test_the_settings_of_a_topic_are_told_with_their_source"
+        "test_confluent_admin.py::test_topic_settings_are_described_with_their_source"
     ),
     "extra rebalance on max.poll.interval.ms": (
-        "test_confluent_groups.py"
-        "::test_a_member_that_does_not_poll_is_replaced_once_and_comes_back_once"
+        "test_confluent_groups.py::test_member_that_stops_polling_is_removed_once_and_rejoins_once"
     ),
     "wrong codes for a commit during a rebalance": (
-        "test_traps.py::test_a_commit_during_a_rebalance_is_answered_by_its_phase"
+        "test_traps.py::test_commit_during_a_rebalance_depends_on_its_phase"
     ),
     "CreateTopics with mixed valid and invalid topics": (
-        "test_traps.py::test_valid_topics_are_created_beside_invalid_ones"
+        "test_traps.py::test_valid_topics_are_created_despite_invalid_ones"
     ),
     "UNKNOWN_MEMBER_ID under three concurrent groups": (
-        "test_confluent_groups.py::test_three_groups_at_once_keep_their_members"
+        "test_confluent_groups.py::test_three_concurrent_groups_keep_their_members"
     ),
     "empty assignment bytes in SyncGroup": (
-        "test_traps.py::test_a_member_without_an_assignment_gets_empty_bytes"
+        "test_traps.py::test_member_without_an_assignment_gets_empty_bytes"
     ),
     "max.message.bytes not enforced": (
-        "test_traps.py::test_the_max_message_bytes_of_a_topic_is_enforced"
+        "test_traps.py::test_max_message_bytes_of_a_topic_is_enforced"
     ),
     "a fetch in the middle of a batch dropped the batch": (
-        "test_confluent_kafka.py::test_a_consumer_can_start_in_the_middle_of_a_batch"
+        "test_confluent_kafka.py::test_consumer_can_start_in_the_middle_of_a_batch"
     ),
     "panic on APPEND and SUBTRACT of settings": (
-        "test_dynamic_configs.py::test_lists_are_appended_to_and_subtracted_from"
+        "test_dynamic_configs.py::test_values_are_appended_to_and_subtracted_from_lists"
     ),
     "spurious offset 0 while a coordinator loads": (
-        "test_committed_offsets_restart.py::test_no_commit_looks_lost_while_the_broker_starts"
+        "test_committed_offsets_restart.py::test_commits_never_look_lost_while_the_broker_starts"
     ),
 }
 
 
-@pytest.mark.parametrize("trap", HELD_BY)
-def test_every_trap_is_held_by_a_test(trap: str) -> None:
-    file, _, name = HELD_BY[trap].partition("::")
+@pytest.mark.parametrize("trap", TEST_BY_TRAP)
+def test_every_trap_has_a_test(trap: str) -> None:
+    file, _, name = TEST_BY_TRAP[trap].partition("::")
     tree = ast.parse((HERE / file).read_text())
     assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-def test_a_compacted_topic_takes_no_message_without_a_key(
-    broker: BrokerProcess, topic: str
-) -> None:
+def test_compacted_topic_refuses_messages_without_a_key(broker: BrokerProcess, topic: str) -> None:
     server = broker.bootstrap_servers
     create_topic(server, topic, cleanup_policy="compact")
     [refused] = produce(server, topic, [{"value": b"no key"}])
     assert refused.code() == KafkaError.INVALID_RECORD
-    # A batch in which only some have none is refused as a whole.
+    # A batch is refused as a whole if any of its records lacks a key.
     mixed = [{"key": b"k", "value": b"v"}, {"value": b"no key"}]
     errors = produce(server, topic, mixed, {"linger.ms": 200})
     assert errors[1].code() == KafkaError.INVALID_RECORD
@@ -100,7 +97,7 @@ def test_a_compacted_topic_takes_no_message_without_a_key(
     assert [(m.key(), m.value()) for m in read(server, topic)] == [(b"k", b"v")]
 
 
-def test_create_partitions_answers_for_every_topic(broker: BrokerProcess, topic: str) -> None:
+def test_create_partitions_has_a_result_for_every_topic(broker: BrokerProcess, topic: str) -> None:
     create_topic(broker.bootstrap_servers, topic, 2)
     kind = kafka_admin_messages.CreatePartitionsRequest.CreatePartitionsTopic
     wanted = {topic: 4, f"{topic}-unknown": 4}
@@ -110,13 +107,13 @@ def test_create_partitions_answers_for_every_topic(broker: BrokerProcess, topic:
         validate_only=False,
     )
     connection = RawConnection(broker.bootstrap_servers)
-    answer = connection.ask(request, 3)
+    response = connection.ask(request, 3)
     connection.close()
-    codes = {result.name: result.error_code for result in answer.results}
+    codes = {result.name: result.error_code for result in response.results}
     assert codes == {topic: 0, f"{topic}-unknown": KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
-def test_valid_topics_are_created_beside_invalid_ones(broker: BrokerProcess, topic: str) -> None:
+def test_valid_topics_are_created_despite_invalid_ones(broker: BrokerProcess, topic: str) -> None:
     good, also_good = f"{topic}-good", f"{topic}-too"
     wanted = [
         admin.NewTopic(good, 2, replication_factor=1),
@@ -139,7 +136,7 @@ def test_valid_topics_are_created_beside_invalid_ones(broker: BrokerProcess, top
         assert produce(broker.bootstrap_servers, name, [{"value": b"x"}]) == [None]
 
 
-def test_the_max_message_bytes_of_a_topic_is_enforced(broker: BrokerProcess, topic: str) -> None:
+def test_max_message_bytes_of_a_topic_is_enforced(broker: BrokerProcess, topic: str) -> None:
     server = broker.bootstrap_servers
     create_topic(server, topic, max_message_bytes=2000)
     [too_large] = produce(server, topic, [{"value": b"x" * 3000}])
@@ -150,7 +147,7 @@ def test_the_max_message_bytes_of_a_topic_is_enforced(broker: BrokerProcess, top
 
 @pytest.fixture
 def raw_members(broker: BrokerProcess, topic: str) -> Iterator[Any]:
-    """Makes members of the group that is called as the topic."""
+    """A function that returns a new member of the group that is named like the topic."""
     members: list[RawMember] = []
 
     def member() -> RawMember:
@@ -162,20 +159,20 @@ def raw_members(broker: BrokerProcess, topic: str) -> Iterator[Any]:
         each.connection.close()
 
 
-def test_a_commit_during_a_rebalance_is_answered_by_its_phase(
+def test_commit_during_a_rebalance_depends_on_its_phase(
     broker: BrokerProcess, topic: str, raw_members: Any
 ) -> None:
     create_topic(broker.bootstrap_servers, topic)
     old, new = raw_members(), raw_members()
     old.send_join()
     assert old.joined().generation_id == 1
-    # Everybody has joined, but nobody knows yet what is whose.
+    # All members have joined, but the partitions are not assigned yet.
     assert old.commit(topic, 1) == KafkaError.REBALANCE_IN_PROGRESS
     assert old.sync({old.member_id: b"all"}).error_code == 0
     assert old.commit(topic, 2) == 0
     new.send_join()
     _until_rebalance(old)
-    # Members may still commit what they have read before they join again.
+    # Members may still commit their positions before they rejoin.
     assert old.commit(topic, 3) == 0
     assert old.commit(topic, 4, generation=0) == KafkaError.ILLEGAL_GENERATION
     old.send_join()
@@ -186,23 +183,23 @@ def test_a_commit_during_a_rebalance_is_answered_by_its_phase(
     assert new.sync().assignment == b"yours"
     assert old.connection.receive().assignment == b"mine"
     assert new.commit(topic, 7) == 0
-    stranger = raw_members()
-    stranger.member_id, stranger.generation = "nobody", 2
-    assert stranger.commit(topic, 8) == KafkaError.UNKNOWN_MEMBER_ID
-    # Without a member's name nobody may commit for a group that has members.
-    stranger.member_id, stranger.generation = "", -1
-    assert stranger.commit(topic, 9) == KafkaError.UNKNOWN_MEMBER_ID
+    unknown_member = raw_members()
+    unknown_member.member_id, unknown_member.generation = "unknown", 2
+    assert unknown_member.commit(topic, 8) == KafkaError.UNKNOWN_MEMBER_ID
+    # While a group has members, commits without a member id are refused.
+    unknown_member.member_id, unknown_member.generation = "", -1
+    assert unknown_member.commit(topic, 9) == KafkaError.UNKNOWN_MEMBER_ID
 
 
 def _until_rebalance(member: RawMember) -> None:
-    """Heartbeats, as many as it takes: the other's JoinGroup is on another connection."""
+    """Send heartbeats until the other member's JoinGroup, on another connection, takes effect."""
     codes = [member.heartbeat() for _ in range(3)]
     while codes[-1] == 0:
         codes.append(member.heartbeat())
     assert codes[-1] == KafkaError.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_without_an_assignment_gets_empty_bytes(
+def test_member_without_an_assignment_gets_empty_bytes(
     broker: BrokerProcess, topic: str, raw_members: Any
 ) -> None:
     leader, other = raw_members(), raw_members()
@@ -215,9 +212,9 @@ def test_a_member_without_an_assignment_gets_empty_bytes(
     assert len(leader.joined().members) == 2
     other.joined()
     other.send_sync()
-    answer = leader.sync({leader.member_id: b"everything"})
-    assert (answer.error_code, bytes(answer.assignment)) == (0, b"everything")
-    # The leader has not named the other one, which is no error.
-    answer = other.connection.receive()
-    assert (answer.error_code, bytes(answer.assignment)) == (0, b"")
+    response = leader.sync({leader.member_id: b"everything"})
+    assert (response.error_code, bytes(response.assignment)) == (0, b"everything")
+    # The leader assigned nothing to the other member, which is not an error.
+    response = other.connection.receive()
+    assert (response.error_code, bytes(response.assignment)) == (0, b"")
     assert other.heartbeat() == 0

@@ -1,4 +1,4 @@
-"""The verifiable tools print the events of Kafka's own, field by field."""
+"""The verifiable tools print the same events as Kafka's own, with the same fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.plog_command import Plog
 
 @pytest.fixture
 def plog(broker: BrokerProcess) -> Plog:
-    """Our command against the shared broker."""
+    """The `plog` command, connected to the shared broker."""
     return Plog(broker.bootstrap_servers)
 
 
@@ -25,9 +25,9 @@ def _events(text: str) -> list[dict[str, Any]]:
 
 
 def _shape(event: object) -> object:
-    """An event without what differs from run to run: names and types of its fields.
+    """Return the names and types of an event's fields, which do not vary between runs.
 
-    The time and the name come first; the order of the others is Java's choice of the day.
+    The timestamp and the name come first; Java may order the other fields differently each time.
     """
     if isinstance(event, dict):
         assert "name" not in event or list(event)[:2] == ["timestamp", "name"]
@@ -39,7 +39,7 @@ def _shape(event: object) -> object:
     return "number" if isinstance(event, int | float) else type(event).__name__
 
 
-def test_the_producers_events_are_kafkas(kafka_tools: KafkaTools, plog: Plog, topic: str) -> None:
+def test_producer_events_match_kafkas(kafka_tools: KafkaTools, plog: Plog, topic: str) -> None:
     options = [
         "--topic", topic, "--max-messages", "5", "--value-prefix", "3", "--repeating-keys", "2",
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_the_producers_events_are_kafkas(kafka_tools: KafkaTools, plog: Plog, to
     assert (ours[-1]["sent"], ours[-1]["acked"]) == (5, 5)
 
 
-def test_the_consumers_events_are_kafkas(kafka_tools: KafkaTools, plog: Plog, topic: str) -> None:
+def test_consumer_events_match_kafkas(kafka_tools: KafkaTools, plog: Plog, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"a\nb\nc\n")
 
     def options(group: str) -> list[str]:
@@ -88,7 +88,7 @@ def test_the_consumers_events_are_kafkas(kafka_tools: KafkaTools, plog: Plog, to
     assert committed["offsets"] == [{"topic": topic, "partition": 0, "offset": 3}]
 
 
-def test_what_is_told_as_sent_is_there_after_a_kill(own_broker: BrokerProcess) -> None:
+def test_records_reported_as_sent_survive_a_kill(own_broker: BrokerProcess) -> None:
     plog = Plog(own_broker.bootstrap_servers)
     with (
         plog.start("verifiable-producer", "--topic", "t", "--throughput", "200") as producer,
@@ -110,18 +110,18 @@ def test_what_is_told_as_sent_is_there_after_a_kill(own_broker: BrokerProcess) -
             }
             return found if acked <= found else None
 
-        reader.wait_until(values, "everything that was acknowledged")
+        reader.wait_until(values, "all acknowledged records")
         assert reader.stop() == 130
 
 
-def test_a_failure_is_an_event(plog: Plog) -> None:
-    nobody = Plog("127.0.0.1:1")
+def test_failed_send_is_an_event(plog: Plog) -> None:
+    unreachable = Plog("127.0.0.1:1")
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".properties") as config:
         config.write("max.block.ms=300\n")
         config.flush()
-        out = nobody.run(
+        out = unreachable.run(
             "verifiable-producer", "--topic", "t", "--max-messages", "1", "--command-config",
             config.name,
         )  # fmt: skip
@@ -132,13 +132,13 @@ def test_a_failure_is_an_event(plog: Plog) -> None:
     assert (data["sent"], data["acked"]) == (1, 0)
 
 
-def test_an_end_is_not_waited_for_where_there_is_no_broker() -> None:
-    """As Kafka's tool: the record that could not be sent is an event, and the totals follow."""
+def test_producer_stops_quickly_without_a_broker() -> None:
+    """Like Kafka's tool, it prints an event for the unsent record, then the totals."""
     with Plog("127.0.0.1:1").start("verifiable-producer", "--topic", "t") as producer:
         producer.wait_for_lines(1)
         begin_s = time.monotonic()
         assert producer.stop(signal.SIGTERM) == 143
-        assert time.monotonic() - begin_s < 20, "max.block.ms is a minute"
+        assert time.monotonic() - begin_s < 20, "the producer waited for max.block.ms"
     [_, failure, shutdown, data] = _events("\n".join(producer.lines))
     assert failure["name"] == "producer_send_error"
     assert failure["exception"] == "class org.apache.kafka.common.KafkaException"

@@ -1,9 +1,9 @@
-"""Reads numbers of a topic, and writes their doubles to another in transactions, until it dies.
+"""Read numbers from a topic and write their doubles to another in transactions, until killed.
 
     python -m tests.integration.transforming SERVERS SOURCE TARGET NUMBER
 
-Exactly once: each transaction has the doubles, and the offsets behind what they were made of. Any
-number of processes share the work, each with its NUMBER.
+Exactly once: each transaction contains the doubles and the offsets after their sources. Any number
+of processes share the work, each with its own NUMBER.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import plog
 
 
 def main(servers: str, source: str, target: str, number: str) -> None:
-    """Go on for ever; errors that abort a transaction are no reason to end, others are."""
+    """Run forever; retry after an error that aborts the transaction, exit with any other."""
     consumer = plog.Consumer(
         source,
         bootstrap_servers=servers,
@@ -41,7 +41,7 @@ def main(servers: str, source: str, target: str, number: str) -> None:
                     producer.send(target, b"%d" % (2 * int(record.value)), partition=0)
                 producer.flush()
                 print("in a transaction", flush=True)
-                threading.Event().wait(0.01)  # The best moment to be killed.
+                threading.Event().wait(0.01)  # Leave time for a kill within the transaction.
                 producer.send_offsets_to_transaction(
                     {
                         plog.TopicPartition(source, record.partition): record.offset + 1
