@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
 from plogd.files import Buffer as Buffer
@@ -364,3 +365,20 @@ class Turn:
     def _run(self) -> None:
         while self._calls:
             self._calls.popleft()()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The ports of one broker; machine.py builds them, tests and the simulator build their own.
+
+    Only a class that uses three or more takes the bundle, and copies these to its own attributes;
+    the others take the ports themselves.
+    """
+
+    clock: Clock
+    timers: Timers
+    files: Files
+    random: Random
+    jobs: Jobs
+    turn: Turn
+    report: Report = silence
