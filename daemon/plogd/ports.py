@@ -21,6 +21,7 @@ from plogd.files import Buffer as Buffer
 from plogd.files import DiskSpace as DiskSpace
 from plogd.files import File as File
 from plogd.files import Files as Files
+from plogd.files import size_of as size_of
 
 T = TypeVar("T")
 U = TypeVar("U")
