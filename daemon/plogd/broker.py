@@ -48,19 +48,7 @@ from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
 from plogd.metrics import Registry
-from plogd.ports import (
-    Clock,
-    CopyMemory,
-    Files,
-    Jobs,
-    Later,
-    Random,
-    Report,
-    Timers,
-    Turn,
-    silence,
-    spawn,
-)
+from plogd.ports import CopyMemory, Later, Ports, spawn
 from plogd.quota import Quotas
 from plogd.reliable_timers import ReliableTimers
 from plogd.replica.fetch_sessions import FetchSessionCache
@@ -96,27 +84,23 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
+        ports: Ports,
         *,
-        clock: Clock,
-        timers: Timers,
-        files: Files,
-        random: Random,
-        jobs: Jobs,
-        turn: Turn,
         metrics: Registry,
-        report: Report = silence,
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self.config = config
         """The settings in use: those of the files, overridden by those that clients have set."""
         self._static_config = config
         self._dynamic_settings = DynamicSettings()
-        self.clock = clock
-        self.timers = ReliableTimers(timers, clock=clock, turn=turn, on_bug=self.report_bug)
+        self.clock = ports.clock
+        self.timers = ReliableTimers(
+            ports.timers, clock=ports.clock, turn=ports.turn, on_bug=self.report_bug
+        )
+        self.ports = replace(ports, timers=self.timers)
         self.fair_queue = FairQueue(self.timers)
         """Schedules the slices of requests with many elements."""
-        self.random = random
-        self.jobs = jobs
+        self.jobs = ports.jobs
         self.metrics = metrics
         self.is_ready = False
         """Whether requests can be served."""
@@ -132,8 +116,7 @@ class Broker:
         """Called with a client's connection and the host and port that its response names."""
         self.on_client_works: Callable[[ConnectionContext], None] = lambda _: None
         """Called at a connection's first request for data: one that discovery does not need."""
-        self._turn = turn
-        self._report = report
+        self._report = ports.report
         self._on_bug = on_bug
         self._bugs = metrics.counter(
             "plog_unexpected_errors_total", "Unexpected errors (bugs); the log has one line each."
@@ -141,7 +124,7 @@ class Broker:
         self._advertised = config.advertised_by_name()
         self.cache = MetadataCache()
         self.topic_stats = TopicStats(metrics)
-        self.log_manager = self._make_log_manager(files)
+        self.log_manager = self._make_log_manager()
         self.replica_manager = self._make_replica_manager()
         self.time_lookups = TimeLookupQueue(self.jobs, self.log_manager.check_suspects)
         self.fetch_sessions = self._make_fetch_sessions()
@@ -151,18 +134,12 @@ class Broker:
             metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
         )
 
-    def _make_log_manager(self, files: Files) -> LogManager:
+    def _make_log_manager(self) -> LogManager:
         log_manager = LogManager(
             self.config,
             self.config.data_dirs,
-            clock=self.clock,
-            timers=self.timers,
-            files=files,
-            random=self.random,
-            jobs=self.jobs,
-            turn=self._turn,
+            self.ports,
             fair_queue=self.fair_queue,
-            report=self._report,
             on_bug=self.report_bug,
         )
         log_manager.on_offline = self._log_dir_failed
@@ -171,13 +148,10 @@ class Broker:
 
     def _make_replica_manager(self) -> ReplicaManager:
         return ReplicaManager(
+            self.ports,
             config=self.config,
             log_manager=self.log_manager,
             cache=self.cache,
-            clock=self.clock,
-            timers=self.timers,
-            jobs=self.jobs,
-            turn=self._turn,
             fair_queue=self.fair_queue,
             stats=self.topic_stats,
             on_bug=self.report_bug,
@@ -189,7 +163,7 @@ class Broker:
             max_partitions=self.config.plog_fetch_session_max_partitions,
             max_total=self.config.plog_fetch_sessions_max_partitions,
             clock=self.clock,
-            random=self.random,
+            random=self.ports.random,
             fair_queue=self.fair_queue,
         )
 
@@ -204,10 +178,7 @@ class Broker:
         around = RuntimeContext(
             replica_manager=self.replica_manager,
             config=lambda: self.config,
-            clock=self.clock,
-            timers=self.timers,
-            jobs=self.jobs,
-            report=self._report,
+            ports=self.ports,
             on_bug=self.report_bug,
             skipped_records=self.metrics.counter(
                 "plog_coordinator_skipped_records_total",
@@ -232,11 +203,9 @@ class Broker:
 
     def _make_groups(self, timers: ShardTimers) -> GroupMetadataManager:
         return GroupMetadataManager(
+            self.ports,
             config=lambda: self.config,
-            timers=timers,
-            random=self.random,
-            clock=self.clock,
-            report=self._report,
+            shard_timers=timers,
             memory=self.group_memory,
         )
 
@@ -268,7 +237,7 @@ class Broker:
             METADATA_PARTITION, METADATA_TOPIC_ID, _METADATA_LOG_CONFIG
         )
         self.store = EmbeddedStore(
-            metadata_log, clock=self.clock, turn=self._turn, fair_queue=self.fair_queue
+            metadata_log, clock=self.clock, turn=self.ports.turn, fair_queue=self.fair_queue
         )
         self.store.open()
         self._metadata_log = metadata_log
@@ -284,16 +253,14 @@ class Broker:
             store=self.store,
             brokers=self.replica_manager.topics,
             defaults=self._topic_defaults,
-            random=self.random,
+            random=self.ports.random,
             fair_queue=self.fair_queue,
             report=self._report,
         )
         self.auto_topic_creation = AutoTopicCreation(
             self.controller,
+            self.ports,
             max_per_second=lambda: self.config.plog_auto_create_topics_max_per_second,
-            clock=self.clock,
-            timers=self.timers,
-            report=self._report,
         )
         self.configs = Configs(self.store, self.controller, lambda: self.config)
         self._start_security()
@@ -331,7 +298,7 @@ class Broker:
 
     def _start_security(self) -> None:
         self.acls = Acls(
-            self.store, fair_queue=self.fair_queue, random=self.random, report=self._report
+            self.store, fair_queue=self.fair_queue, random=self.ports.random, report=self._report
         )
         self.client_quotas = ClientQuotas(self.store, self.fair_queue)
         self.scram_users = ScramUsers(self.store, self.fair_queue, self._report)
@@ -455,7 +422,7 @@ class Broker:
     def _registration(self) -> BrokerRegistration:
         return BrokerRegistration(
             broker_id=self.config.node_id,
-            incarnation_id=self.random.random_bytes(16),
+            incarnation_id=self.ports.random.random_bytes(16),
             endpoints=tuple(
                 Endpoint(
                     name=listener.name,

@@ -205,3 +205,12 @@ class Files(Protocol):
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock on `path`; return its release. Raises BlockingIOError if held."""
         ...
+
+
+def size_of(files: Files, path: str) -> int:
+    """Return the size of a file that is not open. Raises FileNotFoundError."""
+    file = files.open_read(path)
+    try:
+        return file.size()
+    finally:
+        file.close()

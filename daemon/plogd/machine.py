@@ -14,7 +14,7 @@ from plogd.net.request_queue import Dispatch
 from plogd.net.system_ports import ReactorTimers, SystemClock, SystemRandom
 from plogd.net.thread_jobs import ThreadJobs
 from plogd.os_files import OsFiles
-from plogd.ports import Clock, Turn
+from plogd.ports import Clock, Jobs, Ports, Report, Turn
 
 
 class Machine:
@@ -31,6 +31,18 @@ class Machine:
     def make_jobs(self) -> ThreadJobs:
         """Return the threads for the jobs of a new broker."""
         return ThreadJobs(self.reactor, self.turn)
+
+    def make_ports(self, jobs: Jobs, report: Report) -> Ports:
+        """Return the ports of a new broker."""
+        return Ports(
+            clock=self.clock,
+            timers=self.timers,
+            files=self.files,
+            random=self.random,
+            jobs=jobs,
+            turn=self.turn,
+            report=report,
+        )
 
     def dispatch_of(self, broker: Broker) -> Dispatch:
         """Return the `Dispatcher` to which the broker's connections pass their requests."""

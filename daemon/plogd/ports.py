@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
 from plogd.files import Buffer as Buffer
 from plogd.files import DiskSpace as DiskSpace
 from plogd.files import File as File
 from plogd.files import Files as Files
+from plogd.files import size_of as size_of
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -364,3 +366,20 @@ class Turn:
     def _run(self) -> None:
         while self._calls:
             self._calls.popleft()()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The ports of one broker; machine.py builds them, tests and the simulator build their own.
+
+    Only a class that uses three or more takes the bundle, and copies these to its own attributes;
+    the others take the ports themselves.
+    """
+
+    clock: Clock
+    timers: Timers
+    files: Files
+    random: Random
+    jobs: Jobs
+    turn: Turn
+    report: Report = silence

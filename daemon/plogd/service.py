@@ -131,28 +131,15 @@ class BrokerService(Service):
         config, machine = self._loaded.config, self._machine
         self._jobs = machine.make_jobs()
         self._detached_jobs = DetachedJobs(self._reactor)
-        self.broker = Broker(
-            config,
-            clock=machine.clock,
-            timers=machine.timers,
-            files=machine.files,
-            random=machine.random,
-            jobs=self._jobs,
-            turn=machine.turn,
-            metrics=self._registry,
-            report=_report,
-            on_bug=_log_bug,
-        )
+        ports = machine.make_ports(self._jobs, _report)
+        self.broker = Broker(config, ports, metrics=self._registry, on_bug=_log_bug)
         self.broker.on_last_log_dir_failed = self._all_log_dirs_failed
         self.broker.on_config = self._use
         self.broker.logs = self._observer
         self._connections = Connections(
             machine.dispatch_of(self.broker),
             config,
-            clock=machine.clock,
-            timers=machine.timers,
-            jobs=self._jobs,
-            turn=machine.turn,
+            ports,
             descriptors=machine.files.descriptors,
         )
         self.broker.copy_memory = self._connections.memory

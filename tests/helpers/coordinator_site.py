@@ -7,6 +7,7 @@ topic is an ordinary one, so that nothing here depends on groups.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from plog.errors import KafkaError
@@ -76,10 +77,7 @@ class CoordinatorSite:
         self.context = RuntimeContext(
             replica_manager=inner.replica_manager,
             config=lambda: inner.config,
-            clock=clock or inner.clock,
-            timers=inner.timers,
-            jobs=inner.jobs,
-            report=self.broker._report,
+            ports=replace(inner.ports, clock=clock or inner.clock),
             on_bug=inner.report_bug,
         )
         kind = ShardKind(topic=TOPIC, codec=group_records, make_shard=self._make_shard)

@@ -131,16 +131,14 @@ class GroupShard:
     ) -> None:
         self.ports = SimPorts(seed)
         self.config = dataclasses.replace(BrokerConfig(), **settings)
-        self.reports: list[str] = []
+        self.reports = self.ports.reports
         self.timers = _Timers(self.ports, self.write)
         self.memory = GroupMemory(lambda: self.config, self.ports.clock)
         self.groups = GroupMetadataManager(
+            self.ports.bundle(),
             memory=self.memory,
             config=lambda: self.config,
-            timers=self.timers,
-            random=self.ports.random,
-            clock=self.ports.clock,
-            report=lambda message, **fields: self.reports.append(message.format(**fields)),
+            shard_timers=self.timers,
         )
         self.records = list(records or ())
         for record in self.records:

@@ -3,7 +3,7 @@
 `Faults` counts the calls of the ports it has wrapped and makes one of them raise:
 
     faults = Faults()
-    broker = Broker(files=faults.files(files), jobs=faults.jobs(jobs), random=faults.random(random))
+    broker = Broker(config, faults.ports(ports), metrics=Registry())
     faults.arm(faults.calls + 5, When.AFTER, MemoryError("injected"))
 
 Wrapped are all calls that do something: every method of `Files` and `File` that touches the disk,
@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar, cast
 
 from plogd.file_pool import FilePool
-from plogd.ports import File, Files, Jobs, Later, Random, Timer, Timers, failed
+from plogd.ports import File, Files, Jobs, Later, Ports, Random, Timer, Timers, failed
 
 T = TypeVar("T")
 
@@ -67,6 +68,15 @@ class Faults:
         if isinstance(error, ExceptionGroup):
             return all(self.caused(one) for one in error.exceptions)
         return self.caused(error.__cause__) or self.caused(error.__context__)
+
+    def ports(self, ports: Ports) -> Ports:
+        """`ports` with exceptions from files, jobs and random numbers."""
+        return replace(
+            ports,
+            files=self.files(ports.files),
+            jobs=self.jobs(ports.jobs),
+            random=self.random(ports.random),
+        )
 
     def files(self, files: Files) -> Files:
         """`files` with exceptions."""

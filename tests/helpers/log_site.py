@@ -64,14 +64,14 @@ class LogSite:
         faults: Faults | None = None,
         **settings: Any,
     ) -> None:
-        self.ports = ports or SimPorts()
+        self.ports = ports or SimPorts(
+            files=files or SimFiles(log_dirs, device_by_path=device_by_path)
+        )
         self.log_dirs = log_dirs
         self.settings = settings
-        self.files = files or SimFiles(
-            log_dirs, clock=self.ports.clock, device_by_path=device_by_path
-        )
+        self.files = self.ports.files
         self.config = BrokerConfig(log_dirs=log_dirs, node_id=1, **settings)
-        self.reports: list[str] = []
+        self.reports = self.ports.reports
         self.bugs: list[Exception] = []
         self.offline: list[str] = []
         self.last_is_offline = False
@@ -79,17 +79,12 @@ class LogSite:
         self.epoch = 0
         self.leads = True
         """Whether high watermarks are moved."""
+        ports_of_manager = self.ports.bundle()
         self.manager = LogManager(
             self.config,
             log_dirs,
-            clock=self.ports.clock,
-            timers=self.ports.timers,
-            files=faults.files(self.files) if faults else self.files,
-            random=faults.random(self.ports.random) if faults else self.ports.random,
-            jobs=faults.jobs(self.ports.jobs) if faults else self.ports.jobs,
-            turn=self.ports.turn,
+            faults.ports(ports_of_manager) if faults else ports_of_manager,
             fair_queue=FairQueue(self.ports.timers),
-            report=lambda message, **fields: self.reports.append(message.format(**fields)),
             on_bug=lambda where, error: self.bugs.append(error),
         )
         self.manager.on_offline = lambda log_dir, logs: self.offline.append(log_dir)
@@ -136,10 +131,7 @@ class LogSite:
         return self._successor(self.files.kill())
 
     def _successor(self, files: SimFiles) -> LogSite:
-        ports = SimPorts()
-        ports.clock.advance_to(self.ports.clock.monotonic_ms())
-        site = LogSite(self.log_dirs, files=files, ports=ports, **self.settings)
-        site.files._clock = ports.clock
+        site = LogSite(self.log_dirs, ports=self.ports.next_life(files), **self.settings)
         site.topics = dict(self.topics)
         site.epoch = self.epoch + 1
         return site

@@ -117,10 +117,7 @@ def make_connections(
     return Connections(
         dispatch,
         NetworkSettings(**settings),
-        clock=ports.clock,
-        timers=ports.timers,
-        jobs=ports.jobs,
-        turn=ports.turn,
+        ports.bundle(),
     )
 
 

@@ -123,31 +123,23 @@ class SimBroker:
         ports: SimPorts | None = None,
         **settings: Any,
     ) -> None:
-        self.ports = ports or SimPorts()
-        self.files = files or SimFiles(["/"], clock=self.ports.clock)
+        assert files is None or ports is None, "the ports have a disk"
+        self.ports = ports or SimPorts(files=files)
+        self.files = self.ports.files
         self._settings = {"log_dirs": (LOG_DIR,), **settings}
         self.config = dataclasses.replace(BrokerConfig(), **self._settings)
         self.metrics = Registry()
         self.bugs: list[tuple[str, Exception]] = []
-        self.reports: list[str] = []
+        self.reports = self.ports.reports
         self.broker = Broker(
             self.config,
-            clock=self.ports.clock,
-            timers=self.ports.timers,
-            files=self.files,
-            random=self.ports.random,
-            jobs=self.ports.jobs,
-            turn=self.ports.turn,
+            self.ports.bundle(),
             metrics=self.metrics,
-            report=self._report,
             on_bug=lambda where, error: self.bugs.append((where, error)),
         )
         self.dispatch = Dispatcher(self.broker)
         self.connection = connection()
         self._correlation_id = 0
-
-    def _report(self, message: str, **fields: object) -> None:
-        self.reports.append(message.format(**fields))
 
     # -- its life -----------------------------------------------------------------------------
 
@@ -166,10 +158,9 @@ class SimBroker:
 
     def restart(self, files: SimFiles | None = None, **settings: Any) -> SimBroker:
         """The next broker, over `files` or the same disk; this one must not be used any more."""
-        ports = SimPorts(seed=self.ports.random.randrange(1 << 30))
-        ports.clock.jump_wall(self.ports.clock.now_ms() - ports.clock.now_ms() + 1000)
-        next_files = files or self.files.kill()
-        return SimBroker(files=next_files, ports=ports, **(self._settings | settings)).start()
+        ports = self.ports.next_life(files or self.files.kill())
+        ports.clock.jump_wall(1000)
+        return SimBroker(ports=ports, **(self._settings | settings)).start()
 
     def settle(self) -> None:
         """Let everything happen that needs no time."""

@@ -91,7 +91,7 @@ class SimFiles:
         clock: Clock | None = None,
         device_by_path: Mapping[str, int] | None = None,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._device_by_path = dict(device_by_path or {})
         self._disk = Disk(Directory(1))
         self._locks: set[str] = set()
@@ -133,7 +133,7 @@ class SimFiles:
 
     def _successor(self, disk: Disk) -> SimFiles:
         self._is_dead = True
-        successor = SimFiles(clock=self._clock)
+        successor = SimFiles(clock=self.clock)
         successor._device_by_path = self._device_by_path
         successor._disk = disk
         successor.capacity_bytes = self.capacity_bytes
@@ -197,8 +197,8 @@ class SimFiles:
     def append(self, path: str, inode: Inode, data: bytes) -> None:
         """Append to an open file; half of it if that fails."""
         took_ms = self.append_ms(path)
-        if took_ms and self._clock is not None:
-            self._clock.advance_to(self._clock.monotonic_ms() + took_ms)
+        if took_ms and self.clock is not None:
+            self.clock.advance_to(self.clock.monotonic_ms() + took_ms)
         operation, error = self._begin("append", path)
         growth = len(inode.content) + len(data) - inode.used_bytes
         if error is None and growth > 0 and self._is_full(growth):
@@ -389,7 +389,7 @@ class SimFiles:
         _as_file(self._find(path), path).replace(content)
 
     def _now_ms(self) -> int:
-        return 0 if self._clock is None else self._clock.now_ms()
+        return 0 if self.clock is None else self.clock.now_ms()
 
     def _check_alive(self) -> None:
         if self._is_dead:

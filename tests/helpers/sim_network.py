@@ -28,9 +28,9 @@ from plog.wire.schema import ApiMessage
 from plogd.apis.dispatch import Dispatched
 from plogd.connection_context import ConnectionContext
 from plogd.net.request_queue import RequestSlots
-from plogd.ports import Later, Turn
+from plogd.ports import Later
 from tests.helpers.sim_broker import SimBroker
-from tests.helpers.sim_ports import SimPorts, SimTimer, SimTimers
+from tests.helpers.sim_ports import LifeTimers, SimClock, SimPorts, SimTimer, SimTimers
 from tests.sim.network import Connection, ConnectionLost, Network
 
 T = TypeVar("T")
@@ -47,8 +47,9 @@ class SimNetwork(DeferredNetwork):
     bootstrap_servers = (f"{HOST}:{PORT}",)
 
     def __init__(self, seed: int = 0, **settings: Any) -> None:
-        self._ports = _LifePorts(SimPorts(seed))
-        self.timers: SimTimers = self._ports.all_timers
+        self.timers = SimTimers(SimClock())
+        self._life = LifeTimers(self.timers)
+        self._ports = SimPorts(seed, timers=self._life)
         super().__init__(_Clock(self.timers, self._ports))  # type: ignore[arg-type]
         self.broker = SimBroker(ports=self._ports, **settings).start()
         self._settings = settings
@@ -163,45 +164,11 @@ class SimNetwork(DeferredNetwork):
     def restart(self) -> None:
         """The broker dies as by SIGKILL, and another starts at once over what the disk holds."""
         self._wire.server_died()
-        self._ports.is_alive = False
-        self._ports.jobs.forget_all()
-        self._ports = _LifePorts(self._ports)
-        self.broker = SimBroker(
-            files=self.broker.files.kill(), ports=self._ports, **self._settings
-        ).start()
+        self._life.end()
+        self._life = LifeTimers(self.timers)
+        self._ports = self._ports.next_life(self._ports.files.kill(), timers=self._life)
+        self.broker = SimBroker(ports=self._ports, **self._settings).start()
         self._wire.server = _Server(self.broker)
-
-
-class _LifePorts(SimPorts):
-    """The ports of one life of the broker: its timers end with it, the clock goes on."""
-
-    def __init__(self, before: SimPorts) -> None:
-        self.is_alive = True
-        self.clock = before.clock
-        self.random = before.random
-        self.all_timers: SimTimers = getattr(before, "all_timers", before.timers)
-        self.timers = _LifeTimers(self)  # type: ignore[assignment]  # In its place.
-        self.jobs = type(before.jobs)()
-        self.turn = Turn(self.timers)
-
-
-class _LifeTimers:
-    """Timers whose calls are made while the process lives."""
-
-    def __init__(self, ports: _LifePorts) -> None:
-        self._ports = ports
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> SimTimer:
-        ports = self._ports
-
-        def run() -> None:
-            if ports.is_alive:
-                function()
-
-        return ports.all_timers.call_later(delay_ms, run)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ports.all_timers, name)
 
 
 class _Call:

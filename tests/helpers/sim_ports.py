@@ -2,7 +2,8 @@
 
 Nothing here waits. Time moves only in `SimTimers.advance`, which steps from one due call to the
 next, so that each sees its own moment; a job runs only when told to, in lane order, lanes in the
-order they were first used or as a seed decides. `SimPorts` holds one of each and a `Turn`.
+order they were first used. `SimPorts` holds one of each, a disk and a `Turn`. Every test that needs
+a broker, or a part of one, builds it on `SimPorts`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from plogd.ports import Later, Turn
+from plogd.ports import Later, Ports, Turn
+from tests.helpers.sim_files import SimFiles
 
 T = TypeVar("T")
 
@@ -62,12 +64,12 @@ class SimTimers:
     """Calls in the future of a `SimClock`."""
 
     def __init__(self, clock: SimClock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._numbers = itertools.count()
         self._heap: list[SimTimer] = []
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> SimTimer:
-        due_ms = self._clock.monotonic_ms() + max(0.0, delay_ms)
+        due_ms = self.clock.monotonic_ms() + max(0.0, delay_ms)
         timer = SimTimer(due_ms, next(self._numbers), function)
         heapq.heappush(self._heap, timer)
         return timer
@@ -83,7 +85,7 @@ class SimTimers:
         """Move time on to the next due call and make it."""
         due_ms = self.next_due_ms
         assert due_ms is not None, "no call is due, ever"
-        self._clock.advance_to(max(due_ms, self._clock.monotonic_ms()))
+        self.clock.advance_to(max(due_ms, self.clock.monotonic_ms()))
         function = heapq.heappop(self._heap).function
         assert function is not None
         function()
@@ -91,17 +93,50 @@ class SimTimers:
     def run_due(self) -> bool:
         """Make every call that is due now, and those they add for now; whether there was one."""
         ran = False
-        while (due_ms := self.next_due_ms) is not None and due_ms <= self._clock.monotonic_ms():
+        while (due_ms := self.next_due_ms) is not None and due_ms <= self.clock.monotonic_ms():
             self.run_next()
             ran = True
         return ran
 
     def advance(self, by_ms: float) -> None:
         """Let `by_ms` pass; each call due on the way is made at its own moment."""
-        until_ms = self._clock.monotonic_ms() + by_ms
+        until_ms = self.clock.monotonic_ms() + by_ms
         while (due_ms := self.next_due_ms) is not None and due_ms <= until_ms:
             self.run_next()
-        self._clock.advance_to(until_ms)
+        self.clock.advance_to(until_ms)
+
+
+class LifeTimers(SimTimers):
+    """The timers of one process on those of its world; `end` drops the calls that are pending.
+
+    Without `on_error`, an exception of a call is raised by the method that advances time.
+    """
+
+    def __init__(
+        self, world: SimTimers, on_error: Callable[[Exception], None] | None = None
+    ) -> None:
+        super().__init__(world.clock)
+        self._world = world
+        self._heap = world._heap
+        self._on_error = on_error
+        self.is_alive = True
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> SimTimer:
+        return self._world.call_later(delay_ms, lambda: self._run(function))
+
+    def _run(self, function: Callable[[], None]) -> None:
+        if not self.is_alive:
+            return
+        try:
+            function()
+        except Exception as error:
+            if self._on_error is None:
+                raise
+            self._on_error(error)
+
+    def end(self) -> None:
+        """End the process."""
+        self.is_alive = False
 
 
 class SimRandom:
@@ -118,10 +153,9 @@ class SimRandom:
 
 
 class SimJobs:
-    """Jobs on serial lanes, run one at a time when told to; with `chance`, from a lane it picks."""
+    """Jobs on serial lanes, run one at a time when told to."""
 
-    def __init__(self, chance: SimRandom | None = None) -> None:
-        self._chance = chance
+    def __init__(self) -> None:
         self._lanes: dict[str, deque[Callable[[], None]]] = {}
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
@@ -144,11 +178,11 @@ class SimJobs:
         return [lane for lane, jobs in self._lanes.items() if jobs]
 
     def run_one(self, lane: str | None = None) -> None:
-        """Run the first job of `lane`, or of the lane whose turn it is."""
+        """Run the first job of `lane`, or of the first lane with a job."""
         if lane is None:
             lanes = self.waiting
             assert lanes, "no job waits"
-            lane = lanes[self._chance.randrange(len(lanes)) if self._chance else 0]
+            lane = lanes[0]
         self._lanes[lane].popleft()()
 
     def run_all(self) -> bool:
@@ -165,14 +199,46 @@ class SimJobs:
 
 
 class SimPorts:
-    """One clock, its timers, jobs, chance and a turn: what a broker is given besides files."""
+    """A simulated machine: one clock, its timers, jobs, chance, disk, turn and the reports."""
 
-    def __init__(self, seed: int = 0, *, random_job_order: bool = False) -> None:
-        self.clock = SimClock()
-        self.timers = SimTimers(self.clock)
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        timers: SimTimers | None = None,
+        jobs: SimJobs | None = None,
+        files: SimFiles | None = None,
+    ) -> None:
+        self.timers = timers or SimTimers(SimClock())
+        self.clock = self.timers.clock
         self.random = SimRandom(seed)
-        self.jobs = SimJobs(self.random if random_job_order else None)
+        self.jobs = jobs or SimJobs()
+        self.files = files or SimFiles(["/"])
+        self.files.clock = self.clock
         self.turn = Turn(self.timers)
+        self.reports: list[str] = []
+
+    def bundle(self) -> Ports:
+        """Return the ports in the form in which constructors take them."""
+        return Ports(
+            clock=self.clock,
+            timers=self.timers,
+            files=self.files,
+            random=self.random,
+            jobs=self.jobs,
+            turn=self.turn,
+            report=self.report,
+        )
+
+    def report(self, message: str, **fields: object) -> None:
+        """Add a report to `reports`."""
+        self.reports.append(message.format(**fields))
+
+    def next_life(self, files: SimFiles, *, timers: SimTimers | None = None) -> SimPorts:
+        """Return the ports of a process that starts on `files` after this one has ended."""
+        self.jobs.forget_all()
+        seed = self.random.randrange(1 << 30)
+        return SimPorts(seed, timers=timers or SimTimers(self.clock), files=files)
 
     def settle(self) -> None:
         """Run all that can go on without time passing."""

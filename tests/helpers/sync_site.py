@@ -47,18 +47,14 @@ class Site:
     """The rounds of one device with two log directories on it."""
 
     def __init__(self, *, sync_fs: bool = True, max_unsynced_bytes: int = 1000) -> None:
-        self.ports = SimPorts()
         self.files = SimFiles(["/a", "/b"])
+        self.ports = SimPorts(files=self.files)
         self.files.sync_fs_supported = sync_fs
         self.failures: list[tuple[Sequence[str], int | None]] = []
         self.operations: list[str] = []
         self.rounds = SyncRounds(
+            self.ports.bundle(),
             log_dirs=["/a", "/b"],
-            files=self.files,
-            jobs=self.ports.jobs,
-            clock=self.ports.clock,
-            turn=self.ports.turn,
-            timers=self.ports.timers,
             on_failure=lambda log_dirs, error: self.failures.append((log_dirs, error.errno)),
             max_unsynced_bytes=max_unsynced_bytes,
             use_sync_fs=True,

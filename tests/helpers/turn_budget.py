@@ -29,7 +29,7 @@ from unittest import mock
 
 from plog.records import compression
 from plogd.connection_context import ConnectionContext
-from plogd.ports import Later, Turn
+from plogd.ports import Later
 from tests.helpers.codec_forms import compiled, interpreted
 from tests.helpers.sim_broker import SimBroker
 from tests.helpers.sim_ports import SimClock, SimJobs, SimPorts, SimTimers
@@ -218,7 +218,7 @@ class MeteredTimers(SimTimers):
 
     def _is_due(self) -> bool:
         due_ms = self.next_due_ms
-        return due_ms is not None and due_ms <= self._clock.monotonic_ms()
+        return due_ms is not None and due_ms <= self.clock.monotonic_ms()
 
 
 class MeteredJobs(SimJobs):
@@ -246,11 +246,8 @@ class MeteredJobs(SimJobs):
 class MeteredPorts(SimPorts):
     """`SimPorts` whose turns are counted."""
 
-    def __init__(self, meter: TurnMeter, seed: int = 0) -> None:
-        super().__init__(seed)
-        self.timers = MeteredTimers(self.clock, meter)
-        self.jobs = MeteredJobs(meter)
-        self.turn = Turn(self.timers)
+    def __init__(self, meter: TurnMeter) -> None:
+        super().__init__(timers=MeteredTimers(SimClock(), meter), jobs=MeteredJobs(meter))
 
 
 class MeteredBroker(SimBroker):

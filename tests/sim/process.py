@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from plogd.apis.dispatch import Dispatched, Dispatcher
@@ -23,9 +24,9 @@ from plogd.log.file_names import LOG_SUFFIX, segment_path
 from plogd.log.log import Log
 from plogd.metrics import Registry
 from plogd.net.request_queue import RequestSlots
-from plogd.ports import File, Files, Later, Turn
+from plogd.ports import File, Files, Later, Ports, Turn
 from tests.helpers.sim_files import SimFile, SimFiles
-from tests.helpers.sim_ports import SimRandom, SimTimer
+from tests.helpers.sim_ports import LifeTimers, SimRandom
 from tests.sim.checker import Anomaly
 from tests.sim.jobs import SlowJobs
 
@@ -41,31 +42,32 @@ class Process:
 
     def __init__(self, world: World, number: int) -> None:
         self.number = number
-        self.is_alive = True
         self.is_serving = False
         self.loads_anew = 0
         """How often a coordinator had to forget what it knew."""
         self._logs: list[Log] = []
         self.reports: deque[str] = deque(maxlen=_REPORTS_KEPT)
         self._world = world
-        self.timers = _LifeTimers(self, world)
+        self.timers = LifeTimers(world.timers, world.fail)
         chance = random.Random(world.chance.random())
         self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
         faults = world.exceptions.faults
-        timers = faults.timers(self.timers)
         self.turn = Turn(self.timers)  # Part of a shell: the outcomes of jobs are a turn there.
         self._files = _CountedFiles(world.files)
         self.slots = RequestSlots(world.config.queued_max_requests)
+        ports = Ports(
+            clock=world.clock,
+            timers=self.timers,
+            files=cast(Files, self._files),
+            random=SimRandom(chance.randrange(1 << 30)),
+            jobs=self.jobs,
+            turn=self.turn,
+            report=self.report,
+        )
         self.broker = Broker(
             world.config,
-            clock=world.clock,
-            timers=timers,
-            files=faults.files(cast(Files, self._files)),
-            random=faults.random(SimRandom(chance.randrange(1 << 30))),
-            jobs=faults.jobs(self.jobs),
-            turn=self.turn,
+            replace(faults.ports(ports), timers=faults.timers(self.timers)),
             metrics=Registry(),
-            report=self.report,
             on_bug=lambda where, error: world.fail(error),
         )
         self._dispatcher = Dispatcher(self.broker)
@@ -205,24 +207,3 @@ class _CountedFiles:
         """The paths of the files that somebody holds open."""
         files = [reference() for reference in self._opened]
         return [file.path for file in files if file is not None and file._holders]
-
-
-class _LifeTimers:
-    """The Timers port of one life."""
-
-    def __init__(self, process: Process, world: World) -> None:
-        self._process = process
-        self._world = world
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> SimTimer:
-        process, world = self._process, self._world
-
-        def run() -> None:
-            if not process.is_alive:
-                return
-            try:
-                function()
-            except Exception as error:
-                world.fail(error)
-
-        return world.timers.call_later(delay_ms, run)

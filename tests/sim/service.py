@@ -126,7 +126,8 @@ class Service:
         else:
             world.files = world.files.kill(self._chance if inside_append else None)
         if process is not None:
-            process.is_alive = process.is_serving = False
+            process.timers.end()
+            process.is_serving = False
             self.process = None
             world.network.server_died()
             world.timers.call_later(self._chance.uniform(1, _MAX_DOWN_MS), self.start)

@@ -7,7 +7,7 @@ time, step by step. `Told` keeps what the clients were told. Used by crash_point
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from plog.records.reader import iter_records
@@ -37,7 +37,7 @@ from plogd.metrics import Registry
 from plogd.ports import Later
 from tests.helpers.injection import Faults
 from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import START_MS, SimClock, SimPorts, outcome
+from tests.helpers.sim_ports import START_MS, SimClock, SimJobs, SimPorts, SimTimers, outcome
 from tests.sim.batches import Batch, produce_request
 from tests.sim.reader import received
 from tests.sim.server_end import bytes_of, make_context
@@ -85,6 +85,19 @@ class Told:
         return self.records, self.created, self.delete_asked, self.deleted, self.in_doubt
 
 
+class _SyncsFirst(SimJobs):
+    """Jobs that run one at a time, syncs before others.
+
+    So answers leave as early, and all other work is done as late, as can be.
+    """
+
+    def run_all(self) -> bool:
+        waiting = self.waiting
+        if waiting:
+            self.run_one(min(waiting, key=_not_a_sync))
+        return bool(waiting)
+
+
 class Site:
     """One broker on one disk, and a client that talks to it directly."""
 
@@ -92,20 +105,12 @@ class Site:
         self, files: SimFiles, now_ms: int = START_MS, *, faults: Faults | None = None
     ) -> None:
         self.files = files
-        self.ports = SimPorts()
-        faults = faults or Faults()
-        self.ports.clock = SimClock(now_ms)
-        self.ports.timers._clock = self.ports.clock
-        self.broker = Broker(
-            CONFIG,
-            clock=self.ports.clock,
-            timers=faults.timers(self.ports.timers),
-            files=faults.files(files),
-            random=faults.random(self.ports.random),
-            jobs=faults.jobs(self.ports.jobs),
-            turn=self.ports.turn,
-            metrics=Registry(),
-        )
+        timers = SimTimers(SimClock(now_ms))
+        self.ports = SimPorts(timers=timers, jobs=_SyncsFirst(), files=files)
+        ports = self.ports.bundle()
+        if faults is not None:
+            ports = replace(faults.ports(ports), timers=faults.timers(timers))
+        self.broker = Broker(CONFIG, ports, metrics=Registry())
         self._dispatch = Dispatcher(self.broker)
         self._context = make_context(40_000)
         self._number = 0
@@ -113,24 +118,12 @@ class Site:
     # -- time and jobs ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Let everything go on that can without time passing, jobs one by one.
-
-        Syncs go first: so answers leave as early, and all other work is done as late, as can be.
-        """
-        timers, jobs = self.ports.timers, self.ports.jobs
-        while timers.run_due() or jobs.waiting:
-            if jobs.waiting:
-                jobs.run_one(min(jobs.waiting, key=_not_a_sync))
+        """Let everything go on that can without time passing, jobs one by one."""
+        self.ports.settle()
 
     def advance(self, by_ms: float) -> None:
         """Let time pass, and let everything settle at each moment something is due."""
-        clock, timers = self.ports.clock, self.ports.timers
-        until_ms = clock.monotonic_ms() + by_ms
-        self.settle()
-        while (due_ms := timers.next_due_ms) is not None and due_ms <= until_ms:
-            timers.run_next()
-            self.settle()
-        clock.advance_to(until_ms)
+        self.ports.advance(by_ms)
 
     def wait_for(self, later: Later[T]) -> T:
         """The outcome, which has to come without time passing."""

@@ -208,15 +208,7 @@ def test_nothing_is_left_of_closed_fetch_sessions() -> None:
 
 def test_nothing_is_left_of_lost_connections() -> None:
     broker = _broker()
-    ports, inner = broker.ports, broker.broker
-    shared = Connections(
-        broker.dispatch,
-        inner.config,
-        clock=ports.clock,
-        timers=ports.timers,
-        jobs=ports.jobs,
-        turn=ports.turn,
-    )
+    shared = Connections(broker.dispatch, broker.config, broker.ports.bundle())
 
     def come_and_go(number: int) -> None:
         context = dataclasses.replace(connection(), client_address=(f"192.0.2.{number}", number))

@@ -18,7 +18,7 @@ from plog.errors import LeaderNotAvailable
 from plogd.controller.controller import Controller
 from plogd.controller.topic_creation import NewTopic
 from plogd.metadata.cache import TopicState
-from plogd.ports import Clock, Later, Report, Timers, failed
+from plogd.ports import Later, Ports, failed
 from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
@@ -32,22 +32,20 @@ class AutoTopicCreation:
     def __init__(
         self,
         controller: Controller,
+        ports: Ports,
         *,
         max_per_second: Callable[[], int],
-        clock: Clock,
-        timers: Timers,
-        report: Report,
     ) -> None:
         self._controller = controller
         self._max_per_second = max_per_second
-        self._clock = clock
-        self._timers = timers
-        self._report = report
+        self._clock = ports.clock
+        self._timers = ports.timers
+        self._report = ports.report
         self._waiters: dict[str, Waiters[TopicState]] = {}
         """Waiting requests, by topic in progress."""
         self._allowance = float(max_per_second())
         """Number of topics that may be created now; it grows with time up to one second's worth."""
-        self._allowed_ms = clock.monotonic_ms()
+        self._allowed_ms = ports.clock.monotonic_ms()
         self._reported_ms: float | None = None
 
     @property

@@ -23,7 +23,7 @@ from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_state import LogState
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
-from plogd.ports import Files
+from plogd.ports import Files, size_of
 from plogd.topic_config import TopicConfig
 
 _SYNC_FS_FROM = 16
@@ -133,17 +133,10 @@ def rename_as_stray(
 def _was_never_used(files: Files, directory: str) -> bool:
     """Whether a directory holds only what a creation makes, or a part of it."""
     return all(
-        name in _MADE_FILES and (name != _FIRST_LOG or not _size(files, directory, name))
+        name in _MADE_FILES
+        and (name != _FIRST_LOG or not size_of(files, posixpath.join(directory, name)))
         for name in files.listdir(directory)
     )
-
-
-def _size(files: Files, directory: str, name: str) -> int:
-    file = files.open_read(posixpath.join(directory, name))
-    try:
-        return file.size()
-    finally:
-        file.close()
 
 
 def _discard(files: Files, directory: str) -> None:

@@ -23,7 +23,7 @@ from plogd.log.housekeeping import RETRY_MS, Housekeeping
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment
-from plogd.ports import Files, Jobs, Random, Timers, spawn
+from plogd.ports import Files, Ports, spawn
 
 _REMOVED_PER_JOB = 50
 """Directories that one job removes."""
@@ -40,20 +40,17 @@ class Deletions:
 
     def __init__(
         self,
+        ports: Ports,
         *,
-        files: Files,
-        jobs: Jobs,
-        timers: Timers,
-        random: Random,
         fair_queue: FairQueue,
         housekeeping: Housekeeping,
         write_log_starts: Callable[[str], Awaitable[bool]],
         storage_failed: Callable[[str, OSError], None],
     ) -> None:
-        self._files = files
-        self._jobs = jobs
-        self._timers = timers
-        self._random = random
+        self._files = ports.files
+        self._jobs = ports.jobs
+        self._timers = ports.timers
+        self._random = ports.random
         self._queue = fair_queue
         self._housekeeping = housekeeping
         self._write_log_starts = write_log_starts

@@ -18,7 +18,7 @@ from plog.errors import PlogError
 from plogd.fair_queue import FairQueue
 from plogd.log.io_errors import describe
 from plogd.log.log import Log
-from plogd.ports import Clock, Later, Report, Timers, spawn
+from plogd.ports import Clock, Later, Ports, spawn
 
 RETRY_MS = 60_000
 """How long a seal or a deletion waits after an error before it is retried."""
@@ -38,17 +38,10 @@ class Housekeeping:
     `operation_failed(log_dir, error)` decides what an OSError means for a log directory.
     """
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        timers: Timers,
-        report: Report,
-        operation_failed: Callable[[str, OSError], None],
-    ) -> None:
-        self._clock = clock
-        self._queue = FairQueue(timers)
-        self._report = report
+    def __init__(self, ports: Ports, *, operation_failed: Callable[[str, OSError], None]) -> None:
+        self._clock = ports.clock
+        self._queue = FairQueue(ports.timers)
+        self._report = ports.report
         self._operation_failed = operation_failed
         self._errors: Counter[str] = Counter()
         self._limits: dict[str, _Limit] = {}

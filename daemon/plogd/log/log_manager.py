@@ -39,20 +39,7 @@ from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import UncheckedSegment
 from plogd.log.segment.sealing import Sealing
-from plogd.ports import (
-    Clock,
-    Files,
-    Jobs,
-    Later,
-    Random,
-    Report,
-    Timers,
-    Turn,
-    gather,
-    ready,
-    silence,
-    spawn,
-)
+from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
 
 _REFUSAL_INTERVAL_MS = 60_000.0
@@ -66,24 +53,18 @@ class LogManager:
         self,
         config: BrokerConfig,
         log_dirs: Sequence[str],
+        ports: Ports,
         *,
-        clock: Clock,
-        timers: Timers,
-        files: Files,
-        random: Random,
-        jobs: Jobs,
-        turn: Turn,
         fair_queue: FairQueue,
-        report: Report = silence,
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._config = config
-        self._clock = clock
-        self._files = files
-        self._random = random
-        self._jobs = jobs
+        self._ports = ports
+        self._clock = ports.clock
+        self._files = ports.files
+        self._jobs = ports.jobs
         self._queue = fair_queue
-        self._report = report
+        self._report = ports.report
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
         self._refusals_quiet_until_ms: dict[str, float] = {}
@@ -94,64 +75,47 @@ class LogManager:
         """Called when no log directory is online any more."""
         self._dirs = LogDirs(
             config,
-            [LogDir(path, files, report) for path in log_dirs],
-            clock=clock,
-            files=files,
-            random=random,
-            jobs=jobs,
-            turn=turn,
-            timers=timers,
-            report=report,
+            [LogDir(path, ports.files, ports.report) for path in log_dirs],
+            ports,
             on_failure=self._syncs_failed,
         )
-        self.housekeeping = Housekeeping(
-            clock=clock, timers=timers, report=report, operation_failed=self._operation_failed
-        )
+        self.housekeeping = Housekeeping(ports, operation_failed=self._operation_failed)
         """Passes over all logs, and the errors of background work."""
         self._checkpoints = OffsetCheckpoints(
-            jobs=jobs,
-            report=report,
+            jobs=ports.jobs,
+            report=ports.report,
             housekeeping=self.housekeeping,
             logs_in=self._logs_in,
             storage_failed=self.storage_failed,
         )
-        self._log_start_writes = LogStartCheckpoint(turn=turn, write=self._note_log_starts)
-        self._deletions = self._make_deletions(timers)
-        self._index_rebuilds = IndexRebuilds(
-            jobs=jobs, timers=timers, report=report, housekeeping=self.housekeeping
-        )
-        self._hooks = self._make_hooks(timers)
+        self._log_start_writes = LogStartCheckpoint(turn=ports.turn, write=self._note_log_starts)
+        self._deletions = self._make_deletions()
+        self._index_rebuilds = IndexRebuilds(ports, housekeeping=self.housekeeping)
+        self._hooks = self._make_hooks()
         self._loading = self._make_loading()
 
     def _make_loading(self) -> LogLoader:
         return LogLoader(
             self._dirs,
+            self._ports,
             config=lambda: self._config,
-            clock=self._clock,
-            files=self._files,
-            random=self._random,
-            jobs=self._jobs,
-            report=self._report,
             loaded=self._open,
             storage_failed=self.storage_failed,
         )
 
-    def _make_deletions(self, timers: Timers) -> Deletions:
+    def _make_deletions(self) -> Deletions:
         return Deletions(
-            files=self._files,
-            jobs=self._jobs,
-            timers=timers,
-            random=self._random,
+            self._ports,
             fair_queue=self._queue,
             housekeeping=self.housekeeping,
             write_log_starts=self._note_log_starts,
             storage_failed=self.storage_failed,
         )
 
-    def _make_hooks(self, timers: Timers) -> LogHooks[Log]:
+    def _make_hooks(self) -> LogHooks[Log]:
         self._sealing = Sealing(
             jobs=self._jobs,
-            timers=timers,
+            timers=self._ports.timers,
             housekeeping=self.housekeeping,
             index_rebuilds=self._index_rebuilds,
             storage_failed=self.storage_failed,

@@ -24,7 +24,7 @@ from plogd.net.request_memory import RequestMemory
 from plogd.net.request_queue import Dispatch, RequestSlots
 from plogd.net.response_memory import ResponseMemory
 from plogd.net.run_queue import RunQueue
-from plogd.ports import Clock, Jobs, Later, Timers, Turn
+from plogd.ports import Later, Ports
 
 log = Logger()
 
@@ -46,31 +46,32 @@ class Connections:
         self,
         dispatch: Dispatch,
         settings: NetworkSettings,
+        ports: Ports,
         *,
-        clock: Clock,
-        timers: Timers,
-        jobs: Jobs,
-        turn: Turn,
         descriptors: DescriptorBudget | None = None,
     ) -> None:
         self.descriptors = descriptors or DescriptorBudget()
         self.descriptors.clients = lambda: len(self._open)
         self.dispatch = dispatch
         self.settings = settings
-        self.clock = clock
-        self.timers = timers
-        self.jobs = jobs
-        self.turn = turn
+        self.clock = ports.clock
+        self.timers = ports.timers
+        self.jobs = ports.jobs
+        self.turn = ports.turn
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.memory = RequestMemory(settings.queued_max_request_bytes, self._begin_shortage)
         self.responses = ResponseMemory(
             settings.plog_queued_max_response_bytes, self._begin_shortage
         )
         self._shortage = MemoryShortage(
-            self.memory, self.responses, all_open=self.all_open, clock=clock, timers=timers
+            self.memory,
+            self.responses,
+            all_open=self.all_open,
+            clock=self.clock,
+            timers=self.timers,
         )
         self.slots = RequestSlots(settings.queued_max_requests)
-        self.run_queue = RunQueue(timers, clock)
+        self.run_queue = RunQueue(self.timers, self.clock)
         self.accepted = self.refused = self.closed = 0
         self.bytes_in = self.bytes_out = self.requests = 0
         self._open: dict[OpenConnection, None] = {}

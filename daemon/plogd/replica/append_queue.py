@@ -37,7 +37,7 @@ from plogd.log.batch_validator import (
     bytes_to_read,
     check_header,
 )
-from plogd.ports import Clock, Jobs, Later, Timers, Turn
+from plogd.ports import Later, Ports
 from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.partition import Partition
 from plogd.replica.purgatory import Purgatory
@@ -124,23 +124,20 @@ class AppendQueues:
 
     def __init__(
         self,
+        ports: Ports,
         *,
-        clock: Clock,
-        timers: Timers,
-        jobs: Jobs,
-        turn: Turn,
         config: Callable[[], BrokerConfig],
         make_append: MakeAppend,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
-        self._clock = clock
-        self._timers = timers
-        self._turn = turn
+        self._clock = ports.clock
+        self._timers = ports.timers
+        self._turn = ports.turn
         self._config = config
         self._make_append = make_append
         self._on_bug = on_bug
-        self._lanes = ValidationLanes(jobs)
-        self._deadlines = Purgatory(clock, timers, on_bug=on_bug)
+        self._lanes = ValidationLanes(ports.jobs)
+        self._deadlines = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self._queues: dict[Partition, _PartitionQueue] = {}
         self._ready: deque[_PartitionQueue] = deque()
         self._is_scheduled = False

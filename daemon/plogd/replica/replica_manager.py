@@ -25,7 +25,7 @@ from plogd.log.batch_validator import ValidatedBatch
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
-from plogd.ports import Clock, Jobs, MaybeLater, Timers, Turn, settle, spawn
+from plogd.ports import MaybeLater, Ports, settle, spawn
 from plogd.replica.append_queue import AppendQueues, AppendRequest
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
@@ -52,14 +52,11 @@ class ReplicaManager:
 
     def __init__(
         self,
+        ports: Ports,
         *,
         config: BrokerConfig,
         log_manager: LogManager,
         cache: MetadataCache,
-        clock: Clock,
-        timers: Timers,
-        jobs: Jobs,
-        turn: Turn,
         fair_queue: FairQueue,
         stats: TopicStats,
         on_bug: Callable[[str, Exception], None],
@@ -74,23 +71,20 @@ class ReplicaManager:
         )
         self._partitions = self.topics.partitions
         self._log_manager = log_manager
-        self._clock = clock
-        self._jobs = jobs
-        self._turn = turn
+        self._clock = ports.clock
+        self._jobs = ports.jobs
+        self._turn = ports.turn
         self._on_bug = on_bug
         self._to_check: dict[TopicPartition, None] = {}
         self._listeners: dict[TopicPartition, Callable[[], None]] = {}
         self.append_queues = AppendQueues(
-            clock=clock,
-            timers=timers,
-            jobs=jobs,
-            turn=turn,
+            ports,
             config=lambda: self.topics.config,
             make_append=self._append,
             on_bug=on_bug,
         )
-        self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
-        self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
+        self.delayed_produces = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
+        self.delayed_fetches = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.begin_read = log_manager.begin_read
         """Starts a job that reads the data a look-up needs; see `LogManager.begin_read`."""
         self._fetch_reader = FetchReader(

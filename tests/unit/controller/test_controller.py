@@ -108,14 +108,15 @@ class Setup:
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
         self.brokers = FakeBrokers()
-        self.reports: list[str] = []
+        ports = SimPorts()
+        self.reports = ports.reports
         self.controller = Controller(
             store=self.store,  # type: ignore[arg-type]  # it has no brokers
             brokers=self.brokers,
             defaults=lambda: Defaults(num_partitions=2, replication_factor=1, brokers=(1,)),
-            random=SimPorts().random,
-            fair_queue=FairQueue(SimPorts().timers),
-            report=lambda message, **fields: self.reports.append(message.format(**fields)),
+            random=ports.random,
+            fair_queue=FairQueue(ports.timers),
+            report=ports.report,
         )
         self.topics = outcome(self.controller.load())
 

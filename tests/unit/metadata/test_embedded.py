@@ -41,28 +41,26 @@ class Disk:
 
     def __init__(self) -> None:
         self.ports = SimPorts()
-        self.files = SimFiles(["/"], clock=self.ports.clock)
+
+    @property
+    def files(self) -> SimFiles:
+        return self.ports.files
 
     def open(self, files: SimFiles | None = None, *, faults: Faults | None = None) -> EmbeddedStore:
         """Start over the existing files; a SimFiles from a crash replaces the disk."""
         if files is not None:
-            self.ports, self.files = SimPorts(), files
-        ports = self.ports
+            self.ports = SimPorts(files=files)
+        ports = self.ports.bundle()
         manager = LogManager(
             BrokerConfig(),
             ["/d"],
-            clock=ports.clock,
-            timers=ports.timers,
-            files=faults.files(self.files) if faults else self.files,
-            random=ports.random,
-            jobs=faults.jobs(ports.jobs) if faults else ports.jobs,
-            turn=ports.turn,
+            faults.ports(ports) if faults else ports,
             fair_queue=FairQueue(ports.timers),
         )
-        settled(ports, manager.open_directories())
+        settled(self.ports, manager.open_directories())
         config = TopicConfig(cleanup_policy=(), flush_messages=1)
         loading = manager.load_metadata_log(METADATA_PARTITION, METADATA_TOPIC_ID, config)
-        log = settled(ports, loading)
+        log = settled(self.ports, loading)
         manager.on_offline = lambda log_dir, logs: store.storage_failed()
         store = self.store(log)
         store.open()

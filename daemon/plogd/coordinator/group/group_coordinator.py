@@ -118,7 +118,7 @@ class GroupCoordinator(Generic[G]):
     def _make_shard(self, timers: ShardTimers) -> GroupShard[G]:
         groups = self._make_groups(timers)
         offsets = OffsetMetadataManager(
-            groups, config=self._context.config, clock=self._context.clock
+            groups, config=self._context.config, clock=self._context.ports.clock
         )
         return GroupShard(groups, offsets)
 

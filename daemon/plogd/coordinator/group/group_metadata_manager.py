@@ -49,7 +49,7 @@ from plogd.coordinator.group.rebalance import NOTHING, Rebalances, with_response
 from plogd.coordinator.group.responses import sync_group_response
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.coordinator.runtime.shard_timers import ShardTimers
-from plogd.ports import Clock, Random, Report
+from plogd.ports import Ports
 
 GROUP_TYPE: Final = "classic"
 """The type of all groups, as in ListGroups."""
@@ -61,27 +61,29 @@ class GroupMetadataManager:
 
     def __init__(
         self,
+        ports: Ports,
         *,
         config: Callable[[], BrokerConfig],
-        timers: ShardTimers,
-        random: Random,
-        clock: Clock,
-        report: Report,
+        shard_timers: ShardTimers,
         memory: GroupMemory,
     ) -> None:
         self._config = config
         self._memory = memory
-        self._clock = clock
+        self._clock = ports.clock
         self._groups: dict[str, Group] = {}
         self._rebalances = Rebalances(
-            find_group=self._groups.get, config=config, timers=timers, clock=clock, report=report
+            find_group=self._groups.get,
+            config=config,
+            timers=shard_timers,
+            clock=ports.clock,
+            report=ports.report,
         )
         self._joins = GroupJoins(
             self._groups,
             self._rebalances,
             config=config,
-            clock=clock,
-            random=random,
+            clock=ports.clock,
+            random=ports.random,
             memory=memory,
         )
 

@@ -88,7 +88,7 @@ class OffsetExpiration(Generic[G]):
     def _report_left(
         self, shard: ShardRuntime[GroupShard[G]], topic: str, error: KafkaError
     ) -> None:
-        self._context.report(
+        self._context.ports.report(
             "cannot delete the offsets of deleted topic {topic} from {shard}: {error}",
             topic=topic,
             shard=str(shard),
@@ -106,7 +106,7 @@ class OffsetExpiration(Generic[G]):
             except (CoordinatorLoadInProgress, NotCoordinator):
                 pass  # The next run, or the new coordinator, expires them.
             except KafkaError as error:
-                self._context.report(
+                self._context.ports.report(
                     "cannot remove expired offsets of {topic}-{number}, will retry: {error}",
                     topic=self._runtime.topic,
                     number=number,
@@ -125,5 +125,5 @@ class OffsetExpiration(Generic[G]):
 
     def _turn(self) -> Later[None]:
         turn: Later[None] = Later()
-        self._context.timers.call_later(0, lambda: turn.succeed(None))
+        self._context.ports.timers.call_later(0, lambda: turn.succeed(None))
         return turn

@@ -28,7 +28,7 @@ from plogd.coordinator.runtime.shard import RecordCodec, S
 from plogd.log.log import Log
 from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.file_records import FileRegion
-from plogd.ports import Clock, Jobs, Later, Timers
+from plogd.ports import Later, Ports
 
 SLICE_MS: Final = 3.0
 _RECORDS_PER_CLOCK_CHECK = 64
@@ -113,11 +113,9 @@ class ShardLoader(Generic[S]):
     codec: RecordCodec
     read_bytes: int
     max_decompressed_bytes: int
-    jobs: Jobs
+    ports: Ports
     begin_read: Callable[[Log, ColdRead], Later[None]]
     """Starts a job that reads, or checks, the data a look-up in the log needs."""
-    clock: Clock
-    timers: Timers
     is_wanted: Callable[[], bool]
     gate: LoadGate
     _records: int = 0
@@ -150,7 +148,7 @@ class ShardLoader(Generic[S]):
         self._check_wanted()
         batches = await self._read(offset)
         self._check_wanted()
-        self._slice_started_ms = self.clock.monotonic_ms()
+        self._slice_started_ms = self.ports.clock.monotonic_ms()
         for batch in batches:
             await self._replay(batch)
         return batches[-1].next_offset
@@ -166,7 +164,7 @@ class ShardLoader(Generic[S]):
             batches = []
             if region is not None:
                 max_bytes = self.max_decompressed_bytes
-                batches = await self.jobs.submit(
+                batches = await self.ports.jobs.submit(
                     self._lane, lambda: _parse_batches(region, offset, max_bytes)
                 )
         except (PlogError, OSError) as error:
@@ -226,13 +224,13 @@ class ShardLoader(Generic[S]):
 
     async def _yield_if_due(self) -> None:
         """Release the thread to other work if this slice has used its time."""
-        if self.clock.monotonic_ms() - self._slice_started_ms < SLICE_MS:
+        if self.ports.clock.monotonic_ms() - self._slice_started_ms < SLICE_MS:
             return
         turn: Later[None] = Later()
-        self.timers.call_later(0, lambda: turn.succeed(None))
+        self.ports.timers.call_later(0, lambda: turn.succeed(None))
         await turn
         self._check_wanted()
-        self._slice_started_ms = self.clock.monotonic_ms()
+        self._slice_started_ms = self.ports.clock.monotonic_ms()
 
     def _unreadable(self, offset: int, why: object) -> KafkaStorageError:
         return KafkaStorageError(

@@ -47,7 +47,7 @@ from plogd.coordinator.runtime.shard_loader import Loaded, LoadGate, ShardLoader
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log_results import Writing
 from plogd.metrics import Counter
-from plogd.ports import Clock, Jobs, Later, Report, Timer, Timers, failed, spawn
+from plogd.ports import Later, Ports, Timer, failed, spawn
 from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.replica_manager import ReplicaManager
 
@@ -77,10 +77,7 @@ class RuntimeContext:
 
     replica_manager: ReplicaManager
     config: Callable[[], BrokerConfig]
-    clock: Clock
-    timers: Timers
-    jobs: Jobs
-    report: Report
+    ports: Ports
     on_bug: Callable[[str, Exception], None]
     skipped_records: Counter = field(default_factory=Counter)
     """Counts records that a load could not replay."""
@@ -100,6 +97,8 @@ class ShardRuntime(Generic[S]):
         self.state = ShardState.LOADING
         self._kind = kind
         self._context = context
+        self._clock = context.ports.clock
+        self._report = context.ports.report
         self._load_number = 0
         self._retry: Timer | None = None
         self._end_offset = 0
@@ -107,8 +106,8 @@ class ShardRuntime(Generic[S]):
         self._newest_writing: Writing | None = None
         """The newest append, if a job writes it. If an earlier one fails, this one fails too."""
         self._deferred = DeferredEvents(
-            clock=context.clock,
-            timers=context.timers,
+            clock=context.ports.clock,
+            timers=context.ports.timers,
             timeout_ms=lambda: context.config().offsets_commit_timeout_ms,
             timeout_error=lambda: CoordinatorNotAvailable(
                 f"{partition.topic_partition}: the records were written but did not become durable"
@@ -134,7 +133,9 @@ class ShardRuntime(Generic[S]):
         self._newest_writing = None
         number = self._load_number
         self._timers = EventTimers(
-            self._context.timers, lambda run: self.write(lambda _: run()), self._context.on_bug
+            self._context.ports.timers,
+            lambda run: self.write(lambda _: run()),
+            self._context.on_bug,
         )
         self._shard = self._kind.make_shard(self._timers)
         loader = ShardLoader(
@@ -143,10 +144,8 @@ class ShardRuntime(Generic[S]):
             codec=self._kind.codec,
             read_bytes=self._context.config().offsets_load_buffer_size,
             max_decompressed_bytes=self._context.config().plog_decompressed_batch_max_bytes,
-            jobs=self._context.jobs,
+            ports=self._context.ports,
             begin_read=self._context.replica_manager.begin_read,
-            clock=self._context.clock,
-            timers=self._context.timers,
             is_wanted=lambda: number == self._load_number,
             gate=self._gate,
         )
@@ -171,13 +170,13 @@ class ShardRuntime(Generic[S]):
         self._end_offset = loaded.end_offset
         self.state = ShardState.ACTIVE
         if loaded.records:
-            self._context.report(
+            self._report(
                 "loaded {count} records of {partition}",
                 count=loaded.records,
                 partition=str(self.partition.topic_partition),
             )
         if loaded.unknown_records:
-            self._context.report(
+            self._report(
                 "skipped {count} records of {partition} that belong to protocols this broker does "
                 "not support: consumer, share or streams groups",
                 count=loaded.unknown_records,
@@ -186,7 +185,7 @@ class ShardRuntime(Generic[S]):
             )
         if loaded.undecodable is not None:
             self._context.skipped_records.inc(loaded.undecodable.count)
-            self._context.report(
+            self._report(
                 "skipped {count} records of {partition} that cannot be replayed, the first at"
                 " offset {offset}: {reason}; their groups and offsets are lost",
                 count=loaded.undecodable.count,
@@ -210,7 +209,7 @@ class ShardRuntime(Generic[S]):
             return
         if not isinstance(error, KafkaError):
             self._context.on_bug(str(self), error)
-        self._context.report(
+        self._report(
             "{shard} failed and reloads in {seconds} s: {error}",
             shard=str(self),
             seconds=int(reload_after_ms / 1000),
@@ -218,7 +217,7 @@ class ShardRuntime(Generic[S]):
             level="error",
         )
         self._unload(ShardState.FAILED, NotCoordinator(f"{self} could not be loaded: {error}"))
-        self._retry = self._context.timers.call_later(reload_after_ms, self._load)
+        self._retry = self._context.ports.timers.call_later(reload_after_ms, self._load)
 
     def close(self, error: KafkaError) -> None:
         """Unload the shard permanently; pending requests fail with `error`."""
@@ -314,7 +313,7 @@ class ShardRuntime(Generic[S]):
     def _append_all(self, result: Result[Any], atomic: bool) -> None:
         if not result.records:
             return
-        now_ms = self._context.clock.now_ms()
+        now_ms = self._clock.now_ms()
         encoded = self._encode(result.records, now_ms, atomic)
         for start, end in self._batch_ranges(encoded, atomic):
             first_offset = self._append(encoded[start:end], now_ms)

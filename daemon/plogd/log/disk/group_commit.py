@@ -29,7 +29,7 @@ from plogd.log.disk.commit_delay import CommitDelay
 from plogd.log.disk.sync_costs import SyncCosts
 from plogd.log.io_errors import storage_error
 from plogd.notify_all import notify_all
-from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, failed, gather, ready, spawn
+from plogd.ports import File, Later, Ports, failed, gather, ready, spawn
 
 _PARALLEL_LANES = 8
 
@@ -91,27 +91,23 @@ class SyncRounds:
 
     def __init__(
         self,
+        ports: Ports,
         *,
         log_dirs: Sequence[str],
-        files: Files,
-        jobs: Jobs,
-        clock: Clock,
-        turn: Turn,
-        timers: Timers,
         on_failure: Callable[[Sequence[str], OSError], None],
         max_unsynced_bytes: int,
         use_sync_fs: bool,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._path = log_dirs[0]
-        self._files = files
-        self._jobs = jobs
-        self._clock = clock
-        self._turn = turn
+        self._files = ports.files
+        self._jobs = ports.jobs
+        self._clock = ports.clock
+        self._turn = ports.turn
         self._on_failure = on_failure
         self._max_unsynced_bytes = max_unsynced_bytes
-        self._may_sync_fs = use_sync_fs and files.supports_sync_fs(self._path)
-        self._lane = f"sync:{files.device(self._path)}"
+        self._may_sync_fs = use_sync_fs and self._files.supports_sync_fs(self._path)
+        self._lane = f"sync:{self._files.device(self._path)}"
         self._costs = SyncCosts()
         self._dirty: dict[Syncable, int] = {}
         """Logs that requested a sync, in order, with the bytes each has appended since."""
@@ -120,7 +116,9 @@ class SyncRounds:
         self._unwritten_bytes = 0
         self._in_flight = False
         self._scheduled = False
-        self._commit_delay = CommitDelay(clock, timers, lambda: turn.defer(self._begin))
+        self._commit_delay = CommitDelay(
+            ports.clock, ports.timers, lambda: self._turn.defer(self._begin)
+        )
         self._waiting_for_room: deque[Later[None]] = deque()
         self._waiting_for_idle: list[Later[None]] = []
         self.rounds = 0

@@ -20,7 +20,7 @@ from plogd.log.disk.checkpoint_files import MetaProperties
 from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.slow_disk import SlowDisk
-from plogd.ports import Clock, Files, Jobs, Random, Report, Timers, Turn
+from plogd.ports import Ports
 
 
 class LogDirs:
@@ -30,31 +30,20 @@ class LogDirs:
         self,
         config: BrokerConfig,
         log_dirs: Sequence[LogDir],
+        ports: Ports,
         *,
-        clock: Clock,
-        files: Files,
-        random: Random,
-        jobs: Jobs,
-        turn: Turn,
-        timers: Timers,
-        report: Report,
         on_failure: Callable[[Sequence[str], OSError], None],
     ) -> None:
         self._config = config
-        self._clock = clock
-        self._files = files
-        self._random = random
-        self._jobs = jobs
-        self._turn = turn
-        self._timers = timers
-        self._report = report
+        self._ports = ports
+        self._files = ports.files
+        self._random = ports.random
+        self._jobs = ports.jobs
+        self._report = ports.report
         self._on_failure = on_failure
         self._dirs = {log_dir.path: log_dir for log_dir in log_dirs}
         self._writes = {
-            log_dir.path: SlowDisk(
-                log_dir.path, log_dir.lane, jobs=jobs, clock=clock, report=report
-            )
-            for log_dir in log_dirs
+            log_dir.path: SlowDisk(log_dir.path, log_dir.lane, ports) for log_dir in log_dirs
         }
         self._rounds: dict[int, SyncRounds] = {}
         self._rounds_by_path: dict[str, SyncRounds] = {}
@@ -189,12 +178,8 @@ class LogDirs:
             dirs_by_device.setdefault(self._files.device(log_dir.path), []).append(log_dir.path)
         for device, log_dirs in dirs_by_device.items():
             self._rounds[device] = SyncRounds(
+                self._ports,
                 log_dirs=log_dirs,
-                files=self._files,
-                jobs=self._jobs,
-                clock=self._clock,
-                turn=self._turn,
-                timers=self._timers,
                 on_failure=self._on_failure,
                 max_unsynced_bytes=self._config.plog_unsynced_max_bytes,
                 use_sync_fs=self._config.plog_flush_syncfs != "never",

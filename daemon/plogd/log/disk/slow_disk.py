@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from plogd.ports import Clock, Jobs, Later, Report
+from plogd.ports import Later, Ports
 
 T = TypeVar("T")
 
@@ -38,13 +38,13 @@ class SlowDisk:
         "quiet_ms",
     )
 
-    def __init__(self, path: str, lane: str, *, jobs: Jobs, clock: Clock, report: Report) -> None:
+    def __init__(self, path: str, lane: str, ports: Ports) -> None:
         self._path = path
         self._lane = lane
-        self._jobs = jobs
-        self._report = report
+        self._jobs = ports.jobs
+        self._report = ports.report
         self._quiet_at_ms = 0.0
-        self.monotonic_ms = clock.monotonic_ms
+        self.monotonic_ms = ports.clock.monotonic_ms
         """The clock that measures writes."""
         self.quiet_ms = QUIET_MS
         self.is_slow = False

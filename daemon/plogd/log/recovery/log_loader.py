@@ -31,7 +31,7 @@ from plogd.log.recovery.log_discovery import (
     with_topic_id_first,
 )
 from plogd.log.recovery.log_recovery import load_log
-from plogd.ports import Clock, Files, Jobs, Later, Random, Report, gather, spawn
+from plogd.ports import Later, Ports, gather, spawn
 
 
 class LogLoader:
@@ -40,23 +40,19 @@ class LogLoader:
     def __init__(
         self,
         dirs: LogDirs,
+        ports: Ports,
         *,
         config: Callable[[], BrokerConfig],
-        clock: Clock,
-        files: Files,
-        random: Random,
-        jobs: Jobs,
-        report: Report,
         loaded: Callable[[LogState], object],
         storage_failed: Callable[[str, OSError], None],
     ) -> None:
         self._dirs = dirs
         self._config = config
-        self._clock = clock
-        self._files = files
-        self._random = random
-        self._jobs = jobs
-        self._report = report
+        self._clock = ports.clock
+        self._files = ports.files
+        self._random = ports.random
+        self._jobs = ports.jobs
+        self._report = ports.report
         self._loaded = loaded
         self._storage_failed = storage_failed
         self._lanes_given = 0

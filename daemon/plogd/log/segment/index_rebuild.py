@@ -28,7 +28,7 @@ from plogd.log.recovery.segment_recovery import RecoveredSegment, SegmentScan
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_indexes import SegmentIndexes
 from plogd.log.segment.time_index import TimestampOffset
-from plogd.ports import Jobs, Later, Report, Timers, spawn
+from plogd.ports import Later, Ports, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
@@ -42,12 +42,10 @@ _STEP_BYTES = 4 << 20
 class IndexRebuilds:
     """The segment checks in progress, for all logs."""
 
-    def __init__(
-        self, *, jobs: Jobs, timers: Timers, report: Report, housekeeping: Housekeeping
-    ) -> None:
-        self._jobs = jobs
-        self._timers = timers
-        self._report = report
+    def __init__(self, ports: Ports, *, housekeeping: Housekeeping) -> None:
+        self._jobs = ports.jobs
+        self._timers = ports.timers
+        self._report = ports.report
         self._housekeeping = housekeeping
         self._waiters: dict[LogSegment, Waiters[None]] = {}
         """Pending look-ups, by the segment being checked."""

@@ -20,7 +20,7 @@ from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint, read_leader_epochs
 from plogd.log.producer_snapshot import CorruptSnapshot, decode_snapshot
 from plogd.log.recovery.log_discovery import topic_id_of
-from plogd.ports import File, Files
+from plogd.ports import File, Files, size_of
 
 _SMALLEST_BATCH = 26
 _HEAD = Struct(">qiib")
@@ -102,24 +102,16 @@ def inspect_log(
         parsed = file_names.parse_segment_file_name(name)
         if parsed is None:
             if name in (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA):
-                facts.sizes[name] = _size(files, directory, name)
+                facts.sizes[name] = size_of(files, posixpath.join(directory, name))
         elif parsed.state == file_names.SWAP_SUFFIX:
             facts.unfinished_swap = name
         elif not parsed.state:
-            facts.sizes[name] = _size(files, directory, name)
+            facts.sizes[name] = size_of(files, posixpath.join(directory, name))
             if parsed.suffix == file_names.TXN_INDEX_SUFFIX and facts.sizes[name]:
                 facts.has_aborted = True
     _inspect_epochs(files, facts)
     _inspect_batches(files, facts, clean=clean, everything=may_hold_old_formats)
     return facts
-
-
-def _size(files: Files, directory: str, name: str) -> int:
-    file = files.open_read(posixpath.join(directory, name))
-    try:
-        return file.size()
-    finally:
-        file.close()
 
 
 def _inspect_epochs(files: Files, facts: LogFacts) -> None:

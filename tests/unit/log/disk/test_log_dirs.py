@@ -25,31 +25,20 @@ PATHS = ("/a", "/b")
 
 def _dirs(
     files: SimFiles, paths: Sequence[str] = PATHS, *, seed: int = 0, **settings: Any
-) -> tuple[SimPorts, LogDirs, list[str]]:
-    ports = SimPorts(seed)
-    reports: list[str] = []
-
-    def report(message: str, **fields: object) -> None:
-        reports.append(message.format(**fields))
-
+) -> tuple[SimPorts, LogDirs]:
+    ports = SimPorts(seed, files=files)
     config = BrokerConfig(log_dirs=tuple(paths), **{"node_id": 1, **settings})
     log_dirs = LogDirs(
         config,
-        [LogDir(path, files, report) for path in paths],
-        clock=ports.clock,
-        files=files,
-        random=ports.random,
-        jobs=ports.jobs,
-        turn=ports.turn,
-        timers=ports.timers,
-        report=report,
+        [LogDir(path, files, ports.report) for path in paths],
+        ports.bundle(),
         on_failure=lambda log_dirs, error: None,
     )
-    return ports, log_dirs, reports
+    return ports, log_dirs
 
 
 def _open(files: SimFiles, paths: Sequence[str] = PATHS, **settings: Any) -> LogDirs:
-    ports, log_dirs, _ = _dirs(files, paths, **settings)
+    ports, log_dirs = _dirs(files, paths, **settings)
     settled(ports, spawn(log_dirs.open()))
     return log_dirs
 
@@ -144,13 +133,13 @@ def test_start_is_refused_and_locks_released_when_a_directory_is_in_use() -> Non
 def test_directory_that_cannot_be_used_is_offline_from_the_start(what: str) -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/a", "one")
-    ports, log_dirs, reports = _dirs(files)
+    ports, log_dirs = _dirs(files)
     files.fail_when(_fails("/b", what), errno.EIO)
     settled(ports, spawn(log_dirs.open()))
     assert [log_dir.path for log_dir in log_dirs.online] == ["/a"]
     assert log_dirs.offline_paths == ["/b"]
-    assert len(reports) == 1
-    assert reports[0].startswith("cannot use log directory /b: [Errno 5] Input/output error")
+    assert len(ports.reports) == 1
+    assert ports.reports[0].startswith("cannot use log directory /b: [Errno 5] Input/output error")
     assert len(log_dirs.sync_rounds) == 1
 
 

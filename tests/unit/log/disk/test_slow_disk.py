@@ -14,19 +14,13 @@ def ports() -> SimPorts:
 
 
 @pytest.fixture
-def reports() -> list[str]:
-    return []
+def reports(ports: SimPorts) -> list[str]:
+    return ports.reports
 
 
 @pytest.fixture
-def writes(ports: SimPorts, reports: list[str]) -> SlowDisk:
-    return SlowDisk(
-        "/a",
-        "dir:/a",
-        jobs=ports.jobs,
-        clock=ports.clock,
-        report=lambda message, **fields: reports.append(message.format(**fields)),
-    )
+def writes(ports: SimPorts) -> SlowDisk:
+    return SlowDisk("/a", "dir:/a", ports.bundle())
 
 
 def test_directory_is_fast_until_a_write_takes_more_than_20_ms(
