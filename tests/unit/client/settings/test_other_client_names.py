@@ -1,4 +1,4 @@
-"""What programs that were written for other clients hear of their settings and habits."""
+"""Errors and warnings for settings and usage of other Kafka clients."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_table_has_no_settings_and_no_duplicates() -> None:
         assert why_without_effect(name) is None
 
 
-def test_answer_names_an_existing_setting() -> None:
+def test_suggested_setting_exists() -> None:
     known = {name for table in TABLES for name in settings_of(table)}
     for name, stranger in OTHER_CLIENTS.items():
         if stranger.kind == "elsewhere":
