@@ -1,16 +1,16 @@
-"""A broker for the tests of an application: a thin front to `plogd.testing`, imported on use.
+"""A broker for the tests of an application, implemented by `plogd.testing`.
 
-With pytest nothing needs to be imported at all: the fixtures are there once plog is installed
-(docs/testing.md). Elsewhere::
+With pytest, no import is needed: the fixtures are available once plog is installed
+(docs/testing.md). With other test runners::
 
     with plog.testing.broker(directory) as broker:
         client = connect(broker.bootstrap_servers)
 
-`RunningBroker` is the type of the fixtures that are brokers, `BrokerFactory` that of
-``plog_broker_factory``. `BrokerProcess` and `BrokerThread` are its two kinds, `Hooks` and `Hook`
-what a broker has as ``hooks``. They are there for annotations.
+The classes are exported for annotations. `RunningBroker` is the type of the broker fixtures, and
+`BrokerProcess` and `BrokerThread` are its two implementations. `BrokerFactory` is the type of
+``plog_broker_factory``, `Hooks` the type of a broker's ``hooks``, and `Hook` that of one hook.
 
-The client library works without the broker's package; only this module needs it, when used.
+`plogd.testing` is imported on first use: the rest of the client library works without the broker.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def broker(
     *,
     kind: Literal["thread", "process"] = "thread",
 ) -> RunningBroker:
-    """A broker below `directory`, not started yet; ``with`` starts it and stops it.
+    """Return a broker with its data below `directory`; ``with`` starts and stops it.
 
-    It runs in a thread of this process, or in a process of its own.
+    It runs in a thread of this process, or in a separate process.
     """
     if kind == "process":
         from plogd.testing.broker_process import BrokerProcess

@@ -1,4 +1,4 @@
-"""The client library for Twisted: clients, protocols with flow control, a service.
+"""The client library for Twisted: clients, protocols with flow control and a service.
 
 `Producer`, `Consumer` and `Admin` return Deferreds (plog.client.faces.twisted); factories,
 protocols and `StreamService` are for streams (plog.client.faces.twisted.streams).

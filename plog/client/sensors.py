@@ -55,13 +55,13 @@ class Sensor:
         return [window for window in windows if window.begins_s >= oldest_s]
 
     def average(self, now_s: float) -> float:
-        """Return the mean of recent values; NaN if there are none."""
+        """Return the mean of recent values; NaN without any."""
         recent = self._recent(now_s)
         count = sum(window.count for window in recent)
         return sum(window.total for window in recent) / count if count else math.nan
 
     def maximum(self, now_s: float) -> float:
-        """Return the largest recent value; NaN if there is none."""
+        """Return the largest recent value; NaN without any."""
         found = max((window.maximum for window in self._recent(now_s)), default=-math.inf)
         return found if found > -math.inf else math.nan
 

@@ -87,8 +87,8 @@ class SimpleClient:
     def metadata(self, topics: Sequence[str] | None = None) -> metadata.MetadataResponse:
         """Return the brokers and the partitions of `topics`, or of all topics.
 
-        May create a missing topic. A topic just created may have no leader yet: the error is
-        retriable.
+        A broker may create a missing topic. A topic that was just created may have no leader yet:
+        that error is retriable.
         """
         wanted = (
             None

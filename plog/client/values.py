@@ -20,7 +20,7 @@ UNKNOWN_OFFSET = -1
 """The offset of a record whose offset is not known, such as one sent with acks=0."""
 
 NO_TIMESTAMP = -1
-"""The timestamp of a record or batch that has none, as in the oldest formats."""
+"""The timestamp of a record or batch without one, as in the oldest formats."""
 
 
 class ProducerRecord(NamedTuple):
@@ -43,7 +43,7 @@ class RecordMetadata(NamedTuple):
 
     `offset` is -1 if the broker did not return it: with acks=0, and for a duplicate batch whose
     offset the broker no longer remembers. `timestamp` is the broker's if the topic uses
-    LogAppendTime. Sizes are in bytes, -1 for null.
+    LogAppendTime. Sizes are in bytes; -1 stands for null.
     """
 
     topic: str

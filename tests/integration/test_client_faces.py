@@ -1,7 +1,7 @@
 """The three faces of the client library against plog and Apache Kafka, plain and over TLS.
 
-The same tests for each: what holds for one holds for all. Where a test says more than the face can
-show by itself, it looks with other people's tools.
+The same tests run with every face. Where a test needs facts that the face itself cannot show, it
+uses other tools.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def pairs() -> list[Any]:
-    """Each face with each broker; those that say little more than the others are long."""
+    """Return each face with each broker; less informative pairs are marked as long."""
     quick = {*((name, "plog") for name in NAMES), ("blocking", "kafka")}
     return [
         pytest.param(
@@ -52,7 +52,7 @@ def pairs() -> list[Any]:
 
 @pytest.fixture(params=pairs())
 def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """The names of a face and of a broker."""
+    """Return the names of a face and of a broker."""
     names: tuple[str, str] = request.param
     return names
 
@@ -75,14 +75,14 @@ def topic(face: Any, server: Server) -> str:
     return name
 
 
-def test_who_waits_for_a_record_is_told_where_it_is(face: Any, server: Server, topic: str) -> None:
+def test_awaited_send_returns_metadata_of_the_record(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     sent = producer.send_and_wait(topic, b"v", partition=2)
     assert (sent.topic_partition, sent.offset) == (TopicPartition(topic, 2), 0)
     producer.flush(timeout_s=30)
 
 
-def test_records_can_be_had_one_by_one(face: Any, server: Server, topic: str) -> None:
+def test_records_can_be_polled_one_by_one(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     for value in (b"a", b"b"):
         producer.send_and_wait(topic, value, partition=0)
@@ -95,7 +95,7 @@ def test_records_can_be_had_one_by_one(face: Any, server: Server, topic: str) ->
     assert [face.wait(ways[face.name]).value for _ in range(2)] == [b"a", b"b"]
 
 
-def test_a_group_reads_again_what_is_not_committed(face: Any, server: Server, topic: str) -> None:
+def test_group_rereads_uncommitted_records(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     for value in (b"a", b"b"):
         producer.send_and_wait(topic, value, partition=0)
@@ -112,7 +112,7 @@ def test_a_group_reads_again_what_is_not_committed(face: Any, server: Server, to
     assert consumer.take(1)[0].value == b"b"
 
 
-def test_what_is_sent_comes_back_as_it_was(face: Any, server: Server, topic: str) -> None:
+def test_record_is_read_as_it_was_sent(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     sent = producer.send(
         topic, b"value", b"key", partition=1, timestamp=1_700_000_000_123, headers={"h": b"1"}
@@ -151,7 +151,7 @@ def test_records_of_a_key_stay_in_order(face: Any, server: Server, topic: str) -
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
 
 
-def test_a_consumer_finds_its_way(face: Any, server: Server, topic: str) -> None:
+def test_consumer_seeks_and_queries_offsets(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     first = TopicPartition(topic, 0)
     for number in range(10):
@@ -175,7 +175,7 @@ def test_a_consumer_finds_its_way(face: Any, server: Server, topic: str) -> None
     assert consumer.lag(first) == 0
 
 
-def test_a_paused_partition_waits(face: Any, server: Server, topic: str) -> None:
+def test_paused_partition_returns_no_records(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     for partition in (0, 1):
         producer.send(topic, b"%d" % partition, partition=partition)
@@ -190,7 +190,7 @@ def test_a_paused_partition_waits(face: Any, server: Server, topic: str) -> None
     assert [record.partition for record in consumer.take(1)] == [0]
 
 
-def test_a_group_goes_on_where_it_was(face: Any, server: Server, topic: str) -> None:
+def test_group_resumes_from_its_committed_offsets(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     for number in range(6):
         producer.send(topic, b"%d" % number, partition=0)
@@ -206,7 +206,7 @@ def test_a_group_goes_on_where_it_was(face: Any, server: Server, topic: str) -> 
     assert [record.offset for record in again.take(2)] == [4, 5]
 
 
-def test_two_members_share_the_partitions(face: Any, server: Server, topic: str) -> None:
+def test_members_share_the_partitions(face: Any, server: Server, topic: str) -> None:
     group = {"group_id": f"group of {topic}", "auto_offset_reset": "earliest"}
     members = [face.consumer(topic, **group, **server.settings) for _ in range(2)]
     deadline_s = time.monotonic() + 60
@@ -219,25 +219,29 @@ def test_two_members_share_the_partitions(face: Any, server: Server, topic: str)
     assert sorted(partition.partition for share in shares for partition in share) == [0, 1, 2]
 
 
-def test_a_listener_hears_what_comes_and_goes(face: Any, server: Server, topic: str) -> None:
-    heard: list[tuple[str, int]] = []
+def test_listener_receives_assigned_and_revoked_partitions(
+    face: Any, server: Server, topic: str
+) -> None:
+    calls: list[tuple[str, int]] = []
 
     class Listener:
         def on_partitions_assigned(self, partitions: Any) -> None:
-            heard.append(("assigned", len(partitions)))
+            calls.append(("assigned", len(partitions)))
 
         def on_partitions_revoked(self, partitions: Any) -> None:
-            heard.append(("revoked", len(partitions)))
+            calls.append(("revoked", len(partitions)))
 
     consumer = face.consumer(group_id=f"group of {topic}", **server.settings)
     consumer.subscribe([topic], listener=Listener())
-    while not heard:
+    while not calls:
         consumer.consume(1, timeout_s=0.2)
     consumer.close()
-    assert heard == [("assigned", 3), ("revoked", 3)]
+    assert calls == [("assigned", 3), ("revoked", 3)]
 
 
-def test_topics_by_pattern_and_new_ones_too(face: Any, server: Server, topic: str) -> None:
+def test_pattern_subscribes_to_existing_and_new_topics(
+    face: Any, server: Server, topic: str
+) -> None:
     consumer = face.consumer(
         pattern=f"{topic}.*",
         auto_offset_reset="earliest",
@@ -255,7 +259,7 @@ def test_topics_by_pattern_and_new_ones_too(face: Any, server: Server, topic: st
     consumer.assign([TopicPartition(topic, 0)])
 
 
-def test_serializers_at_both_ends(face: Any, server: Server, topic: str) -> None:
+def test_serializers_and_deserializers_are_applied(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(
         value_serializer=lambda value: repr(value).encode(),
         key_serializer=str.encode,
@@ -273,7 +277,7 @@ def test_serializers_at_both_ends(face: Any, server: Server, topic: str) -> None
     assert (record.key, record.value) == ("key", {"a": 1})
 
 
-def test_administration(face: Any, server: Server, topic: str) -> None:
+def test_admin_creates_describes_and_deletes_a_topic(face: Any, server: Server, topic: str) -> None:
     admin = face.admin(**server.settings)
     assert topic in admin.list_topics()
     assert len(admin.describe_topic(topic).partitions) == 3
@@ -281,14 +285,15 @@ def test_administration(face: Any, server: Server, topic: str) -> None:
         admin.create_topic(topic)
     assert len(admin.describe_cluster().brokers) == 1
     admin.delete_topic(topic)
-    eventually(lambda: topic not in admin.list_topics(), "end of the topic")  # In Kafka later.
+    # Kafka deletes it asynchronously.
+    eventually(lambda: topic not in admin.list_topics(), "end of the topic")
     with pytest.raises(UnknownTopicOrPartition):
         admin.describe_topic(topic)
 
 
 @pytest.mark.parametrize("pair", [(name, "plog-tls") for name in NAMES], ids=str)
-def test_a_record_goes_through_tls(face: Any, server: Server) -> None:
-    """The others of these tests run over TLS among the long ones."""
+def test_record_is_sent_and_read_over_tls(face: Any, server: Server) -> None:
+    """The long tests run all other tests of this file over TLS."""
     topic = f"tls-{uuid.uuid4().hex[:12]}"
     face.admin(**server.settings).create_topic(topic, partitions=1)
     face.producer(**server.settings).send(topic, bytes(300_000)).result(30)
@@ -302,10 +307,10 @@ def test_a_record_goes_through_tls(face: Any, server: Server) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("size", [10, 10_000])
-def test_without_acknowledgements_all_leaves_before_the_end(
+def test_unacknowledged_records_are_written_before_close_returns(
     face: Any, server: Server, topic: str, size: int
 ) -> None:
-    """Whatever happens then to the connection: what nobody acknowledges must not be taken back."""
+    """Nothing would send them again, so `close` must not discard unwritten bytes."""
     producer = face.producer(acks=0, **server.settings)
     sent = [producer.send(topic, bytes(size), partition=0) for _ in range(300)]
     producer.close()
@@ -314,34 +319,36 @@ def test_without_acknowledgements_all_leaves_before_the_end(
     assert len(consumer.take(300)) == 300
 
 
-# -- what goes wrong --------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------
 
 
-def test_a_topic_that_does_not_exist_is_named(face: Any, server: Server) -> None:
+def test_missing_topic_is_named_in_the_error(face: Any, server: Server) -> None:
     with pytest.raises(KafkaError, match="no such topic"):
         face.producer(max_block_ms=1000, **server.settings).send("no such topic", b"x").result(30)
 
 
-def test_too_large_a_record_is_refused_at_once(face: Any, server: Server, topic: str) -> None:
+def test_too_large_record_is_refused_immediately(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(max_request_size=10_000, **server.settings)
     with pytest.raises(RecordTooLarge, match=r"max\.request\.size"):
         producer.send(topic, bytes(20_000)).result(30)
     producer.send(topic, b"the next one is fine").result(30)
 
 
-def test_what_is_no_bytes_needs_a_serializer(face: Any, server: Server, topic: str) -> None:
+def test_value_that_is_not_bytes_needs_a_serializer(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     with pytest.raises(SerializationFailed, match="value_serializer"):
         producer.send(topic, "text").result(30)
 
 
-def test_a_serializer_that_fails_is_told(face: Any, server: Server, topic: str) -> None:
+def test_serializer_error_names_topic_and_exception(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(value_serializer=lambda _: 1 / 0, **server.settings)
     with pytest.raises(SerializationFailed, match=f"{topic}.*ZeroDivisionError"):
         producer.send(topic, b"x").result(30)
 
 
-def test_no_offset_and_no_reset_is_an_error(face: Any, server: Server, topic: str) -> None:
+def test_missing_offset_is_an_error_without_reset_policy(
+    face: Any, server: Server, topic: str
+) -> None:
     consumer = face.consumer(
         topic, group_id=f"group of {topic}", auto_offset_reset="none", **server.settings
     )
@@ -349,7 +356,7 @@ def test_no_offset_and_no_reset_is_an_error(face: Any, server: Server, topic: st
         consumer.take(1)
 
 
-def test_a_closed_client_says_so(face: Any, server: Server, topic: str) -> None:
+def test_closed_client_raises_closed_error(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     producer.send(topic, b"x").result(30)
     producer.close()
@@ -358,14 +365,14 @@ def test_a_closed_client_says_so(face: Any, server: Server, topic: str) -> None:
 
 
 @pytest.mark.parametrize("pair", [(name, "") for name in NAMES], ids=str)
-def test_a_wrong_setting_is_named(face: Any) -> None:
+def test_invalid_setting_is_named_in_the_error(face: Any) -> None:
     with pytest.raises(ConfigError, match=r"linger_mss.*linger.ms"):
         face.producer(bootstrap_servers="localhost:9092", linger_mss=5)
 
 
 @pytest.mark.parametrize("pair", [("blocking", "plog"), ("blocking", "plog-tls")], ids=str)
-def test_the_global_reactor_stays_unimported(server: Server, topic: str) -> None:
-    """By the blocking and the asyncio face, which must leave it to the application."""
+def test_global_reactor_is_not_imported(server: Server, topic: str) -> None:
+    """The blocking and the asyncio face must leave it to the application."""
     program = f"""
 import asyncio, sys
 import plog, plog.aio
@@ -390,10 +397,10 @@ print("twisted.internet.reactor" in sys.modules)
 
 
 @pytest.mark.parametrize("pair", [pytest.param(("blocking", "plog"), id="blocking-plog")])
-def test_a_program_that_ends_without_a_close_loses_nothing(
+def test_program_that_exits_without_close_loses_no_records(
     face: Any, server: Server, topic: str
 ) -> None:
-    """What it sent leaves, its group is left, and the record it ended with is not committed."""
+    """At exit, records are sent, the group is left, and the last record is not committed."""
     program = f"""
 import plog
 settings = {server.settings!r}

@@ -1,7 +1,7 @@
-"""What users of the client library meet when things go wrong around it, told so that they can act.
+"""Faults as users of the client library meet them, and the errors that they see.
 
-On a real process; the pure rules have their tests beside the engine's. Faults come from the broker
-fixture's hooks, from a proxy in front of it, from signals, and from bytes changed on the disk.
+The tests run against a broker process; unit tests cover the engine's rules. Faults come from the
+broker fixture's hooks, from a proxy in front of it, from signals, and from bytes changed on disk.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def read_all(servers: str, topic: str, count: int, **settings: Any) -> list[plog
             some = consumer.consume(timeout_s=30)
             assert some, f"only {len(records)} of {count}"
             records += some
-        assert consumer.poll(0.3) is None, "more than was sent"
+        assert consumer.poll(0.3) is None, "more records than were sent"
         return records
 
 
-def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(
+def test_killed_and_restarted_broker_loses_and_duplicates_nothing(
     broker: BrokerProcess,
 ) -> None:
     with plog.Producer(bootstrap_servers=broker.bootstrap_servers, batch_size=2000) as producer:
@@ -75,7 +75,7 @@ def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(
     assert [record.offset for record in records] == offsets
 
 
-def test_a_lost_acknowledgement_doubles_nothing(broker: BrokerProcess) -> None:
+def test_lost_acknowledgment_duplicates_nothing(broker: BrokerProcess) -> None:
     with plog.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("t", b"0").result(30)
         lost = broker.hooks.drop("Produce", after=True)
@@ -84,7 +84,7 @@ def test_a_lost_acknowledgement_doubles_nothing(broker: BrokerProcess) -> None:
     assert [record.value for record in read_all(broker.bootstrap_servers, "t", 2)] == [b"0", b"1"]
 
 
-# Retries that do not wait, and silence that is found out about soon.
+# Short backoffs, and short timeouts for a silent broker.
 HASTY: dict[str, Any] = {
     "retry_backoff_ms": 1,
     "retry_backoff_max_ms": 10,
@@ -97,7 +97,7 @@ FAULTS = 5
 
 @pytest.fixture(params=["plog", pytest.param("kafka", marks=pytest.mark.long)])
 def servers(request: pytest.FixtureRequest) -> str:
-    """Where a broker listens that all tests share."""
+    """Return the address of a broker that these tests share."""
     name = server_of(request, request.param).settings["bootstrap_servers"]
     assert isinstance(name, str)
     return name
@@ -112,14 +112,14 @@ def topic(servers: str) -> str:
 
 
 def send_all(servers: str, topic: str, count: int) -> list[plog.RecordMetadata]:
-    """Send the numbers up to `count` in many batches, of which several are under way."""
+    """Send the numbers up to `count` in many batches, several of them in flight at a time."""
     with plog.Producer(bootstrap_servers=servers, batch_size=400, **HASTY) as producer:
         sent = [producer.send(topic, b"%d" % number) for number in range(count)]
         return [future.result(60) for future in sent]
 
 
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
-def test_acknowledgements_that_go_astray_lose_and_double_nothing(
+def test_faulty_acknowledgments_lose_and_duplicate_nothing(
     servers: str, topic: str, fault: Fault
 ) -> None:
     faulty = FaultyAnswers(PRODUCE, fault, FAULTS)
@@ -128,12 +128,12 @@ def test_acknowledgements_that_go_astray_lose_and_double_nothing(
     assert faulty.done == FAULTS
     values = [int(record.value) for record in read_all(servers, topic, 1500)]
     assert values == list(range(1500))
-    # A batch that the broker has known for long is acknowledged without its offset.
+    # The broker acknowledges an old duplicate batch without its offset.
     assert all(metadata.offset in (number, -1) for number, metadata in enumerate(sent))
 
 
-def test_requests_that_reach_the_broker_twice_are_done_once(servers: str, topic: str) -> None:
-    """Each Produce comes again at once; its second answer never reaches the client."""
+def test_duplicated_produce_requests_are_written_once(servers: str, topic: str) -> None:
+    """Each Produce is repeated immediately; its second response never reaches the client."""
     doubled: list[bytes] = []
 
     def again(request: bytes) -> list[bytes]:
@@ -151,7 +151,7 @@ def test_requests_that_reach_the_broker_twice_are_done_once(servers: str, topic:
 
 
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
-def test_fetches_whose_answers_go_astray_skip_and_repeat_nothing(
+def test_faulty_fetch_responses_skip_and_repeat_nothing(
     servers: str, topic: str, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     send_all(servers, topic, 1500)
@@ -165,8 +165,8 @@ def test_fetches_whose_answers_go_astray_skip_and_repeat_nothing(
     assert (mistrust in caplog.text) is (fault is Fault.TWICE)
 
 
-def test_without_acknowledgements_memory_is_bounded_all_the_same(servers: str, topic: str) -> None:
-    """The broker stops reading: soon there is no room, and all goes on when it reads again."""
+def test_memory_is_bounded_without_acknowledgments(servers: str, topic: str) -> None:
+    """While the broker does not read, memory fills up; sending continues when it reads again."""
     reads = threading.Event()
 
     def stall(request: bytes) -> list[bytes]:
@@ -192,12 +192,12 @@ def test_without_acknowledgements_memory_is_bounded_all_the_same(servers: str, t
             with pytest.raises(BufferExhausted, match=r"buffer\.memory=1048576 stayed full"):
                 send_100_mb()
             reads.set()
-        # While the proxy is still there to pass on what the producer has sent.
+        # Before the proxy, which forwards the records, is closed.
         values = [int(record.value.rstrip(b"\0")) for record in read_all(servers, topic, taken)]
     assert values == list(range(taken))
 
 
-def test_a_connection_reset_in_a_fetch_skips_and_repeats_nothing(broker: BrokerProcess) -> None:
+def test_connection_reset_during_fetch_skips_and_repeats_nothing(broker: BrokerProcess) -> None:
     with plog.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(500):
             producer.send("t", b"%d" % number)
@@ -208,7 +208,7 @@ def test_a_connection_reset_in_a_fetch_skips_and_repeats_nothing(broker: BrokerP
         assert lost.hits == 1
 
 
-def test_a_group_goes_on_when_its_broker_has_restarted(broker: BrokerProcess) -> None:
+def test_group_continues_after_broker_restart(broker: BrokerProcess) -> None:
     servers = broker.bootstrap_servers
     with (
         plog.Producer(bootstrap_servers=servers) as producer,
@@ -229,8 +229,8 @@ def test_a_group_goes_on_when_its_broker_has_restarted(broker: BrokerProcess) ->
         assert committed.offset == 2
 
 
-def test_a_commit_in_a_listener_is_given_up_in_time(broker: BrokerProcess) -> None:
-    """After default.api.timeout.ms, whatever the timeout of the poll; the error says where."""
+def test_commit_in_a_listener_times_out(broker: BrokerProcess) -> None:
+    """default.api.timeout.ms applies, not the timeout of the poll; the error names the method."""
     servers = broker.bootstrap_servers
     took_s: list[float] = []
 
@@ -263,7 +263,7 @@ def test_a_commit_in_a_listener_is_given_up_in_time(broker: BrokerProcess) -> No
     assert 0.3 < took_s[0] < 5
 
 
-def test_nobody_answers_for_too_long(broker: BrokerProcess) -> None:
+def test_send_times_out_when_the_broker_was_killed(broker: BrokerProcess) -> None:
     with plog.Producer(
         bootstrap_servers=broker.bootstrap_servers,
         linger_ms=0,
@@ -276,7 +276,7 @@ def test_nobody_answers_for_too_long(broker: BrokerProcess) -> None:
             producer.send("t", b"1").result(30)
 
 
-def test_a_damaged_batch_is_named_and_can_be_passed(broker: BrokerProcess) -> None:
+def test_corrupt_batch_is_named_and_can_be_skipped(broker: BrokerProcess) -> None:
     servers = broker.bootstrap_servers
     with plog.Producer(bootstrap_servers=servers, linger_ms=0) as producer:
         for number in range(3):
@@ -299,11 +299,11 @@ def _damage(path: Path, text: bytes) -> None:
     path.write_bytes(data)
 
 
-def test_a_consumer_in_two_threads_is_refused(broker: BrokerProcess) -> None:
+def test_consumer_refuses_concurrent_threads(broker: BrokerProcess) -> None:
     with plog.Consumer("t", bootstrap_servers=broker.bootstrap_servers) as consumer:
         waiting = threading.Thread(target=lambda: _until_woken(consumer))
         waiting.start()
-        eventually(lambda: consumer._depth, "use in the other thread")
+        eventually(lambda: consumer._depth, "the call of the other thread")
         with pytest.raises(WrongThread, match="another thread"):
             consumer.consume(1, timeout_s=1)
         consumer.wakeup()
@@ -318,7 +318,7 @@ def _until_woken(consumer: plog.Consumer) -> None:
 
 
 @pytest.mark.parametrize("call", ["commit", "committed", "position", "end_offsets", "topics"])
-def test_whatever_waits_for_brokers_that_are_away_can_be_woken(call: str) -> None:
+def test_wakeup_ends_calls_that_wait_for_unreachable_brokers(call: str) -> None:
     partition = plog.TopicPartition("t", 0)
     arguments: dict[str, Any] = {"commit": {partition: 1}, "position": partition}
     given = () if call == "topics" else (arguments.get(call, [partition]),)
@@ -330,10 +330,10 @@ def test_whatever_waits_for_brokers_that_are_away_can_be_woken(call: str) -> Non
         with pytest.raises(plog.WokenUp):
             getattr(consumer, call)(*given)
         assert time.monotonic() - began_s < 10
-        assert consumer.poll(0.01) is None, "it was woken once"
+        assert consumer.poll(0.01) is None, "one wakeup ended two calls"
 
 
-def test_after_a_fork_the_child_makes_clients_of_its_own(broker: BrokerProcess) -> None:
+def test_child_of_a_fork_needs_its_own_clients(broker: BrokerProcess) -> None:
     servers = broker.bootstrap_servers
     with plog.Producer(bootstrap_servers=servers) as producer:
         producer.send("t", b"parent").result(30)
@@ -357,7 +357,7 @@ def test_after_a_fork_the_child_makes_clients_of_its_own(broker: BrokerProcess) 
     assert sorted(values) == [b"child", b"on its way", b"parent", b"parent again"]
 
 
-def test_a_callback_is_told_that_it_cannot_wait(broker: BrokerProcess) -> None:
+def test_blocking_call_in_a_callback_is_refused(broker: BrokerProcess) -> None:
     refused: Queue[type[Exception]] = Queue()
     with plog.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
 
@@ -371,10 +371,10 @@ def test_a_callback_is_told_that_it_cannot_wait(broker: BrokerProcess) -> None:
         producer.send("t", b"1", on_delivery=wait).result(30)
         assert [refused.get(timeout=30) for _ in range(3)] == [IllegalState] * 3
         producer.send("t", b"3").result(30)
-        producer.flush()  # What was refused has not closed it by half.
+        producer.flush()  # The refused call has not partly closed it.
 
 
-def test_a_task_that_is_cancelled_as_its_records_come_leaves_them_to_the_next(
+def test_task_cancelled_as_records_arrive_leaves_them_to_the_next(
     broker: BrokerProcess,
 ) -> None:
     servers = broker.bootstrap_servers
@@ -404,7 +404,7 @@ def test_a_task_that_is_cancelled_as_its_records_come_leaves_them_to_the_next(
     assert asyncio.run(read()) == [b"1"]
 
 
-def test_a_future_that_is_cancelled_is_sent_all_the_same(broker: BrokerProcess) -> None:
+def test_record_is_sent_although_its_future_is_cancelled(broker: BrokerProcess) -> None:
     servers = broker.bootstrap_servers
 
     async def send() -> None:
@@ -426,7 +426,7 @@ def test_a_future_that_is_cancelled_is_sent_all_the_same(broker: BrokerProcess) 
     assert len(read_all(broker.bootstrap_servers, "t", 3)) == 3
 
 
-def test_what_was_sent_leaves_at_the_end_of_the_process(broker: BrokerProcess) -> None:
+def test_pending_records_are_sent_when_the_process_exits(broker: BrokerProcess) -> None:
     servers = broker.bootstrap_servers
     pid = os.fork()
     if pid == 0:

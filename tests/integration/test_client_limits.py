@@ -1,7 +1,7 @@
-"""Time limits, exits by an exception, missing topics and wrong arguments, on each of the faces.
+"""Time limits, exits by an exception, missing topics and invalid arguments, in each face.
 
-On a broker process that is stopped or killed. The engine's tests say the same of virtual time, for
-every call; here each face has to show that it passes the limits on.
+The tests use a broker process that is stopped or killed. The engine's tests check every call in
+virtual time; these tests check that each face passes the limits on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def servers(broker: BrokerProcess) -> dict[str, Any]:
 
 @pytest.fixture
 def stopped(broker: BrokerProcess) -> Iterator[Any]:
-    """Stops the broker when it is called: it accepts connections, and answers nothing."""
+    """Yield a function that stops the broker: it accepts connections but never responds."""
 
     def stop() -> None:
         os.kill(broker.pid, signal.SIGSTOP)
@@ -59,10 +59,10 @@ def stopped(broker: BrokerProcess) -> Iterator[Any]:
     os.kill(broker.pid, signal.SIGCONT)
 
 
-# -- a broker that does not answer ----------------------------------------------------------------
+# -- a silent broker ------------------------------------------------------------------------------
 
 
-def test_calls_of_a_consumer_end_although_the_broker_is_silent(
+def test_consumer_calls_time_out_when_the_broker_is_silent(
     face: Any, servers: Any, stopped: Any
 ) -> None:
     consumer = face.consumer(**servers)
@@ -75,7 +75,7 @@ def test_calls_of_a_consumer_end_although_the_broker_is_silent(
     consumer.close(0)
 
 
-def test_calls_of_an_admin_end_although_the_broker_is_silent(
+def test_admin_calls_time_out_when_the_broker_is_silent(
     face: Any, servers: Any, stopped: Any
 ) -> None:
     admin = face.admin(default_api_timeout_ms=int(LIMIT_S * 1000), **servers)
@@ -86,7 +86,7 @@ def test_calls_of_an_admin_end_although_the_broker_is_silent(
             call()
 
 
-def test_calls_of_a_producer_end_although_the_broker_is_silent(
+def test_producer_calls_time_out_when_the_broker_is_silent(
     face: Any, servers: Any, stopped: Any
 ) -> None:
     producer = face.producer(max_block_ms=int(LIMIT_S * 1000), **servers)
@@ -107,11 +107,11 @@ def test_calls_of_a_producer_end_although_the_broker_is_silent(
 
 
 class Interrupted(BaseException):
-    """Stands for Ctrl-C, which only the main thread can get."""
+    """A substitute for KeyboardInterrupt, which only the main thread can receive."""
 
 
 def leave(face: Any, proxy: Any) -> None:
-    """Enter the client's block, and leave it by an exception."""
+    """Enter the client's ``with`` block and leave it by an exception."""
     client = proxy._client
 
     async def block() -> None:
@@ -131,7 +131,7 @@ def leave(face: Any, proxy: Any) -> None:
         run()
 
 
-def test_producer_block_is_left_without_a_broker(
+def test_producer_block_exits_soon_when_no_broker_is_reachable(
     face: Any, servers: Any, broker: BrokerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = face.producer(**servers)
@@ -142,7 +142,7 @@ def test_producer_block_is_left_without_a_broker(
     assert "closed a producer before 1 records were acknowledged (orders: 1)" in caplog.messages
 
 
-def test_consumer_block_is_left_without_a_broker(
+def test_consumer_block_exits_soon_when_no_broker_is_reachable(
     face: Any, servers: Any, broker: BrokerProcess
 ) -> None:
     with open_face("blocking") as other:
@@ -153,7 +153,7 @@ def test_consumer_block_is_left_without_a_broker(
     leave(face, consumer)
 
 
-def test_records_are_sent_when_a_block_is_left_by_an_exception(face: Any, servers: Any) -> None:
+def test_records_are_sent_when_an_exception_leaves_the_block(face: Any, servers: Any) -> None:
     producer = face.producer(linger_ms=60_000, **servers)
     sent = producer.send(TOPIC, b"1")
     leave(face, producer)
@@ -169,7 +169,7 @@ def test_missing_topic_is_reported_by_poll(face: Any, servers: Any) -> None:
         consumer.poll(30)
 
 
-def test_missing_topic_is_one_warning_where_it_may_be_created(
+def test_missing_topic_is_one_warning_with_auto_creation(
     face: Any, servers: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = face.consumer("typo", **servers)
@@ -188,10 +188,10 @@ def test_missing_partition_is_reported_by_poll_and_position(face: Any, servers: 
         consumer.position(missing, timeout_s=30)
 
 
-# -- wrong arguments ------------------------------------------------------------------------------
+# -- invalid arguments ----------------------------------------------------------------------------
 
 
-def test_admin_names_the_wrong_argument(face: Any, servers: Any) -> None:
+def test_admin_error_names_the_invalid_argument(face: Any, servers: Any) -> None:
     admin = face.admin(**servers)
     with pytest.raises(TypeError, match=r"create_topic: partitions is '3': give an int or None"):
         admin.create_topic("t", partitions="3")
@@ -202,7 +202,7 @@ def test_admin_names_the_wrong_argument(face: Any, servers: Any) -> None:
     assert (configs["retention.ms"].value, configs["preallocate"].value) == ("5", "false")
 
 
-def test_wrong_listener_is_refused_by_subscribe(face: Any, servers: Any) -> None:
+def test_invalid_listener_is_refused_by_subscribe(face: Any, servers: Any) -> None:
     class Misspelt:
         def on_partition_assigned(self, partitions: object) -> None: ...
 
@@ -211,7 +211,7 @@ def test_wrong_listener_is_refused_by_subscribe(face: Any, servers: Any) -> None
         consumer.subscribe([TOPIC], listener=Misspelt())
 
 
-def test_futures_of_records_are_waited_for_together(servers: Any) -> None:
+def test_concurrent_futures_waits_for_several_records(servers: Any) -> None:
     with open_face("blocking") as face:
         producer = face.producer(**servers)
         futures = [producer.send(TOPIC, b"%d" % number, partition=0) for number in range(50)]

@@ -241,10 +241,10 @@ def updated_features(
 ) -> dict[str, KafkaError | None]:
     """Return the outcome for each feature: one for all if the response has only one."""
     whole = outcome(response.error_code, response.error_message, "the features", None)
-    told = {
+    by_feature = {
         result.feature: outcome(
             result.error_code, result.error_message, f"feature {result.feature}", None
         )
         for result in response.results
     }
-    return {name: whole if whole is not None else told.get(name) for name in updates}
+    return {name: whole if whole is not None else by_feature.get(name) for name in updates}

@@ -63,7 +63,7 @@ class ConfigAdmin(AdminBase):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """Return the configs of each resource by name; only those in `names` if it is given."""
+        """Return the configs of each resource by name; with `names`, only those."""
 
         async def ask(
             node_id: int, resources: Sequence[ConfigResource]

@@ -259,8 +259,8 @@ def described_producers(
                     producer_epoch=producer.producer_epoch,
                     last_sequence=producer.last_sequence,
                     last_timestamp=producer.last_timestamp,
-                    coordinator_epoch=_if_told(producer.coordinator_epoch),
-                    transaction_start_offset=_if_told(producer.current_txn_start_offset),
+                    coordinator_epoch=_known(producer.coordinator_epoch),
+                    transaction_start_offset=_known(producer.current_txn_start_offset),
                 )
                 for producer in found.active_producers
             )
@@ -270,5 +270,5 @@ def described_producers(
     return described
 
 
-def _if_told(number: int) -> int | None:
+def _known(number: int) -> int | None:
     return None if number < 0 else number

@@ -49,7 +49,7 @@ class Results(Mapping[K, V | KafkaError]):
     def __repr__(self) -> str:
         return f"Results({self._outcomes!r})"
 
-    def get(self, key: K) -> V:  # type: ignore[override]  # a default would hide what went wrong
+    def get(self, key: K) -> V:  # type: ignore[override]  # a default would hide the error
         """Return the value of `key`. Raises its error, or KeyError if it was not requested."""
         outcome = self._outcomes[key]
         if isinstance(outcome, KafkaError):
@@ -88,7 +88,7 @@ def several(items: Iterable[K]) -> list[K]:
 
 
 def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaError:
-    """Return `value`, or the error of `code`, with the broker's message or else `about`.
+    """Return `value`, or the error of `code` with the broker's message, or else with `about`.
 
     >>> outcome(0, None, "topic a", 3)
     3

@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 Answers: TypeAlias = Mapping[K, V | KafkaError]
 Asking: TypeAlias = Coroutine[Any, Any, Answers[K, V]]
-Passing: TypeAlias = Callable[[KafkaError, int], bool]
+RetryPredicate: TypeAlias = Callable[[KafkaError, int], bool]
 """A predicate: whether an error may still be transient after this number of attempts."""
 
 _WRONG_COORDINATOR: Final = frozenset(
@@ -62,23 +62,23 @@ def is_throttled(error: KafkaError, tries: int) -> bool:
     return error.code in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER)
 
 
-def is_passing(error: KafkaError, tries: int) -> bool:
+def is_transient(error: KafkaError, tries: int) -> bool:
     """Return whether the error of one item is retriable."""
     return error.code in _PASSING
 
 
-def is_passing_for_leaders(error: KafkaError, tries: int) -> bool:
-    """Return as `is_passing`, but also retry missing leaders and, briefly, unknown topics."""
+def is_transient_for_leaders(error: KafkaError, tries: int) -> bool:
+    """Return as `is_transient`, but also retry missing leaders and, briefly, unknown topics."""
     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return tries < _TRIES_OF_UNKNOWN
-    return error.code == ErrorCode.BROKER_NOT_AVAILABLE or is_passing(error, tries)
+    return error.code == ErrorCode.BROKER_NOT_AVAILABLE or is_transient(error, tries)
 
 
 async def settle(
     cluster: BoundedCluster,
     items: Iterable[K],
     ask: Callable[[list[K]], Asking[K, V]],
-    passing: Passing = is_passing,
+    passing: RetryPredicate = is_transient,
 ) -> Results[K, V]:
     """Call `ask` for `items`, and again for those with a transient error, until the deadline.
 
@@ -86,13 +86,13 @@ async def settle(
     """
     backoff = cluster.backoff()
     waiting = several(items)
-    outcomes: dict[K, V | KafkaError] = {item: _unanswered(item) for item in waiting}
+    outcomes: dict[K, V | KafkaError] = {item: _missing_result(item) for item in waiting}
     tries = 0
     while waiting:
         answers = await ask(waiting)
         tries += 1
         outcomes |= {item: answers[item] for item in waiting if item in answers}
-        waiting = [item for item in waiting if _may_pass(outcomes[item], passing, tries)]
+        waiting = [item for item in waiting if _may_retry(outcomes[item], passing, tries)]
         if not waiting:
             break
         await backoff.wait()
@@ -101,11 +101,11 @@ async def settle(
     return Results(outcomes)
 
 
-def _may_pass(outcome: object, passing: Passing, tries: int) -> bool:
+def _may_retry(outcome: object, passing: RetryPredicate, tries: int) -> bool:
     return isinstance(outcome, KafkaError) and passing(outcome, tries)
 
 
-def _unanswered(item: object) -> KafkaError:
+def _missing_result(item: object) -> KafkaError:
     return KafkaError(f"the response has no result for {item}")
 
 
@@ -148,7 +148,7 @@ async def by_leader(
                 led.setdefault(leader, []).append(partition)
         return leaderless | await ask_nodes(cluster, led, ask)
 
-    return await settle(cluster, partitions, ask_leaders, is_passing_for_leaders)
+    return await settle(cluster, partitions, ask_leaders, is_transient_for_leaders)
 
 
 def _why_no_leader(partition: TopicPartition, metadata: ClusterMetadata) -> KafkaError:

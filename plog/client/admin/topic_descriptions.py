@@ -76,7 +76,7 @@ class TopicDescriptionAdmin(AdminBase):
                 names, page_partitions, include_authorized_operations
             )
         if ids:  # Kafka ignores names in a request with ids.
-            described |= await self._describe_at_once(ids, include_authorized_operations)
+            described |= await self._describe_unpaged(ids, include_authorized_operations)
         missing = InvalidRequest("the response has no result for this topic")
         return Results({topic: described.get(topic, missing) for topic in asked})
 
@@ -95,7 +95,7 @@ class TopicDescriptionAdmin(AdminBase):
         try:
             described = await self._describe_in_pages(names or (), page_partitions)
         except UnsupportedVersion:
-            return await self._describe_at_once(names, include_operations)
+            return await self._describe_unpaged(names, include_operations)
         if include_operations:
             return described
         return {topic: _without_operations(x) for topic, x in described.items()}
@@ -118,7 +118,7 @@ class TopicDescriptionAdmin(AdminBase):
                 return pages.topics
             cursor = response.next_cursor
 
-    async def _describe_at_once(
+    async def _describe_unpaged(
         self, topics: Sequence[str | Uuid] | None, include_operations: bool
     ) -> dict[str | Uuid, TopicDescription | KafkaError]:
         request = MetadataRequest(
@@ -129,10 +129,10 @@ class TopicDescriptionAdmin(AdminBase):
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
         ids = {topic for topic in topics or () if not isinstance(topic, str)}
-        told = zip(response.topics, described_topics(response), strict=True)
+        described = zip(response.topics, described_topics(response), strict=True)
         return {
             (topic.topic_id if topic.topic_id in ids else topic.name or ""): description
-            for topic, description in told
+            for topic, description in described
         }
 
 

@@ -67,7 +67,7 @@ class TopicAdmin(AdminBase):
                 await self._cluster.ask_controller(
                     request,
                     CreateTopicsResponse,
-                    retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.topics),
+                    retry_on=lambda answer: _not_controller(x.error_code for x in answer.topics),
                 )
             )
 
@@ -108,7 +108,7 @@ class TopicAdmin(AdminBase):
                 await self._cluster.ask_controller(
                     request,
                     DeleteTopicsResponse,
-                    retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.responses),
+                    retry_on=lambda answer: _not_controller(x.error_code for x in answer.responses),
                 )
             )
 
@@ -132,7 +132,7 @@ class TopicAdmin(AdminBase):
             response = await self._cluster.ask_controller(
                 request,
                 CreatePartitionsResponse,
-                retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.results),
+                retry_on=lambda answer: _not_controller(x.error_code for x in answer.results),
             )
             return {
                 result.name: outcome(
@@ -148,7 +148,7 @@ def _each(topics: Iterable[NewTopic | str]) -> Iterable[NewTopic | str]:
     return several(topics) if isinstance(topics, str) else topics  # `several` refuses a string.
 
 
-def _asked_wrongly(codes: Iterable[int]) -> bool:
+def _not_controller(codes: Iterable[int]) -> bool:
     return ErrorCode.NOT_CONTROLLER in codes
 
 

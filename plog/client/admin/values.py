@@ -33,9 +33,9 @@ def operations_of(bits: int) -> frozenset[AclOperation] | None:
 # -- topics -----------------------------------------------------------------------------------
 
 
-def topic_id_of(told: Uuid) -> Uuid | None:
+def topic_id_of(topic_id: Uuid) -> Uuid | None:
     """Return the id of a topic; None if the broker is too old to send it."""
-    return None if told == ZERO_UUID else told
+    return None if topic_id == ZERO_UUID else topic_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """A partition; `leader` is None while there is none. Replicas are broker ids."""
+    """A partition; `leader` is None while it has none. Replicas are broker ids."""
 
     partition: int
     leader: int | None
@@ -108,7 +108,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """The number of replicas of the first partition, as tools show it; 0 without any."""
+        """The number of replicas of the first partition, as tools show it; 0 without partitions."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -227,7 +227,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """The offset found for a time; offset and timestamp are -1 if there is none."""
+    """The offset found for a time; offset and timestamp are -1 if none was found."""
 
     offset: int
     timestamp: int

@@ -36,12 +36,12 @@ _ASSIGNMENT_VERSION = 3
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do with their partitions before they rejoin."""
+    """How members treat their partitions before they rejoin."""
 
     EAGER = 0
     """Revoke all partitions."""
     COOPERATIVE = 1
-    """Keep all; revoke what the assignment omits, which the next rebalance gives to others."""
+    """Keep all; revoke those missing from the assignment, which the next rebalance reassigns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class Assignor(Protocol):
         ...
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """Note the `assignment` that this member has received in a new generation."""
+        """Record the `assignment` that this member has received in a new generation."""
         return
 
 
@@ -141,7 +141,7 @@ def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     """Return the highest protocol that all of `assignors` support.
 
     The member must know it before the group chooses one of the assignors. Raises ValueError if
-    there is none.
+    the assignors have none in common.
     """
     common = set(RebalanceProtocol)
     for assignor in assignors:

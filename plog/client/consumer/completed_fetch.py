@@ -2,8 +2,8 @@
 
 The consuming thread decodes, one batch at a time; the engine only reads the batch headers. Without
 deserializers, a single call of the codec decodes a batch. `next_offset` is the partition's position
-after the taken records have been handed out. It also moves past what is not handed out: control
-batches, aborted transactions and compacted offsets.
+after the taken records have been handed out. It also moves past control
+batches, aborted transactions and compacted offsets, which are not handed out.
 
 Pure. A corrupt batch raises `CorruptRecords` after all records before it have been taken. Source:
 Kafka 3.9 CompletedFetch; KIP-98 (read_committed); KIP-74 (partial batches).
@@ -59,7 +59,7 @@ class FetchedBatches(NamedTuple):
     """The position in `data` and the header of each batch."""
     error: KafkaError | None
     next_offset: int
-    """The offset after the last batch; the fetch offset if there are none."""
+    """The offset after the last batch; the fetch offset without batches."""
 
 
 def split_batches(partition: TopicPartition, fetch_offset: int, data: Buffer) -> FetchedBatches:
@@ -149,7 +149,7 @@ class CompletedFetch:
         self.partition = partition
         self.next_offset = fetch_offset
         self.leader_epoch = -1
-        """The leader epoch of the batch that was last taken from; -1 if there is none."""
+        """The leader epoch of the last batch that records were taken from, or -1."""
         self.size_bytes = len(split.data)
         self._data = split.data
         self._rules = rules

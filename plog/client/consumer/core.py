@@ -75,7 +75,7 @@ class ConsumerCore(OffsetQueries):
         call_user: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
         self.on_data: Callable[[], None] = lambda: None
-        """Called in the engine's thread when `take` may return new records, or must raise."""
+        """Called in the engine's thread when `take` may return new records or raise an error."""
         self.on_room: Callable[[], None] = self.fetch_more
         """Called in the consuming thread when the buffer has room again. A face with two threads
         replaces it with a function that calls `fetch_more` in the engine's thread."""

@@ -54,7 +54,7 @@ class FetchBuffer:
         next_offset: int,
         fetched: CompletedFetch,
     ) -> bool:
-        """Buffer what was fetched from `fetch_offset` up to `next_offset`.
+        """Buffer the records fetched from `fetch_offset` up to `next_offset`.
 
         Returns False if the partition's position has changed since the request.
         """
@@ -85,7 +85,7 @@ class FetchBuffer:
 
     def first(self) -> Buffered | None:
         """Return the first fetch that may be taken from now, or None."""
-        if not self._queue:  # Without the lock: `on_data` announces whatever arrives now.
+        if not self._queue:  # Without the lock: `on_data` announces data that arrives now.
             return None
         with self._lock:
             self._drop_stale()

@@ -52,7 +52,7 @@ class FetchCollector:
         return self._positions.has_error or self._buffer.first() is not None
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Return up to `max_records` buffered records; an empty list if there are none.
+        """Return up to `max_records` buffered records; an empty list without any.
 
         Moves positions past the returned records. Raises each error that the engine has recorded
         once: OffsetOutOfRange, CorruptRecords, TopicAuthorizationFailed, ...; later calls return

@@ -22,7 +22,7 @@ from plog.types import TopicPartition
 
 
 class WantedPartition(NamedTuple):
-    """A partition in a fetch request, and the state that tells later whether it is still wanted."""
+    """A partition in a fetch request, and the state that shows later whether it is still wanted."""
 
     state: PartitionState
     generation: int
@@ -33,7 +33,7 @@ class WantedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """What to fetch now; `partitions` may be empty."""
+    """The next fetch from a node; `partitions` may be empty."""
 
     partitions: dict[TopicPartition, WantedPartition]
     max_bytes: int = 0

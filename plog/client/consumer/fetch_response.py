@@ -49,7 +49,7 @@ class FetchOutcome:
     """The consequences of a fetch response."""
 
     for_application: bool = False
-    """There are records, or an error, for the application."""
+    """Records or an error have arrived for the application."""
     metadata_is_stale: bool = False
     needs_offset: bool = False
     """A partition needs a new position."""
@@ -156,7 +156,7 @@ class FetchResponseHandler:
         state, generation = wanted.state, wanted.generation
         if self._positions.forget_replica(state):
             outcome.has_moved = True
-            return  # Only the leader's answer counts.
+            return  # Only the leader's response counts.
         if self._positions.is_drained(state, generation):
             what = f"offset {wanted.offset} of {state.partition} is out of range"
             if self._positions.reset_by_default(state, generation):

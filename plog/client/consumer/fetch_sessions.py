@@ -116,7 +116,7 @@ class FetchSession:
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def failed(self) -> None:
-        """Start over because the last request failed, and the broker may have processed it."""
+        """Start over after a failed request, which the broker may have processed."""
         self._start_over(close=True)
 
     def _start_over(self, *, close: bool) -> None:
@@ -126,7 +126,7 @@ class FetchSession:
         self._partitions = {}
 
     def closing_request(self) -> FetchRequest | None:
-        """Return a request that closes the session at the broker, or None if there is none."""
+        """Return a request that closes the session at the broker, or None without a session."""
         if self.session_id == NO_SESSION:
             return None
         return FetchRequest(

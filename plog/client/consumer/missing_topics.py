@@ -69,7 +69,7 @@ class MissingTopics:
         partitions: Collection[TopicPartition],
         now_s: float,
     ) -> Report:
-        """Return what is missing in a new snapshot and has not been reported before."""
+        """Return the topics and partitions missing from a new snapshot and not reported before."""
         self._metadata = metadata
         subscribed = set(topics)
         wanted: set[Missing] = {*subscribed, *(one.topic for one in partitions), *partitions}

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
-from plog.client.consumer.offset_lookup import CONSUMER, MAY_PASS, OffsetLookup, TimeQuestion
+from plog.client.consumer.offset_lookup import CONSUMER, MAY_PASS, OffsetLookup, TimestampQuery
 from plog.client.consumer.offset_reset import LATEST
 from plog.client.consumer.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
 from plog.client.consumer.subscription_state import SubscriptionState
@@ -133,7 +133,7 @@ class OffsetFetcher:
                 find = self._find_offsets if is_reset else self._validate
                 about = [(one.state, one.generation) for one in inquiries]
                 asking = self._ask(find(leader, inquiries), about)
-                self._spawn(asking, f"asking broker {leader} about positions")
+                self._spawn(asking, f"requesting positions from broker {leader}")
             self._report_unknown(now_s)
             await self._signal.wait(self._next_check_s())
 
@@ -199,12 +199,12 @@ class OffsetFetcher:
 
     async def _find_offsets(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
         now_ms = self._network.wall_ms()
-        questions = [
-            TimeQuestion(one.state.partition, one.reset.timestamp_at(now_ms), one.leader_epoch)
+        queries = [
+            TimestampQuery(one.state.partition, one.reset.timestamp_at(now_ms), one.leader_epoch)
             for one in inquiries
             if one.reset is not None
         ]
-        answers = await self._lookup.ask(leader, questions, self._request_timeout_s)
+        answers = await self._lookup.ask(leader, queries, self._request_timeout_s)
         for one in inquiries:
             partition = one.state.partition
             error = answers.failed.get(partition)

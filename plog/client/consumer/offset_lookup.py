@@ -1,7 +1,7 @@
 """Look-up of offsets by timestamp, and of the beginning and end of logs, at the leaders.
 
 Converts ListOffsets requests and responses to plain values. `OffsetLookup` asks all leaders,
-retrying after a change of leader, until every partition has an answer or the timeout expires. With
+retrying after a change of leader, until every partition has a result or the timeout expires. With
 isolation.level=read_committed, the end is the last stable offset. Source: KIP-79, KIP-207, KIP-320;
 Kafka 3.9 OffsetFetcher.
 """
@@ -41,7 +41,7 @@ _FIRST_VERSION_OF = {-3: 7, -4: 8, -5: 9, -6: 11}
 """First version that supports each special timestamp; older brokers misread it as a time."""
 
 
-class TimeQuestion(NamedTuple):
+class TimestampQuery(NamedTuple):
     """A timestamp to look up in a partition, with the known leader epoch, or -1 for any."""
 
     partition: TopicPartition
@@ -49,7 +49,7 @@ class TimeQuestion(NamedTuple):
     leader_epoch: int = -1
 
 
-class TimeAnswers(NamedTuple):
+class TimestampResults(NamedTuple):
     """The results of look-ups; None means that no record is that late."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None]
@@ -57,16 +57,16 @@ class TimeAnswers(NamedTuple):
 
 
 def list_offsets_request(
-    questions: Iterable[TimeQuestion], *, isolation_level: int, timeout_ms: int
+    queries: Iterable[TimestampQuery], *, isolation_level: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """Return one request for questions to the same leader."""
+    """Return one request for queries to the same leader."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for question in questions:
-        topics.setdefault(question.partition.topic, []).append(
+    for query in queries:
+        topics.setdefault(query.partition.topic, []).append(
             ListOffsetsPartition(
-                partition_index=question.partition.partition,
-                current_leader_epoch=question.leader_epoch,
-                timestamp=question.timestamp,
+                partition_index=query.partition.partition,
+                current_leader_epoch=query.leader_epoch,
+                timestamp=query.timestamp,
             )
         )
     return ListOffsetsRequest(
@@ -78,22 +78,22 @@ def list_offsets_request(
 
 
 def read_list_offsets(
-    questions: Iterable[TimeQuestion], response: ListOffsetsResponse
-) -> TimeAnswers:
-    """Return the answers in `response` to `questions`; an omitted partition counts as failed."""
+    queries: Iterable[TimestampQuery], response: ListOffsetsResponse
+) -> TimestampResults:
+    """Return the results of `queries` in `response`; an omitted partition counts as failed."""
     results = {
         TopicPartition(topic.name, one.partition_index): one
         for topic in response.topics
         for one in topic.partitions
     }
-    answers = TimeAnswers({}, {})
-    for question in questions:
-        partition = question.partition
+    answers = TimestampResults({}, {})
+    for query in queries:
+        partition = query.partition
         one = results.get(partition)
         if one is None:
             answers.failed[partition] = error_from_code(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"the leader of {partition} returned no answer",
+                f"the leader of {partition} returned no offset",
             )
         elif one.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
             answers.found[partition] = None  # Its records have no timestamps.
@@ -139,7 +139,7 @@ class OffsetLookup:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each given timestamp, or None.
 
-        Raises TopicAuthorizationFailed, and after `timeout_s` the error that prevented an answer:
+        Raises TopicAuthorizationFailed, and after `timeout_s` the error that prevented a look-up:
         UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed, ...
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
@@ -172,21 +172,21 @@ class OffsetLookup:
 
     async def _ask_leaders(
         self, timestamps: Mapping[TopicPartition, int], deadline: Deadline
-    ) -> TimeAnswers:
+    ) -> TimestampResults:
         """Ask all leaders once, concurrently."""
         if any(p.topic not in self._cluster.metadata.topics for p in timestamps):
             await self._refresh(timestamps, deadline)
         metadata = self._cluster.metadata
-        answers = TimeAnswers({}, {})
-        by_leader: dict[int, list[TimeQuestion]] = {}
+        answers = TimestampResults({}, {})
+        by_leader: dict[int, list[TimestampQuery]] = {}
         for partition, timestamp in timestamps.items():
             known = metadata.partition(partition)
             leader = metadata.leader_of(partition)
             if known is None or leader is None:
                 answers.failed[partition] = self.why_no_leader(partition)
                 continue
-            question = TimeQuestion(partition, timestamp, known.leader_epoch)
-            by_leader.setdefault(leader, []).append(question)
+            query = TimestampQuery(partition, timestamp, known.leader_epoch)
+            by_leader.setdefault(leader, []).append(query)
         timeout_s = max(0.001, deadline.left_s)
         asked = [
             self.ask(node, about, timeout_s, deadline=deadline) for node, about in by_leader.items()
@@ -210,29 +210,29 @@ class OffsetLookup:
     async def ask(
         self,
         node_id: int,
-        questions: Sequence[TimeQuestion],
+        queries: Sequence[TimestampQuery],
         timeout_s: float,
         *,
         deadline: Deadline | None = None,
-    ) -> TimeAnswers:
-        """Ask one broker, waiting up to `timeout_s`; if it cannot answer, every question fails."""
+    ) -> TimestampResults:
+        """Ask one broker, waiting up to `timeout_s`; if it does not respond, every query fails."""
         request = list_offsets_request(
-            questions,
+            queries,
             isolation_level=self._isolation_level,
             timeout_ms=min(int(timeout_s * 1000), 0x7FFFFFFF),
         )
         try:
             connection = await self._cluster.connection(node_id, deadline=deadline)
             version = connection.version_of(ListOffsetsRequest)
-            for question in questions:
-                if version < _FIRST_VERSION_OF.get(question.timestamp, 0):
+            for query in queries:
+                if version < _FIRST_VERSION_OF.get(query.timestamp, 0):
                     raise UnsupportedVersion(
-                        f"cannot look up the timestamp {question.timestamp}: the broker at"
+                        f"cannot look up the timestamp {query.timestamp}: the broker at"
                         f" {connection.address} is too old"
                     )
             response = await self._cluster.ask_node(
                 node_id, request, ListOffsetsResponse, deadline=deadline
             )
         except KafkaError as error:
-            return TimeAnswers({}, {question.partition: error for question in questions})
-        return read_list_offsets(questions, response)
+            return TimestampResults({}, {query.partition: error for query in queries})
+        return read_list_offsets(queries, response)

@@ -50,7 +50,7 @@ class OffsetQueries:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, Time], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time; None if there is none.
+        """Return the first record at or after each time, or None.
 
         A time is in ms since 1970, or a datetime with a time zone. Raises as `beginning_offsets`.
         """

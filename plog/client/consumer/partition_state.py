@@ -16,7 +16,7 @@ NO_EPOCH = -1
 
 
 class Phase(Enum):
-    """What a partition needs before it can be fetched."""
+    """The step that a partition needs next before it can be fetched."""
 
     NO_OFFSET = "no offset"
     RESETTING = "resetting"
@@ -87,7 +87,7 @@ class PartitionState:
         return not (self.is_paused or self.is_withheld)
 
     def node_at(self, now_s: float) -> int:
-        """Return the broker to fetch from; `NO_NODE` if there is none."""
+        """Return the broker to fetch from, or `NO_NODE`."""
         if self.replica != NO_NODE and now_s < self.replica_until_s:
             return self.replica
         return self.leader

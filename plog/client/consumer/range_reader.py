@@ -85,7 +85,7 @@ class RangeReader:
                     partition, position, split, self._rules, data.aborted_transactions or ()
                 )
             end = data.last_stable_offset if self._rules.read_committed else data.high_watermark
-            await backoff.wait_or_raise(_not_there(partition, position, stop, end))
+            await backoff.wait_or_raise(_beyond_end(partition, position, stop, end))
 
     async def _ask(
         self, partition: TopicPartition, position: int, deadline: Deadline
@@ -141,7 +141,7 @@ def _checked(partition: TopicPartition, position: int, data: PartitionData) -> P
     return data
 
 
-def _not_there(partition: TopicPartition, position: int, stop: int, end: int) -> RequestTimedOut:
+def _beyond_end(partition: TopicPartition, position: int, stop: int, end: int) -> RequestTimedOut:
     return RequestTimedOut(
         f"cannot read {partition} up to offset {stop}: there are no records at or after"
         f" {position}, and the log ends at {end}; use `end_offsets` to find the end"

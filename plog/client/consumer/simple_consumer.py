@@ -125,7 +125,7 @@ class SimpleConsumer:
     def offsets_for_times(
         self, times: Mapping[TopicPartition, Time]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time; None if there is none.
+        """Return the first record at or after each time, or None.
 
         A time is in ms since 1970, or a datetime with a time zone.
         """

@@ -115,7 +115,7 @@ class SubscriptionState:
             return frozenset(x.partition for x in self.states.values() if x.is_paused)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Return the offset that the application gets next, or None if it is not known yet."""
+        """Return the offset that the application reads next, or None if it is not known yet."""
         with self.lock:
             return self._state(partition).position
 

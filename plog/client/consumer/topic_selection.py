@@ -69,7 +69,7 @@ class TopicSelection:
 
 
 def refusal(topics: Iterable[str], metadata: ClusterMetadata) -> KafkaError | None:
-    """Return why one of these topics cannot be read, if waiting cannot help."""
+    """Return the error of a topic that cannot be read and that waiting cannot fix, or None."""
     for name in topics:
         topic = metadata.topics.get(name)
         if topic is not None and topic.error in _REFUSALS:

@@ -22,8 +22,8 @@ from plog.client.settings import ClientSettings
 EXIT_TIMEOUT_S = 2.5
 """Time limit for closing a client when an exception, such as Ctrl-C, leaves its ``with`` block.
 
-The client sends and commits what it can in that time. If no broker is reachable, a user who has
-pressed Ctrl-C should not have to wait for ``delivery.timeout.ms``.
+The client sends and commits as much as it can in that time. If no broker is reachable, a user who
+has pressed Ctrl-C should not have to wait for ``delivery.timeout.ms``.
 """
 
 P = ParamSpec("P")

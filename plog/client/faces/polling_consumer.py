@@ -58,7 +58,7 @@ class PollingConsumer(ConsumerCore):
     # -- reading records --------------------------------------------------------------------------
 
     def polled(self, *, waits: bool = False) -> None:
-        """Note that the application polls and has processed its earlier records. Any thread.
+        """Record that the application polls and has processed its earlier records. Any thread.
 
         With `waits`, the application counts as polling until the next call of this method.
         """
@@ -113,7 +113,7 @@ class PollingConsumer(ConsumerCore):
         """Call `take` until it returns something or `timeout_s` is over; return its last result.
 
         A caller that does not run this as a coroutine of the engine passes `adapt`, which makes the
-        engine's awaitables awaitable there. Raises WokenUp, and what `prepare` and `take` raise.
+        engine's awaitables awaitable there. Raises WokenUp, and the errors of `prepare` and `take`.
         """
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
             raise IllegalState(
@@ -148,7 +148,7 @@ class PollingConsumer(ConsumerCore):
         self._data.set()
 
     def raise_if_woken(self) -> None:
-        """Raise WokenUp if `wake_up` was called since the last time, however often."""
+        """Raise WokenUp if `wake_up` was called, once or more, since this was last called."""
         if self._is_woken:
             self._is_woken = False
             raise WokenUp("wakeup() was called")

@@ -43,9 +43,9 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offset of each partition, None if there is none.
+        """Return the committed offset of each partition, or None.
 
-        Whatever isolation.level is, the call waits for pending transactions that commit offsets,
+        With any isolation.level, the call waits for pending transactions that commit offsets,
         because the next consumer must start from their outcome (KIP-447). Raises RequestTimedOut
         and other retriable errors after the timeout, by default ``default.api.timeout.ms``;
         GroupAuthorizationFailed, TopicAuthorizationFailed and UnknownTopicOrPartition immediately.

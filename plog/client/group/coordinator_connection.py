@@ -1,4 +1,4 @@
-"""The connection of a group member to its coordinator, which is looked up again when it moves.
+"""A group member's connection to its coordinator, which it looks up again when it moves.
 
 A broker answers the requests of one connection in order, and it may answer a JoinGroup only minutes
 later, when all members have joined. Group requests therefore do not share the connection of fetch

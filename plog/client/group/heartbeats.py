@@ -1,4 +1,4 @@
-"""Heartbeats of a group member, which stop when its application no longer polls.
+"""Heartbeats of a group member, which stop when the application no longer polls.
 
 They are sent by a separate task, so that processing records may take long. The task sends a
 heartbeat every ``heartbeat.interval.ms`` while the member is in a generation. A response may report
@@ -59,7 +59,7 @@ class Heartbeats:
         self._is_syncing = False
 
     def polled(self, *, waits: bool = False) -> None:
-        """Note that the application polls; with `waits`, until the next call. Any thread."""
+        """Record a poll; with `waits`, the poll lasts until the next call. Any thread."""
         self._polled_s = self._network.now_s()
         self._is_polling = waits
 
@@ -85,7 +85,7 @@ class Heartbeats:
         self._changed.set()
 
     def begin_generation(self) -> None:
-        """Note that a generation has begun, which implies that the coordinator knows the member."""
+        """Record the start of a generation, which proves that the coordinator knows the member."""
         self.last_answer_s = self._network.now_s()
         self._next_beat_s = self.last_answer_s + self._settings.heartbeat_interval_ms / 1000
 
@@ -124,7 +124,7 @@ class Heartbeats:
             member_id=sent.member_id,
             group_instance_id=sent.group_instance_id,
         )
-        # Not longer than the coordinator waits for the next heartbeat.
+        # Wait no longer than the coordinator waits for the next heartbeat.
         timeout_s = min(settings.request_timeout_ms, max(settings.session_timeout_ms, 1)) / 1000
         try:
             answer = await self._link.ask(request, HeartbeatResponse, timeout_s=timeout_s)

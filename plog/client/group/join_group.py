@@ -126,7 +126,7 @@ class GroupJoin:
             await backoff.wait()
 
     async def know_all_topics(self) -> None:
-        """Wait until the metadata of all topics is known, to match a pattern."""
+        """Wait until the metadata of all topics is known, which matching a pattern requires."""
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             try:
@@ -248,7 +248,7 @@ class GroupJoin:
         existing = {topic: count for topic, count in counts.items() if count}
         assignments = assignor.assign(existing, subscriptions)
         if self._protocol is RebalanceProtocol.COOPERATIVE:
-            _check_nothing_moves_at_once(assignor, subscriptions, assignments)
+            _check_revoked_before_moved(assignor, subscriptions, assignments)
         for member in subscriptions.keys() - assignments.keys():
             raise ValueError(f"assignor {assignor.name} returned no assignment for {member}")
         log.info(
@@ -321,7 +321,7 @@ class GroupJoin:
         )
 
 
-def _check_nothing_moves_at_once(
+def _check_revoked_before_moved(
     assignor: Assignor,
     subscriptions: Mapping[str, Subscription],
     assignments: Mapping[str, Assignment],

@@ -168,7 +168,7 @@ class GroupMember(ConsumerSubscription):
         )
 
     def polled(self, *, waits: bool = False) -> None:
-        """Note that the application polls and has processed its earlier records. Any thread.
+        """Record that the application polls and has processed its earlier records. Any thread.
 
         With `waits`, the application counts as polling until the next call of this method.
         """
@@ -186,7 +186,7 @@ class GroupMember(ConsumerSubscription):
 
         Returns immediately if there is nothing to do. Raises permanent errors of the coordinator
         (`GroupAuthorizationFailed`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`,
-        `FencedInstanceId` …), `MaxPollIntervalExceeded` once after it happened, and exceptions of a
+        `FencedInstanceId` …), `MaxPollIntervalExceeded` once after it occurs, and exceptions of a
         listener.
         """
         if self._attending:
@@ -200,7 +200,7 @@ class GroupMember(ConsumerSubscription):
             self._attending = False
 
     async def _attend_once(self) -> None:
-        """Do the next step. Exceptions of a listener are raised after the step is complete."""
+        """Take the next step. Exceptions of a listener are raised after the step is complete."""
         membership = self._membership
         is_idle = not self._is_joining and self._assignment is None
         needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
@@ -362,7 +362,7 @@ class GroupMember(ConsumerSubscription):
         self._listening.raise_error()
 
     async def close(self, timeout_s: float) -> None:
-        """Commit if that is automatic, wait for pending commits, and leave within `timeout_s`."""
+        """Do the last automatic commit, if enabled, wait for pending commits, and leave."""
         deadline = self._cluster.deadline(timeout_s)
         with TaskCompletion(self._close_rest):
             await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))

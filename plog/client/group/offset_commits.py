@@ -131,9 +131,9 @@ class Commits:
         generation = self._membership.stable_generation
         if generation is not None:
             return generation
-        raise self._why_not()
+        raise self._generation_error()
 
-    def _why_not(self) -> Exception:
+    def _generation_error(self) -> Exception:
         """Return the error for a missing or changed generation."""
         if self._membership.is_rebalancing:
             return RebalanceInProgress(
@@ -163,7 +163,7 @@ class Commits:
         left, another member may own the partitions and may have read further.
         """
         if generation not in (_NO_MEMBER, self._membership.stable_generation):
-            raise self._why_not()
+            raise self._generation_error()
         request = commit_request(self._link.group_id, offsets, generation, connection)
         return self._link.ask_on(connection, request, OffsetCommitResponse, deadline=deadline)
 
@@ -231,7 +231,7 @@ class Commits:
                         keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
                     )
                 elif self._membership.is_rebalancing:
-                    return self._why_not()
+                    return self._generation_error()
                 return self._failed_commit("the group has rebalanced without this consumer")
         return error
 
@@ -279,7 +279,9 @@ class Commits:
                 continue
             self._waiting.popleft()
             self._in_flight += 1
-            self._network.spawn(self._finish(answer, waiting), "an offset commit's answer")
+            self._network.spawn(
+                self._finish(answer, waiting), "waiting for the response to an offset commit"
+            )
 
     async def _finish(self, answer: Awaitable[OffsetCommitResponse], waiting: _Waiting) -> None:
         error: Exception | None = None

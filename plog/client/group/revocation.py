@@ -3,7 +3,7 @@
 A poll must not exceed its timeout and the coordinator may be unavailable, so the commit runs
 concurrently with polls. The partitions are revoked in the first poll after the commit has finished:
 it succeeded, failed permanently, or timed out. Each attempt starts in a poll, with the records that
-the application has processed by then. Until the end, records of these partitions are withheld,
+the application has processed by then. Until then, records of these partitions are withheld,
 because the next owner would read them again.
 
 Source: Kafka 4.3 ConsumerCoordinator.onJoinPrepare.
@@ -74,7 +74,7 @@ class Revocation:
         return self._is_over
 
     def end(self) -> None:
-        """End the revocation: it is complete or was cancelled. No effect if there is none."""
+        """End the revocation: it is complete or was cancelled. No effect if none is in progress."""
         self._stop()
         self._generation = None
         self._is_over = False
@@ -91,7 +91,7 @@ class Revocation:
             self._start(self._expire(longest_s))
 
     def _start(self, waiting: Coroutine[Any, Any, None]) -> None:
-        self._clocks.append(self._network.spawn(waiting, "committing before partitions go"))
+        self._clocks.append(self._network.spawn(waiting, "committing before a revocation"))
 
     def _stop(self) -> None:
         self._try += 1  # Ignore late responses to earlier attempts.

@@ -90,7 +90,7 @@ class StandaloneMember(ConsumerSubscription):
         """Do nothing: there is no group to leave."""
 
     async def close(self, timeout_s: float) -> None:
-        """Drop the subscription and stop listening for metadata."""
+        """Drop the subscription and stop receiving metadata."""
         self._unsubscribe()
         if self._metadata_changed in self._cluster.on_update:
             self._cluster.on_update.remove(self._metadata_changed)

@@ -31,7 +31,7 @@ def ranges_of(versions: ApiVersionsResponse) -> Ranges:
 def common_version(request: type[ApiMessage] | ApiMessage, ranges: Ranges, address: str) -> int:
     """Return the highest version of this request that both sides support.
 
-    Raises UnsupportedVersion, naming the broker's `address`, if there is none.
+    Raises UnsupportedVersion, naming the broker's `address`, if they have no version in common.
     """
     key = ApiKey(request.api_key)
     lowest, highest = ranges.get(key, (0, -1))

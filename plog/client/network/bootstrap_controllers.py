@@ -30,7 +30,7 @@ async def ask_controllers(
 def as_metadata(response: DescribeClusterResponse) -> MetadataResponse:
     """Return the controllers as if they were brokers without topics.
 
-    Raises MismatchedEndpointType if a broker answered, UnsupportedVersion before Kafka 3.7.
+    Raises MismatchedEndpointType if a broker responded, UnsupportedVersion before Kafka 3.7.
     """
     if response.error_code:
         raise error_from_code(response.error_code, response.error_message or "the controllers")

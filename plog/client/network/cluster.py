@@ -114,7 +114,7 @@ class Cluster(MetadataUpdater):
     ) -> R:
         """Send a request to any broker; on failure try the others, until the deadline.
 
-        Raises the last error then; raises errors that are not retriable immediately.
+        Raises the last error at the deadline, and errors that are not retriable immediately.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers and self.metadata.controller_id == NO_NODE:
@@ -141,7 +141,7 @@ class Cluster(MetadataUpdater):
                     return answer
                 if deadline.is_over:
                     break
-            assert error is not None, "there is always a bootstrap server to ask"
+            assert error is not None, "there is always a bootstrap server"
             if not self._has_warned:  # Once until a broker answers: retries may continue for long.
                 log.warning("%s; retrying", str(error).rstrip("."))
                 self._has_warned = True

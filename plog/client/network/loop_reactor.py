@@ -126,7 +126,7 @@ class LoopReactor:
         self._loop = weakref.ref(loop)
 
     async def release(self) -> None:
-        """Count one client less. The last one closes the reactor after aborted connections."""
+        """Unregister a client. The last one closes the reactor after aborted connections."""
         self._clients -= 1
         if self._clients:
             return

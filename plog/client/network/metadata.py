@@ -35,7 +35,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """A partition; `leader` is -1 while there is none, the leader epoch -1 if it is unknown."""
+    """A partition; `leader` is -1 while it has none, the leader epoch -1 if unknown."""
 
     index: int
     leader: int = NO_NODE
@@ -117,9 +117,9 @@ class ClusterMetadata:
         broker is out of date (KIP-320).
         """
         topics = {} if replace_topics else dict(self.topics)
-        for told in response.topics:
-            if told.name is not None:
-                topics[told.name] = _topic(told, self.topics.get(told.name))
+        for topic in response.topics:
+            if topic.name is not None:
+                topics[topic.name] = _topic(topic, self.topics.get(topic.name))
         return ClusterMetadata(
             cluster_id=response.cluster_id or self.cluster_id,
             controller_id=response.controller_id,
@@ -131,7 +131,7 @@ class ClusterMetadata:
             }
             or self.brokers,  # A broker that is starting may list no brokers, not even itself.
             topics=topics,
-            answered=frozenset(told.name for told in response.topics if told.name is not None),
+            answered=frozenset(topic.name for topic in response.topics if topic.name is not None),
         )
 
 
@@ -153,12 +153,12 @@ def check_topic_names(names: Iterable[str]) -> None:
             )
 
 
-def _topic(told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
-    assert told.name is not None
-    same = known is not None and known.topic_id == told.topic_id
+def _topic(received: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
+    assert received.name is not None
+    same = known is not None and known.topic_id == received.topic_id
     before = {p.index: p for p in known.partitions} if known is not None and same else {}
     partitions = []
-    for partition in sorted(told.partitions, key=lambda partition: partition.partition_index):
+    for partition in sorted(received.partitions, key=lambda partition: partition.partition_index):
         old = before.get(partition.partition_index)
         if old is not None and 0 <= partition.leader_epoch < old.leader_epoch:
             partitions.append(old)
@@ -175,10 +175,10 @@ def _topic(told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMet
             )
         )
     return TopicMetadata(
-        name=told.name,
-        topic_id=told.topic_id,
-        is_internal=told.is_internal,
-        error=_error(told.error_code),
+        name=received.name,
+        topic_id=received.topic_id,
+        is_internal=received.is_internal,
+        error=_error(received.error_code),
         partitions=tuple(partitions),
     )
 

@@ -231,12 +231,12 @@ class MetadataUpdater:
     async def topic(self, name: str, *, deadline: Deadline | None = None) -> TopicMetadata:
         """Return the metadata of a topic once it exists and all its partitions have leaders.
 
-        Raises UnknownTopicOrPartition or LeaderNotAvailable if that is not so by the deadline;
+        Raises UnknownTopicOrPartition or LeaderNotAvailable if it does not by the deadline;
         TopicAuthorizationFailed and InvalidTopicException immediately.
         """
         backoff = self.backoff(deadline)
         check_topic_names((name,))
-        # Metadata that is not kept fresh may be out of date.
+        # The known metadata of a topic that is not kept fresh may be out of date.
         is_fresh = self._wants_all or name in self._wanted
         known = self.metadata.topics.get(name) if is_fresh else None
         while known is None or known.error or not known.has_leaders:

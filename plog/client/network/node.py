@@ -156,7 +156,7 @@ class Node:
                 settings=settings,
                 security=self._security,
                 node_id=self.id,
-                timeout_s=self._growing(
+                timeout_s=self._backoff_s(
                     settings.socket_connection_setup_timeout_ms,
                     settings.socket_connection_setup_timeout_max_ms,
                 ),
@@ -190,11 +190,11 @@ class Node:
 
     def _failed(self) -> None:
         settings = self._settings
-        wait_s = self._growing(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        wait_s = self._backoff_s(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
         self._failures = min(self._failures + 1, _MAX_DOUBLINGS)
         self.next_try_s = self._network.now_s() + wait_s
 
-    def _growing(self, first_ms: int, longest_ms: int) -> float:
+    def _backoff_s(self, first_ms: int, longest_ms: int) -> float:
         """Return seconds that double with each failure, randomized by 20 %."""
         jitter = 1 + _JITTER * (2 * self._network.random() - 1)
         return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter

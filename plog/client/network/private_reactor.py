@@ -42,7 +42,7 @@ class PrivateReactor:
 
     @classmethod
     def current(cls) -> PrivateReactor:
-        """Return the reactor of this process; start it if there is none."""
+        """Return the reactor of this process; start it on the first call."""
         with cls._lock:
             if cls._current is None:
                 cls._current = cls()

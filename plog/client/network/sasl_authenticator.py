@@ -60,7 +60,7 @@ class Session:
 async def authenticate(
     connection: SaslConnection, settings: ClientSettings, network: Network, *, host: str
 ) -> Session:
-    """Authenticate as `settings` say; `host` is the broker's name in errors.
+    """Authenticate as configured in `settings`; `host` is the broker's name in errors.
 
     Raises:
         AuthenticationFailed: the broker refused the client, or did not prove its own identity.

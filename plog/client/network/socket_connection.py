@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plog.client.errors import BrokenAnswer
 from plog.client.errors import ConnectionFailed as ConnectionFailed
-from plog.client.network.tls_failures import is_end, no_tls_yet, tls_failure
+from plog.client.network.tls_failures import handshake_failure, is_end, tls_failure
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage, WireError
@@ -59,7 +59,7 @@ class SocketConnection:
         except OSError as error:
             text = f"cannot connect to {self.address}: {error.strerror or error}"
             if self._socket is not None and is_end(error):
-                text = no_tls_yet(self.address, "the broker closed it")
+                text = handshake_failure(self.address, "the broker closed it")
             self.close()
             raise tls_failure(error, address=self.address, host=host) or ConnectionFailed(
                 text
@@ -119,7 +119,7 @@ class SocketConnection:
         except TimeoutError as error:
             raise self._failed(error, limit_s) from error
         except OSError as error:
-            raise self._failed(_last_words(connection) or error) from error
+            raise self._failed(_pending_alert(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
         """Return the next frame without its size, by `deadline_s`, `limit_s` after the request."""
@@ -149,8 +149,8 @@ class SocketConnection:
         ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
 
 
-def _last_words(connection: socket.socket) -> OSError | None:
-    """Return the broker's reason for closing the connection: an unread TLS alert, or None."""
+def _pending_alert(connection: socket.socket) -> OSError | None:
+    """Return an unread TLS alert with the broker's reason for closing the connection, or None."""
     try:
         connection.recv(1)
     except OSError as reason:

@@ -181,7 +181,7 @@ class Security:
             # As in Java, every certificate is a trust anchor, not only a self-signed one.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if pems.key is not None:
-            self._show(context, pems.key, pems.chain)
+            self._load_key_pair(context, pems.key, pems.chain)
         return context
 
     def _limit(self, context: ssl.SSLContext) -> None:
@@ -207,7 +207,7 @@ class Security:
         context.minimum_version = min(versions[each] for each in allowed)
         context.maximum_version = max(versions[each] for each in allowed)
 
-    def _show(self, context: ssl.SSLContext, key: bytes, chain: tuple[bytes, ...]) -> None:
+    def _load_key_pair(self, context: ssl.SSLContext, key: bytes, chain: tuple[bytes, ...]) -> None:
         import ssl
 
         assert self.key is not None, "its block was read"

@@ -81,7 +81,7 @@ def explain_tls(
     """
     words = reason.lower().replace("_", " ")
     if verify_code:
-        return f"the certificate of {address} {_judgement(verify_code, words, host)}"
+        return f"the certificate of {address} {_verdict(verify_code, words, host)}"
     meanings = dict(_MEANING_BY_ALERT)
     if not has_begun:
         meanings |= _MEANING_BEFORE_IT_BEGINS
@@ -93,12 +93,12 @@ def is_end(error: Exception) -> bool:
     return isinstance(error, ConnectionError) or "EOF occurred" in str(error)
 
 
-def no_tls_yet(address: str, reason: str) -> str:
-    """Return the error text for a connection that ends during the TLS handshake without reason."""
+def handshake_failure(address: str, reason: str) -> str:
+    """Return the error text for a connection that ends during the handshake without a TLS alert."""
     return f"TLS handshake with {address} failed: {reason}; check the port and security.protocol"
 
 
-def _judgement(verify_code: int, words: str, host: str) -> str:
+def _verdict(verify_code: int, words: str, host: str) -> str:
     if verify_code in _WRONG_NAME:
         return (
             f"is not valid for {host}; connect by a name in the certificate or reissue it (an empty"

@@ -26,7 +26,7 @@ from zope.interface import implementer
 
 from plog.client.errors import BrokenAnswer, ConnectionFailed
 from plog.client.network.ports import Cancelled
-from plog.client.network.tls_failures import no_tls_yet
+from plog.client.network.tls_failures import handshake_failure
 from plog.client.network.twisted_failures import reason_text
 from plog.client.network.write_drain import WriteDrain
 from plog.errors import KafkaError, RequestTimedOut
@@ -181,9 +181,9 @@ class TwistedChannel(Protocol):
                 return
             self._timer.cancel()
         left_s = deadline_s - self._clock.seconds()
-        self._timer = self._clock.callLater(max(0.0, left_s), self._look)
+        self._timer = self._clock.callLater(max(0.0, left_s), self._check_overdue)
 
-    def _look(self) -> None:
+    def _check_overdue(self) -> None:
         self._timer = None
         deadlines_s = [sent.deadline_s for sent in self._requests]
         if self._write_drain is not None:
@@ -223,7 +223,7 @@ class TwistedChannel(Protocol):
         if error is None:
             text = f"the connection to {self.address} broke: {reason_text(reason.value)}"
             if self._factory_of.expects_handshake and not self._factory_of.opened.called:
-                text = no_tls_yet(self.address, reason_text(reason.value))
+                text = handshake_failure(self.address, reason_text(reason.value))
             error = ConnectionFailed(text)
         self._factory_of.fail(error)
         self._end(error)
@@ -383,7 +383,7 @@ class ChannelFactory(ClientFactory):
     def give_up_after(self, timeout_s: float) -> None:
         """Fail if the channel is not open in time; the connector's timeout covers only TCP."""
         if not self.opened.called:
-            self._timer = self.clock.callLater(timeout_s, self._too_late)
+            self._timer = self.clock.callLater(timeout_s, self._timed_out)
 
     def buildProtocol(self, addr: object) -> TwistedChannel:
         self._channel = TwistedChannel(self)
@@ -414,7 +414,7 @@ class ChannelFactory(ClientFactory):
         if not self.opened.called:
             self.opened.errback(Failure(error))
 
-    def _too_late(self) -> None:
+    def _timed_out(self) -> None:
         self._timer = None
         self.fail(ConnectionFailed(f"cannot connect to {self.name}: timed out"))
         self._drop()

@@ -21,5 +21,5 @@ def reason_text(reason: BaseException | None) -> str:
     if isinstance(number, int):
         return os.strerror(number)
     if isinstance(reason, error.TimeoutError):
-        return "no answer in time"
+        return "timed out"
     return str(reason).rstrip(".") or type(reason).__name__

@@ -64,11 +64,11 @@ def _new_context(security: Security) -> SSL.Context:
     # Each connection sets the callback again, with its host.
     context.set_verify(SSL.VERIFY_PEER)
     if pems.key is not None:
-        _show(context, security, pems)
+        _load_key_pair(context, security, pems)
     return context
 
 
-def _show(context: SSL.Context, security: Security, pems: Pems) -> None:
+def _load_key_pair(context: SSL.Context, security: Security, pems: Pems) -> None:
     assert security.key is not None
     assert security.chain is not None
     assert pems.key is not None
@@ -173,16 +173,16 @@ class TlsClient:
         return True
 
     def _is_for_host(self, certificate: crypto.X509) -> bool:
-        shown: Any = _Shown(certificate)
+        connection: Any = _UnverifiedConnection(certificate)
         verify = verify_ip_address if _is_address(self._host) else verify_hostname
         try:
-            verify(shown, self._host)
+            verify(connection, self._host)
         except (VerificationError, CertificateError):
             return False
         return True
 
 
-class _Shown:
+class _UnverifiedConnection:
     """A connection that service_identity can query before OpenSSL sets its peer certificate."""
 
     def __init__(self, certificate: crypto.X509) -> None:

@@ -267,12 +267,12 @@ class Accumulator(Generic[H]):
             return next((batch for batch in self.incomplete if not batch.is_done), None)
 
     def begin_check(self) -> None:
-        """Note that the engine now reads `waiting`: records added from now on wake it again."""
+        """Record that the engine reads `waiting` now: records added later wake it again."""
         with self._lock:
             self._next_check_s = math.inf
 
     def end_check(self, next_check_s: float) -> None:
-        """Note that the engine will next check at `next_check_s` unless it is woken.
+        """Record that the engine will check again at `next_check_s` unless it is woken.
 
         0 means that new records need not wake it, because no broker can take them.
         """
@@ -343,7 +343,7 @@ class Accumulator(Generic[H]):
         return not self.used_bytes or self.used_bytes + wanted_bytes <= self._buffer_memory
 
     def want_room(self) -> None:
-        """Note that a record waits for memory. Any thread."""
+        """Record that a send waits for memory. Any thread."""
         self.refused_bytes = max(self.refused_bytes, self._batch_size)
 
     def expedite(self) -> list[ProducerBatch]:

@@ -1,8 +1,8 @@
 """The outcome of a sent batch: written, retried, split or failed.
 
-sender.py reports the response, or its absence. This module decides the outcome and informs the
-accumulator, the partition's sequence numbers, and, through the batch, the callers that wait for its
-records. Every batch gets its outcome here, exactly once.
+sender.py reports the response, or that none arrived. This module decides the outcome and informs
+the accumulator, the partition's sequence numbers, and, through the batch, the callers that wait for
+its records. Every batch gets its outcome here, exactly once.
 
 Source: Kafka 4.3 Sender.completeBatch, TransactionManager.canRetry; KIP-98, KIP-360, KIP-467.
 """

@@ -44,7 +44,7 @@ class BlockedSends(Generic[H]):
         self._settings = settings
         self._accumulator = accumulator
         self._lookup = lookup
-        self._waiters = BufferPoolQueue(network, self._set_line_length)
+        self._waiters = BufferPoolQueue(network, self._set_queue_length)
         self._progress = network.signal()
         """Set when a batch is done, when a blocked send ends, and when the producer closes."""
         self._blocked: Counter[str] = Counter()
@@ -186,5 +186,5 @@ class BlockedSends(Generic[H]):
                         " max.block.ms; send more slowly, or raise one of the two"
                     )
 
-    def _set_line_length(self, length: int) -> None:
+    def _set_queue_length(self, length: int) -> None:
         self._accumulator.line_length = length

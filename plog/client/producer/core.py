@@ -6,8 +6,8 @@
         handle = await core.send_soon("page-views", b"/index.html", key=b"alice")
 
 `send` never waits. It adds records to the accumulator, and the sender takes them out in the network
-thread. `wake` notifies that thread: it may be called from any thread, and arranges for `woken` to
-run in the engine's thread. The faces decide how callers see handles and waiting.
+thread. `wake` notifies that thread: it may be called from any thread and makes `woken` run in the
+engine's thread. The faces decide how callers see handles and waiting.
 """
 
 from __future__ import annotations
@@ -317,11 +317,11 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 return
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Refuse further records, send the pending ones, and close; None waits without a limit.
+        """Refuse further records, send the pending ones, and close; None means no time limit.
 
         Records not acknowledged after `timeout_s` fail with ClosedError. Repeated calls have no
-        effect; a concurrent call waits for the same end. Connections belong to the cluster and stay
-        open.
+        effect; a concurrent call waits until the first one has finished. Connections belong to
+        the cluster and stay open.
         """
         self._refuse_records()
         with TaskCompletion(self._close_rest):
@@ -337,7 +337,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self.woken()
 
     def _close_rest(self) -> None:
-        # An application that never reads its futures would not learn of the loss.
+        # An application that never reads its futures would not notice the loss.
         left, self._refused = self._refused, Counter()
         for batch in self._accumulator.incomplete:
             if not batch.is_done:

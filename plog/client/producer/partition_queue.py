@@ -170,7 +170,7 @@ class TopicQueues:
         return self.sticky
 
     def expect_ratio(self, ratio: float) -> None:
-        """Update the expected ratio after a batch, and with it how much later batches may hold."""
+        """Update the expected ratio after a batch, and with it the size limit of later batches."""
         if ratio > self.ratio:
             self.ratio = max(self.ratio + _RATIO_RISE, ratio)
         else:

@@ -308,7 +308,7 @@ def metadata_of(handle: RecordHandle) -> RecordMetadata:
 
 
 def call_when_done(handle: R, function: Callable[[R], Any]) -> None:
-    """Call `function` with `handle` once it is done: in the engine's thread, or now if it is."""
+    """Call `function` with `handle` once it is done, in the engine's thread, or now if it is."""
     handle._batch.watch(handle._index, lambda metadata, error: function(handle))
 
 

@@ -51,7 +51,7 @@ class ProducerIds:
         if self._identity is not None and self._identity.producer_id != past_producer_id:
             return True
         if self._task is None or self._task.done:  # Other partitions keep using the old one.
-            self._task = self._network.spawn(self._ask(), "asking for a producer id")
+            self._task = self._network.spawn(self._ask(), "requesting a producer ID")
         return False
 
     def stop(self) -> None:

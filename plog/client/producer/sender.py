@@ -270,7 +270,7 @@ class Sender:
     # -- requests -------------------------------------------------------------------------------
 
     def _send(self, node: _Node, connection: Connection, batches: list[ProducerBatch]) -> None:
-        """Send one request with `batches`; with acks=0, wait only until it has left."""
+        """Send one request with `batches`; with acks=0, wait only until it is written."""
         if not batches:
             return
         for batch in batches:
@@ -279,7 +279,7 @@ class Sender:
         request = self._request(batches)
         try:
             if request.acks == 0:
-                rest = self._await_departure(node, connection.send(request), batches)
+                rest = self._await_written(node, connection.send(request), batches)
             else:
                 version = None  # The highest.
                 if self._transaction is not None:
@@ -297,7 +297,7 @@ class Sender:
             node.in_flight += 1
             self._metrics.requests_in_flight += 1
             self._count(batches)
-            self._network.spawn(rest, "a produce request")
+            self._network.spawn(rest, "sending a produce request")
 
     def _count(self, batches: Sequence[ProducerBatch]) -> None:
         """Update the metrics after a send, when they no longer delay the request."""
@@ -352,10 +352,10 @@ class Sender:
                 if not self._is_stopped:
                     self._answered(batches, response)
 
-    async def _await_departure(
+    async def _await_written(
         self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
     ) -> None:
-        """Hold the memory of `batches` until they have left, which throttles a fast producer."""
+        """Free the memory of `batches` only once they are written, to throttle a fast producer."""
         with TaskCompletion(self._finish_request, node):
             try:
                 await departure

@@ -3,7 +3,7 @@
 Pure: no clock, queue or network. batch_completion.py reports the outcome of a batch, and sender.py
 asks which batch may be sent next. For each partition and producer ID, a broker remembers the epoch,
 the last sequence number and the last five batches. It accepts a batch only if it is the next one,
-answers a remembered batch as it did before, and rejects anything else as out of order. The rules
+repeats its response to a remembered batch, and rejects anything else as out of order. The rules
 follow from that:
 
 - A batch keeps its numbers until it is settled. Sending it again with the same numbers is always
@@ -20,8 +20,8 @@ follow from that:
   restart in the next epoch (KIP-360), also for batches that certainly were not written.
 - A batch in doubt that is rejected as out of order may have been written and forgotten: a restarted
   broker remembers only one batch. It is deferred, and later batches are tried. If one of them is
-  accepted, all before it had been written. Otherwise their fate cannot be known, and the deferred
-  batches fail.
+  accepted, all before it had been written. Otherwise their outcome cannot be known, and the
+  deferred batches fail.
 - A broker that has lost all state, as for a recreated topic, may accept a batch after one that it
   rejected, or restart its offsets. Then neither conclusion holds: the rejected batch fails, because
   it would be written out of order, and deferred batches are not assumed to be written.

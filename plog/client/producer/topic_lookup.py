@@ -55,7 +55,7 @@ class TopicLookup:
             if not await self._news.wait(max(0.0, deadline_s - self._network.now_s())):
                 raise self._failures.pop(topic, self._missing(topic, partition) or error)
             if self._is_closed:
-                raise ClosedError(f"the producer was closed before it knew topic {topic}")
+                raise ClosedError(f"the producer was closed before it found topic {topic}")
             failure = self._failures.get(topic)
             if failure is not None and not getattr(failure, "retriable", False):
                 raise self._failures.pop(topic)
@@ -69,7 +69,7 @@ class TopicLookup:
         self._news.set()
 
     def _missing(self, topic: str, partition: int | None) -> KafkaError | None:
-        """Return the error for what is missing according to current metadata, or None."""
+        """Return the error for a topic or partition missing from the current metadata, or None."""
         known = self._cluster.metadata.topics.get(topic)
         if known is None:
             trouble = self._cluster.trouble
@@ -89,7 +89,7 @@ class TopicLookup:
     def _ask(self, topic: str) -> None:
         if topic not in self._asking:
             self._asking.add(topic)
-            self._network.spawn(self._refresh(topic), f"looking for topic {topic}")
+            self._network.spawn(self._refresh(topic), f"looking up topic {topic}")
 
     async def _refresh(self, topic: str) -> None:
         """Request the topic's metadata once, then wait for retry.backoff.ms."""

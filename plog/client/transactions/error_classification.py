@@ -14,7 +14,7 @@ from plog.wire.schema import WireError
 
 
 class Verdict(Enum):
-    """What an error means for a transaction."""
+    """The consequence of an error for a transaction."""
 
     RETRY = "the same request may succeed later"
     FIND_COORDINATOR = "the coordinator has moved, or is not available now"

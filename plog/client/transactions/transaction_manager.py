@@ -4,8 +4,8 @@ A call may time out or be cancelled before it completes. Its work continues: the
 waits for the same outcome, and any other call is refused until then.
 
     commit   wait until all records, including those that wait for their topic, have an outcome;
-             if all were written, tell the coordinator
-    abort    stop sending and wait for the requests in flight, then tell the coordinator
+             if all were written, send EndTxn
+    abort    stop sending and wait for the requests in flight, then send EndTxn
     then     in version 1, if sequence numbers may be missing: get the next epoch (KIP-360)
 
 Source: Kafka 4.3 TransactionManager, Sender.
@@ -81,7 +81,9 @@ class _Call:
         except Cancelled:
             self._error = ClosedError(f"{self.name} failed: the producer was closed")
         except Exception as error:
-            if not isinstance(error, PlogError | WireError):  # A bug; report it to the waiters too.
+            if not isinstance(
+                error, PlogError | WireError
+            ):  # A bug; the waiting calls receive it, too.
                 log.exception("%s failed", self.name)
             self._error = error
         self._ended.set()

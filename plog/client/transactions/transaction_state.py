@@ -46,11 +46,11 @@ class Phase(Enum):
 
 
 class Begun(IntEnum):
-    """Whether the coordinator knows the transaction, so that it must be told of its end."""
+    """Whether the coordinator knows the transaction, so that EndTxn must be sent."""
 
     NO = 0
     PERHAPS = 1
-    """A request to add to it was sent, and the response is missing."""
+    """A request to add to it was sent but not answered."""
     YES = 2
 
 
@@ -138,7 +138,7 @@ class TransactionState:
     # -- phases ---------------------------------------------------------------------------------
 
     def begin_init(self) -> None:
-        """Record that a producer ID is requested. Raises IllegalState if there is one."""
+        """Record that a producer ID is requested. Raises IllegalState if it has one."""
         self._expect(Phase.UNINITIALIZED, "init_transactions()")
         self.phase = Phase.INITIALIZING
 

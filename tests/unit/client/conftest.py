@@ -1,4 +1,4 @@
-"""What tests of the client share."""
+"""Fixtures that tests of the client share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.group_world import World
 
 @pytest.fixture
 def make_world() -> Iterator[Callable[..., World]]:
-    """Make a world of group members; see there."""
+    """Yield a function that makes a `World` of group members."""
     worlds = []
 
     def make(seed: int = 0, **settings: Any) -> World:

@@ -1,7 +1,7 @@
-"""A broker for one connection that answers by a script, in a thread of its own.
+"""A broker that serves one connection from a script, in its own thread.
 
-Each step of the script is called with one request and returns the answer: a message, bytes to send
-as they are, or None for silence. When the script ends the connection is closed.
+Each step of the script is called with one request and returns the response: a message, raw bytes to
+send unchanged, or None to send nothing. When the script ends, the connection is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZE = Struct(">i")
 
 
 def serve_versions(**highest_by_name: int) -> Step:
-    """The answer to ApiVersions: all we know, or less where `highest_by_name` says so."""
+    """Return a step that serves ApiVersions, limited to the versions in `highest_by_name`."""
     served = []
     for key, api in API_BY_KEY.items():
         highest = highest_by_name.get(ApiKey(key).name, api.request.max_version)
@@ -39,7 +39,7 @@ class ScriptedBroker:
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(10)  # A client that never comes fails the test, not hangs it.
+        self._listener.settimeout(10)  # Without a client, the test fails instead of hanging.
         self.port: int = self._listener.getsockname()[1]
         self.requests: list[tuple[RequestHeader, ApiMessage]] = []
         self._thread = Thread(target=self._run)

@@ -1,4 +1,4 @@
-"""The clients' tables as a whole: names, defaults, and what all clients have in common."""
+"""The settings tables of all clients: names, defaults and common settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVERS = "localhost:9092"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_field_is_named_as_kafka_names_it(kind: type[ClientSettings]) -> None:
+def test_every_field_has_the_name_of_its_kafka_setting(kind: type[ClientSettings]) -> None:
     not_settings = {"sasl_oauthbearer_token", "explicit", "warnings"}
     fields = {each.name for each in dataclasses.fields(kind)} - not_settings
     assert fields == {row.attribute for row in settings_of(kind).values()}
@@ -38,19 +38,19 @@ def test_every_default_is_an_allowed_value(kind: type[ClientSettings]) -> None:
             assert row.parse(text) == row.default, row.name
 
 
-def test_a_name_of_one_kind_is_known_to_the_others() -> None:
+def test_setting_of_one_client_is_known_to_the_others() -> None:
     common = set(settings_of(ClientSettings))
     assert set(settings_of(ProducerSettings)) - common == ONLY_PRODUCERS
     assert set(settings_of(ConsumerSettings)) - common == ONLY_CONSUMERS
     assert set(settings_of(AdminSettings)) - common == ONLY_ADMINS
 
 
-def test_a_batch_holds_more_than_kafkas() -> None:
-    """docs/decisions/0013: what a batch costs in Python is shared by its records."""
+def test_default_batch_size_is_larger_than_in_kafka() -> None:
+    """The records of a batch share its cost, which is higher in Python (docs/decisions/0013)."""
     assert ProducerSettings.from_options(bootstrap_servers=SERVERS).batch_size == 131072
 
 
-def test_other_defaults_are_those_of_kafkas_clients() -> None:
+def test_other_defaults_are_the_same_as_in_kafka() -> None:
     producer = ProducerSettings.from_options(bootstrap_servers=SERVERS)
     assert (producer.acks, producer.enable_idempotence, producer.linger_ms) == ("all", True, 5)
     assert (producer.buffer_memory, producer.max_request_size) == (33554432, 1048576)
@@ -63,7 +63,7 @@ def test_other_defaults_are_those_of_kafkas_clients() -> None:
     assert consumer.connections_max_idle_ms == 540_000
 
 
-def test_without_servers_there_is_no_client() -> None:
+def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap.servers is not set: set one or more"):
         ClientSettings.from_options()
 
@@ -78,7 +78,7 @@ def test_without_servers_there_is_no_client() -> None:
         ("PLAINTEXT://a:1", [("a", 1)]),
     ],
 )
-def test_servers_are_host_and_port(servers: object, addresses: list[tuple[str, int]]) -> None:
+def test_bootstrap_servers_are_parsed(servers: object, addresses: list[tuple[str, int]]) -> None:
     settings = ClientSettings.from_options(bootstrap_servers=servers)
     assert list(settings.bootstrap_addresses()) == [Address(*each) for each in addresses]
 
@@ -96,12 +96,12 @@ def test_servers_are_host_and_port(servers: object, addresses: list[tuple[str, i
         ({"a": 1}, "a dict is not a list"),
     ],
 )
-def test_a_wrong_server_is_named(servers: object, problem: str) -> None:
+def test_invalid_bootstrap_server_is_named_in_the_error(servers: object, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         ClientSettings.from_options(bootstrap_servers=servers)
 
 
-def test_a_single_backoff_is_a_constant_one_as_in_kafka() -> None:
+def test_backoff_without_maximum_is_constant_as_in_kafka() -> None:
     settings = ClientSettings.from_options(bootstrap_servers=SERVERS, reconnect_backoff_ms=700)
     assert (settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms) == (700, 700)
     both = ClientSettings.from_options(
@@ -110,14 +110,14 @@ def test_a_single_backoff_is_a_constant_one_as_in_kafka() -> None:
     assert both.reconnect_backoff_max_ms == 900
 
 
-def test_a_backoff_above_its_bound_is_doubtful() -> None:
+def test_backoff_above_its_maximum_is_a_warning() -> None:
     settings = ClientSettings.from_options(bootstrap_servers=SERVERS, retry_backoff_ms=5000)
     assert settings.warnings == (
         "retry.backoff.ms=5000 is above retry.backoff.max.ms=1000, which limits it",
     )
 
 
-def test_no_secret_is_in_the_text_form(tmp_path: Path) -> None:
+def test_repr_hides_secrets(tmp_path: Path) -> None:
     settings = ClientSettings.from_options(
         bootstrap_servers=SERVERS,
         security_protocol="sasl_ssl",

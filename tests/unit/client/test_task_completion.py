@@ -15,7 +15,7 @@ from tests.unit.client.faces.test_polling_consumer_faults import Stream
 def test_garbage_collected_client_logs_no_errors(
     caplog: pytest.LogCaptureFixture, seed: int, steps: int
 ) -> None:
-    gc.collect()  # Garbage that other tests have left.
+    gc.collect()  # Collect garbage of other tests.
     gc.disable()
     try:
         stream = Stream(seed)

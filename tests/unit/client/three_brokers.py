@@ -1,11 +1,11 @@
 """Three brokers as a client sees them, with one real broker's core behind them.
 
-Each partition has one of the three as its leader, in an epoch, and `move` gives it to another. A
-broker that is asked to write where it does not lead says so, and metadata tells who does; what is
-written goes into the one core, as if it were replicated at once. So leaders change under requests,
-between a write and its answer, and no acknowledged record is lost by that.
+Each partition has one of the three as its leader, in an epoch, and `move` changes it. A broker
+refuses writes to partitions that it does not lead, and metadata contains the leader. All writes go
+to the one core, as if they were replicated immediately. So leaders change during requests, also
+between a write and its response, without the loss of an acknowledged record.
 
-What becomes of each Produce request is `fate`'s to say; see `FATES`.
+`fate` decides the outcome of each Produce request; see `FATES`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REFUSALS = (
     ErrorCode.INVALID_TIMESTAMP,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
 )
-"""What a broker says that has written nothing."""
+"""Errors of a broker that has written nothing."""
 DOUBTS = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -58,13 +58,13 @@ DOUBTS = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
-"""What it may also say where it has."""
+"""Errors that it may also return after a write."""
 
 FATES = ("fine", "refuse", "doubt", "drop", "lose", "late", "twice", "partial", "throttle", "move")
 
 
 class ThreeBrokers(MeddlingNetwork):
-    """See the module's text."""
+    """A simulated cluster of three brokers, whose random decisions `seed` determines."""
 
     fate: Callable[[], str] = staticmethod(lambda: "fine")
 
@@ -72,32 +72,32 @@ class ThreeBrokers(MeddlingNetwork):
         super().__init__(seed, **settings)
         self.whims = random.Random(seed + 2)
         self.down: set[int] = set()
-        """Brokers that take no connection."""
+        """Brokers that accept no connections."""
         self.stale = 0.0
-        """How likely metadata tells what was true before."""
+        """The probability that metadata contains the previous leader."""
         self.has_ids = True
-        """Whether producer ids are given out; else brokers say that they are just loading."""
+        """Whether producer ids are assigned; otherwise brokers return a loading error."""
         self._leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
-        """Leader and epoch of what was moved."""
+        """Leader and epoch of the partitions that were moved."""
         self._before: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self._id_by_topic: dict[str, Uuid] = {}
         self._last_answer: dict[SimChannel, Deferred[None]] = {}
 
-    # -- who leads ----------------------------------------------------------------------------
+    # -- leaders ------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> tuple[int, int]:
-        """The broker that leads a partition, and in which epoch."""
+        """Return the leader of a partition and its epoch."""
         return self._leader(self._topic_id(topic), partition)
 
     def _leader(self, topic_id: Uuid, partition: int) -> tuple[int, int]:
         return self._leaders.get((topic_id, partition), (partition % len(NODES), 0))
 
     def _topic_id(self, topic: str) -> Uuid:
-        """The one it had when metadata was asked for last; a moved leader may know no better."""
+        """Return the id in the last metadata; a moved leader may not know a newer one."""
         return self._id_by_topic.get(topic, ZERO_UUID)
 
     def move(self, topic: str, partition: int, leader: int | None = None) -> None:
-        """Another broker leads the partition from now on; -1 for none."""
+        """Make another broker the leader of the partition; -1 for none."""
         key = self._topic_id(topic), partition
         before, epoch = self._before[key] = self._leader(*key)
         others = [node for node in NODES if node != before]
@@ -127,7 +127,7 @@ class ThreeBrokers(MeddlingNetwork):
 
         def sent(request: Any, version: int, *, timeout_s: float) -> Any:
             led, _ = self._split(node, request)
-            if not led.topic_data:  # What a leader of the past does with what wants no answer.
+            if not led.topic_data:  # Without a response, a former leader closes.
                 channel.drop()
                 raise ConnectionFailed("the connection was closed")
             return send(led, version, timeout_s=timeout_s)
@@ -136,7 +136,7 @@ class ThreeBrokers(MeddlingNetwork):
         return channel
 
     def _behind(self, channel: SimChannel) -> tuple[Deferred[None] | None, Deferred[None]]:
-        """What the answer before is through with, and what this one is to be."""
+        """Return the end of the previous response, and that of this one, which the caller fires."""
         before = self._last_answer.get(channel)
         this: Deferred[None] = Deferred()
         self._last_answer[channel] = this
@@ -163,16 +163,16 @@ class ThreeBrokers(MeddlingNetwork):
             else:
                 answer = await really()
             if isinstance(answer, MetadataResponse):
-                self._tell_leaders(answer)
+                self._set_leaders(answer)
             if before is not None:
-                await before  # Answers keep the order of the questions.
+                await before  # Responses keep the order of the requests.
             if not channel.is_open:
-                raise ConnectionFailed("the connection broke before the answer")
+                raise ConnectionFailed("the connection broke before the response")
             return answer
         finally:
-            self.call_later(0, lambda: this.callback(None))  # When this one has been heard.
+            self.call_later(0, lambda: this.callback(None))  # Once this response has arrived.
 
-    def _tell_leaders(self, answer: MetadataResponse) -> None:
+    def _set_leaders(self, answer: MetadataResponse) -> None:
         answer.brokers = [
             MetadataResponseBroker(node_id=node, host=HOST, port=PORT + node) for node in NODES
         ]
@@ -183,11 +183,11 @@ class ThreeBrokers(MeddlingNetwork):
             self._id_by_topic[topic.name] = topic.topic_id
             for partition in topic.partitions:
                 key = topic.topic_id, partition.partition_index
-                told = self._before.get(key) if is_stale else None
-                self._tell_leader(partition, *(told or self._leader(*key)))
+                stale = self._before.get(key) if is_stale else None
+                self._set_leader(partition, *(stale or self._leader(*key)))
 
     @staticmethod
-    def _tell_leader(partition: MetadataResponsePartition, leader: int, epoch: int) -> None:
+    def _set_leader(partition: MetadataResponsePartition, leader: int, epoch: int) -> None:
         partition.leader_id, partition.leader_epoch = leader, epoch
         if leader < 0:
             partition.error_code = ErrorCode.LEADER_NOT_AVAILABLE
@@ -195,7 +195,7 @@ class ThreeBrokers(MeddlingNetwork):
     # -- writing ------------------------------------------------------------------------------
 
     def _split(self, node: int, request: ProduceRequest) -> tuple[ProduceRequest, ProduceResponse]:
-        """What the broker may write, and its answer for what others lead."""
+        """Return the part that the broker may write, and its response for the other partitions."""
         written: list[TopicProduceData] = []
         refused: list[TopicProduceResponse] = []
         for topic in request.topic_data:
@@ -227,7 +227,7 @@ class ThreeBrokers(MeddlingNetwork):
         if fate == "refuse":
             await self.sleep(0.003)
             answer = self._refused(request)
-        elif fate == "late":  # It waits somewhere on the way, and arrives after all.
+        elif fate == "late":  # It is delayed in the network, but arrives.
             self.call_later(self.whims.random() * 2, lambda: self._arrive(led, version))
             channel.drop()
         elif led.topic_data:
@@ -248,7 +248,7 @@ class ThreeBrokers(MeddlingNetwork):
             answer.responses.pop()
         elif fate == "throttle":
             answer.throttle_time_ms = self.whims.choice([1, 50, 400])
-        elif fate == "move":  # It wrote, and had to go before it could say so.
+        elif fate == "move":  # The leader wrote the batch, but moved before it responded.
             for topic in answer.responses:
                 for partition in topic.partition_responses:
                     self.move(topic.name, partition.index)
@@ -257,7 +257,7 @@ class ThreeBrokers(MeddlingNetwork):
         return answer
 
     def _arrive(self, request: ProduceRequest, version: int) -> None:
-        """A request reaches the core by another way; nobody awaits the answer."""
+        """Pass a request to the core directly, without awaiting the response."""
         if not request.topic_data:
             return
         try:

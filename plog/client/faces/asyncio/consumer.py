@@ -48,8 +48,8 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 print(record.offset, record.value)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts where
-    ``auto.offset.reset`` says. The methods of `listener` may be coroutine functions.
+    committed offsets. Without one, this consumer reads all partitions and starts at the position
+    that ``auto.offset.reset`` selects. The methods of `listener` may be coroutine functions.
 
     Raises ConfigError for invalid settings.
     """
@@ -103,7 +103,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 yield record
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting until there is one."""
+        """Return the next record, waiting until one arrives."""
         unread = self._core.unread
         if not unread:
             unread.put(await self.consume())

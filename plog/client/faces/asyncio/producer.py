@@ -110,7 +110,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         """Send a record; the call waits only for the metadata of a new topic and for memory.
 
         Args:
-            value, key: bytes, or what the serializers take.
+            value, key: bytes, or objects that the serializers accept.
             timestamp: ms since 1970 (default: now).
             headers: a dict, or pairs of a name and bytes.
             on_delivery: called in the loop's thread with metadata and None, or None and an error.

@@ -49,9 +49,9 @@ class Consumer(Client, ConsumerFace):
             print(record.offset, record.value)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts where
-    ``auto.offset.reset`` says. The methods of `listener` run in the consuming thread while it waits
-    in a method of the consumer.
+    committed offsets. Without one, this consumer reads all partitions and starts at the position
+    that ``auto.offset.reset`` selects. The methods of `listener` run in the consuming thread while
+    it waits in a method of the consumer.
 
     Raises ConfigError for invalid settings.
     """
@@ -111,7 +111,7 @@ class Consumer(Client, ConsumerFace):
             yield from self._unread.records()
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next record, waiting until there is one."""
+        """Return the next record, waiting until one arrives."""
         if not self._unread:
             self._unread.put(self.consume())
         return next(self._unread.records())

@@ -86,7 +86,7 @@ class Producer(Client, BlockingTransactions):
         """Send a record; the call waits only for the metadata of a new topic and for memory.
 
         Args:
-            value, key: bytes, or what the serializers take.
+            value, key: bytes, or objects that the serializers accept.
             timestamp: ms since 1970 (default: now).
             headers: a dict, or pairs of a name and bytes.
             on_delivery: called in the client's thread with metadata and None, or None and an error.

@@ -39,9 +39,9 @@ class Consumer(Client, ReactorConsumerFace):
         consumer.consume().addCallback(print)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts where
-    ``auto.offset.reset`` says. The methods of `listener` may return Deferreds. Only one `consume`
-    may be in progress. `ConsumerFactory` calls a protocol with records instead.
+    committed offsets. Without one, this consumer reads all partitions and starts at the position
+    that ``auto.offset.reset`` selects. The methods of `listener` may return Deferreds. Only one
+    `consume` may be in progress. `ConsumerFactory` calls a protocol with records instead.
 
     Raises ConfigError for invalid settings.
     """

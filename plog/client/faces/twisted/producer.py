@@ -128,9 +128,9 @@ class Producer(Client, TwistedTransactions):
         return Deferred.fromCoroutine(self._flush(timeout_s))
 
     async def _flush(self, timeout_s: float | None = None) -> None:
-        await self._core.flush(await self._until_taken(timeout_s))
+        await self._core.flush(await self._until_accepted(timeout_s))
 
-    async def _until_taken(self, timeout_s: float | None) -> float | None:
+    async def _until_accepted(self, timeout_s: float | None) -> float | None:
         """Wait until the records that wait are accepted; return the time left in seconds.
 
         Returns None if `timeout_s` is None.
@@ -159,7 +159,7 @@ class Producer(Client, TwistedTransactions):
     async def _close(self, timeout_s: float | None) -> None:
         left_s: float | None = 0.0
         with suppress(RequestTimedOut):
-            left_s = await self._until_taken(timeout_s)
+            left_s = await self._until_accepted(timeout_s)
         await self._core.close(left_s)
         await self._cluster.close()
 

@@ -1,4 +1,4 @@
-"""The admin client's engine at a whole broker in the same process."""
+"""Fixtures for tests of the admin client against a simulated broker in the same process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Site:
-    """A simulated broker, `sim`, and the engine that asks it, `admin`."""
+    """A simulated broker, `sim`, and an admin client connected to it, `admin`."""
 
     def __init__(self, **settings: Any) -> None:
         self.sim = SimNetwork(**settings)
@@ -24,11 +24,11 @@ class Site:
         self.admin = AdminCore(Cluster(self.sim, settings_of_client))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What `coroutine` returns or raises."""
+        """Run `coroutine` and return its result."""
         return self.sim.run(coroutine)
 
 
 @pytest.fixture
 def site() -> Site:
-    """A broker of usual settings."""
+    """Return a site with default settings."""
     return Site()

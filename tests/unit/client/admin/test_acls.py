@@ -1,4 +1,4 @@
-"""Rules of access: requests and responses by hand, and all of it at a broker."""
+"""AclAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_rules_are_created_described_and_deleted(site: Site) -> None:
     covering = AclFilter(pattern_type=AclPatternType.MATCH, resource_name="payments")
     assert site.run(admin.describe_acls(covering)) == [NO_WRITE]
 
-    nobody = AclFilter(principal="User:bob")
-    deleted = site.run(admin.delete_acls([covering, nobody])).raise_first()
+    unmatched = AclFilter(principal="User:bob")
+    deleted = site.run(admin.delete_acls([covering, unmatched])).raise_first()
     assert deleted[covering] == {NO_WRITE: None}
-    assert deleted[nobody] == {}
+    assert deleted[unmatched] == {}
     assert site.run(admin.describe_acls()) == [READ]
 
 

@@ -1,4 +1,4 @@
-"""Every argument of every admin operation is checked at the call, and named if it is wrong."""
+"""Argument checks cover every parameter of every admin operation; errors name the parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster as a whole: requests and responses by hand, and all of it at a broker."""
+"""BrokerAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_old_broker_describes_the_cluster_with_metadata() -> None:
 
     def answer(node_id: int, request: ApiMessage) -> ApiMessage:
         if isinstance(request, DescribeClusterRequest):
-            raise UnsupportedVersion("what is that?")
+            raise UnsupportedVersion("unknown API")
         return MetadataResponse(
             cluster_id="c",
             controller_id=1,
@@ -129,23 +129,25 @@ def test_features_have_a_common_or_individual_outcome() -> None:
             UpdatableFeatureResult(feature="g", error_code=ErrorCode.INVALID_UPDATE_VERSION),
         ]
     )
-    told = updated_features(["f", "g"], own)
-    assert told["f"] is None
-    assert isinstance(told["g"], InvalidUpdateVersion)
+    expected = updated_features(["f", "g"], own)
+    assert expected["f"] is None
+    assert isinstance(expected["g"], InvalidUpdateVersion)
     assert updated_features(["f"], UpdateFeaturesResponse()) == {"f": None}
 
 
-@pytest.mark.parametrize(("served", "told"), [(3, {}), (4, {"share.version": VersionRange(0, 1)})])
+@pytest.mark.parametrize(
+    ("served", "expected"), [(3, {}), (4, {"share.version": VersionRange(0, 1)})]
+)
 def test_describe_features_includes_level_0_where_supported(
-    served: int, told: dict[str, VersionRange]
+    served: int, expected: dict[str, VersionRange]
 ) -> None:
     cluster = FakeCluster(versions={ApiVersionsRequest: served})
     feature = SupportedFeatureKey(name="share.version", min_version=0, max_version=1)
     cluster.answer = lambda node_id, request: ApiVersionsResponse(supported_features=[feature])
     admin = BrokerAdmin(cluster.as_cluster())
-    assert run_blocking(admin.describe_features(1)).supported == told
+    assert run_blocking(admin.describe_features(1)).supported == expected
     asked = [request.client_software_name for _, request in cluster.asked]
-    assert asked == (["plog"] if told else [])
+    assert asked == (["plog"] if expected else [])
 
 
 # -- at a broker ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Settings of resources: requests and responses by hand, and all of it at a broker."""
+"""ConfigAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TOPIC = ConfigResource.topic("a")
 
 
 def test_config_entry_has_all_fields_of_the_response() -> None:
-    told = DescribeConfigsResourceResult(
+    config = DescribeConfigsResourceResult(
         name="retention.ms",
         value="7",
         config_source=1,
@@ -51,7 +51,7 @@ def test_config_entry_has_all_fields_of_the_response() -> None:
         documentation="How long.",
         synonyms=[DescribeConfigsSynonym(name="log.retention.ms", value="9", source=4)],
     )
-    result = DescribeConfigsResult(resource_type=2, resource_name="a", configs=[told])
+    result = DescribeConfigsResult(resource_type=2, resource_name="a", configs=[config])
     described = described_configs(DescribeConfigsResponse(results=[result]))[TOPIC]
     assert not isinstance(described, KafkaError)
     entry = described["retention.ms"]
@@ -69,8 +69,8 @@ def test_config_entry_has_all_fields_of_the_response() -> None:
 
 
 def test_source_of_a_newer_kafka_is_unknown() -> None:
-    told = DescribeConfigsResourceResult(name="x", config_source=99, config_type=99)
-    result = DescribeConfigsResult(resource_type=2, resource_name="a", configs=[told])
+    config = DescribeConfigsResourceResult(name="x", config_source=99, config_type=99)
+    result = DescribeConfigsResult(resource_type=2, resource_name="a", configs=[config])
     described = described_configs(DescribeConfigsResponse(results=[result]))[TOPIC]
     assert not isinstance(described, KafkaError)
     assert described["x"].source is ConfigSource.UNKNOWN
@@ -223,7 +223,7 @@ def test_config_resources_are_listed(site: Site) -> None:
 
 
 def test_client_metrics_are_listed_by_a_broker_without_types() -> None:
-    """Before Kafka 4.1."""
+    """Such as a broker before Kafka 4.1."""
 
     def answer(node_id: int, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
         if request.resource_types:

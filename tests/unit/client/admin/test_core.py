@@ -1,4 +1,4 @@
-"""The admin client's engine as a whole: what it brings with it, and on what it runs."""
+"""The admin client's engine as a whole: its imports, its operations and its retries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REACTORS = {"twisted", "asyncio", "multiprocessing", "OpenSSL", "cryptography"}
 
 
 def _imported(*modules: str) -> set[str]:
-    """What a fresh interpreter has loaded after importing `modules`."""
+    """Return the modules that a new interpreter has loaded after importing `modules`."""
     program = f"import json, sys, {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
     return set(json.loads(done.stdout))

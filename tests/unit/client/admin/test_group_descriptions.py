@@ -1,4 +1,4 @@
-"""Groups as coordinators describe them, by hand."""
+"""Descriptions of groups are decoded from handmade responses."""
 
 from __future__ import annotations
 
@@ -63,15 +63,19 @@ def test_subscription_and_assignment_are_decoded() -> None:
     )
     assert (group.state, group.protocol, group.coordinator) == (GroupState.STABLE, "range", HERE)
     assert group.authorized_operations is None
-    [told] = group.members
-    assert told.subscription == {"t", "u"}
-    assert told.assignment == {
+    [described] = group.members
+    assert described.subscription == {"t", "u"}
+    assert described.assignment == {
         TopicPartition("t", 0),
         TopicPartition("t", 2),
         TopicPartition("u", 1),
     }
-    assert (told.member_id, told.group_instance_id, told.client_id) == ("m", "i", "c")
-    assert (told.raw_metadata, told.raw_assignment) == (SUBSCRIPTION, ASSIGNMENT)
+    assert (described.member_id, described.group_instance_id, described.client_id) == (
+        "m",
+        "i",
+        "c",
+    )
+    assert (described.raw_metadata, described.raw_assignment) == (SUBSCRIPTION, ASSIGNMENT)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +85,9 @@ def test_subscription_and_assignment_are_decoded() -> None:
 def test_invalid_assignment_is_kept_as_bytes(protocol_type: str, data: bytes) -> None:
     member = DescribedGroupMember(member_id="m", member_metadata=data, member_assignment=data)
     group = _described(DescribedGroup(group_id="g", protocol_type=protocol_type, members=[member]))
-    [told] = group.members
-    assert (told.subscription, told.assignment) == (frozenset(), frozenset())
-    assert (told.raw_metadata, told.raw_assignment) == (data, data)
+    [described] = group.members
+    assert (described.subscription, described.assignment) == (frozenset(), frozenset())
+    assert (described.raw_metadata, described.raw_assignment) == (data, data)
 
 
 def test_authorized_operations_are_returned_on_request() -> None:
@@ -133,8 +137,8 @@ def test_newer_group_has_current_and_target_assignments() -> None:
         "uniform",
     )
     assert (group.epoch, group.assignment_epoch, group.protocol_type) == (7, 8, "consumer")
-    [told] = group.members
-    assert told.assignment == {TopicPartition("t", 0), TopicPartition("t", 1)}
-    assert told.target_assignment == {TopicPartition("t", 0)}
-    assert (told.subscription, told.subscription_pattern) == ({"t"}, "t.*")
-    assert (told.epoch, told.rack, told.group_instance_id) == (6, "r", "i")
+    [described] = group.members
+    assert described.assignment == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    assert described.target_assignment == {TopicPartition("t", 0)}
+    assert (described.subscription, described.subscription_pattern) == ({"t"}, "t.*")
+    assert (described.epoch, described.rack, described.group_instance_id) == (6, "r", "i")

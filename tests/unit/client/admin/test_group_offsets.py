@@ -1,4 +1,4 @@
-"""Committed offsets of groups: requests and responses by hand, and all of it at a broker."""
+"""GroupOffsetAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -204,11 +204,11 @@ def test_offsets_of_several_groups_are_listed_together(site: Site) -> None:
     create_topic(site.sim.broker, "t", 2)
     for number, group in enumerate(["g", "h"]):
         site.run(admin.alter_group_offsets(group, {T0: number}))
-    listed = site.run(admin.list_group_offsets({"g": None, "h": [T0], "nobody": None}))
+    listed = site.run(admin.list_group_offsets({"g": None, "h": [T0], "unknown": None}))
     assert {group: offsets.raise_first() for group, offsets in listed.raise_first().items()} == {
         "g": {T0: OffsetAndMetadata(0)},
         "h": {T0: OffsetAndMetadata(1)},
-        "nobody": {},
+        "unknown": {},
     }
 
 
@@ -244,8 +244,8 @@ def test_offsets_of_a_subscribed_topic_cannot_be_deleted(site: Site) -> None:
 
 def test_deleting_offsets_of_an_unknown_group_fails(site: Site) -> None:
     create_topic(site.sim.broker, "t")
-    with pytest.raises(GroupIdNotFound, match="group nobody"):
-        site.run(site.admin.delete_group_offsets("nobody", [T0]))
+    with pytest.raises(GroupIdNotFound, match="group unknown"):
+        site.run(site.admin.delete_group_offsets("unknown", [T0]))
 
 
 def test_empty_alter_sends_no_request(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""Groups: requests and responses by hand, and all of it at a broker."""
+"""GroupAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_removed_members_have_their_own_outcomes() -> None:
             MemberResponse(
                 member_id="m", group_instance_id=None, error_code=ErrorCode.UNKNOWN_MEMBER_ID
             ),
-            # Kafka tells the id of the member that was behind the instance.
+            # Kafka returns the id of the member that used the instance id.
             MemberResponse(member_id="i-7", group_instance_id="i"),
         ]
     )
@@ -123,11 +123,13 @@ def test_groups_of_all_brokers_are_listed() -> None:
     assert [node for node, _ in cluster.asked] == [1, 2, 1]
 
 
-@pytest.mark.parametrize("told", ["GROUP_ID_NOT_FOUND", "Dead"])
+@pytest.mark.parametrize("classic", ["GROUP_ID_NOT_FOUND", "Dead"])
 @pytest.mark.parametrize("newer", ["GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"])
-def test_unknown_classic_group_is_described_with_the_newer_protocol(told: str, newer: str) -> None:
+def test_unknown_classic_group_is_described_with_the_newer_protocol(
+    classic: str, newer: str
+) -> None:
     cluster = FakeCluster(coordinators={"g": 2, "h": 2, "i": 2})
-    code = ErrorCode.GROUP_ID_NOT_FOUND if told != "Dead" else ErrorCode.NONE
+    code = ErrorCode.GROUP_ID_NOT_FOUND if classic != "Dead" else ErrorCode.NONE
 
     def answer(node_id: int, request: object) -> ApiMessage:
         if isinstance(request, ConsumerGroupDescribeRequest):
@@ -200,10 +202,10 @@ def test_group_description_has_its_coordinator(site: Site) -> None:
 
 def test_unknown_group_has_its_own_error(site: Site) -> None:
     stable(site.sim.broker)
-    described = site.run(site.admin.describe_groups([GROUP, "nobody"]))
+    described = site.run(site.admin.describe_groups([GROUP, "unknown"]))
     assert described.get(GROUP).state is GroupState.STABLE
     with pytest.raises(GroupIdNotFound):
-        described.get("nobody")
+        described.get("unknown")
 
 
 def test_only_empty_groups_are_deleted(site: Site) -> None:
@@ -211,20 +213,20 @@ def test_only_empty_groups_are_deleted(site: Site) -> None:
     create_topic(broker, "t")
     stable(broker)
     commit(broker, "simple", {("t", 0): 1})
-    deleted = site.run(site.admin.delete_groups([GROUP, "simple", "nobody"]))
+    deleted = site.run(site.admin.delete_groups([GROUP, "simple", "unknown"]))
     assert isinstance(deleted[GROUP], NonEmptyGroup)
     assert deleted["simple"] is None
-    assert isinstance(deleted["nobody"], GroupIdNotFound)
+    assert isinstance(deleted["unknown"], GroupIdNotFound)
     assert list(site.run(site.admin.list_groups())) == [GROUP]
 
 
 def test_static_members_are_removed_by_instance_id(site: Site) -> None:
     first, _ = stable(site.sim.broker, 2, instances=True)
-    removed = site.run(site.admin.remove_members(GROUP, ["i1", "nobody"]))
+    removed = site.run(site.admin.remove_members(GROUP, ["i1", "unknown"]))
     assert removed[MemberToRemove(group_instance_id="i1")] is None
     with pytest.raises(UnknownMemberId):
-        removed.get(MemberToRemove(group_instance_id="nobody"))
-    # The other one is told to join again.
+        removed.get(MemberToRemove(group_instance_id="unknown"))
+    # The other member has to rejoin.
     assert heartbeat(site.sim.broker, first) == ErrorCode.REBALANCE_IN_PROGRESS
 
 

@@ -1,4 +1,4 @@
-"""Quotas: requests and responses by hand, and all of it at a broker."""
+"""QuotaAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies in partitions: requests and responses by hand, and all of it at a broker."""
+"""RecordAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_moved_leader_is_found_again() -> None:
 
 
 def _filled(site: Site) -> None:
-    """Topic a with 3 records in partition 0, of times a second apart, and 1 in partition 1."""
+    """Write 3 records to partition a-0, with timestamps 1 s apart, and 1 to a-1."""
     create_topic(site.sim.broker, "a", 2)
     for number in range(3):
         site.sim.broker.produce("a", b"x", now_ms=START_MS + number * 1_000)

@@ -1,4 +1,4 @@
-"""Outcomes of many things at once."""
+"""Results of operations on many items."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plog.errors import ErrorCode, TopicAlreadyExists, UnknownTopicOrPartition
 
 @pytest.fixture
 def results() -> Results[str, int]:
-    return Results({"b": 2, "a": TopicAlreadyExists("a is there"), "c": UnknownTopicOrPartition()})
+    return Results({"b": 2, "a": TopicAlreadyExists("a exists"), "c": UnknownTopicOrPartition()})
 
 
 def test_results_keep_the_order_of_the_request(results: Results[str, int]) -> None:
@@ -22,10 +22,10 @@ def test_results_keep_the_order_of_the_request(results: Results[str, int]) -> No
 
 def test_get_raises_only_the_error_of_its_key(results: Results[str, int]) -> None:
     assert results.get("b") == 2
-    with pytest.raises(TopicAlreadyExists, match="a is there"):
+    with pytest.raises(TopicAlreadyExists, match="a exists"):
         results.get("a")
     with pytest.raises(KeyError):
-        results.get("nobody asked")
+        results.get("not requested")
 
 
 def test_raise_first_raises_the_first_error(results: Results[str, int]) -> None:
@@ -40,8 +40,8 @@ def test_values_and_errors_are_separate(results: Results[str, int]) -> None:
 
 
 def test_outcome_has_the_message_of_the_broker_or_a_default() -> None:
-    told = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists.", "topic a", None)
-    assert str(told) == "Topic 'a' already exists."
+    error = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists.", "topic a", None)
+    assert str(error) == "Topic 'a' already exists."
     silent = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, None, "topic a", None)
     assert str(silent) == "topic a: A topic of this name exists."
 

@@ -1,4 +1,4 @@
-"""Who is asked what, and who is asked again."""
+"""Requests go to the right brokers, and failed items are retried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 class Leaders:
-    """Asks leaders; `errors` are answered first, each once, then the node's number."""
+    """Leaders that respond with each of `errors` once, and then with their node id."""
 
     def __init__(self, cluster: FakeCluster, *errors: KafkaError) -> None:
         self.cluster = cluster

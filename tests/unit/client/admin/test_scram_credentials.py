@@ -1,4 +1,4 @@
-"""SCRAM credentials: requests by hand, and all of it at a broker."""
+"""CredentialAdmin: conversion of requests, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 
 
 def _pencil(**fields: object) -> ScramUpsertion:
-    """The user of RFC 7677's example."""
+    """Return a credential for the user in the example of RFC 7677."""
     salt = bytes.fromhex("5b6d99687bd5e9e8d5d9bd0f8c1b1d9c")
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "user": "user",
         "mechanism": SHA_256,
         "password": "pencil",
         "salt": salt,
     }
-    return ScramUpsertion(**told | fields)  # type: ignore[arg-type]
+    return ScramUpsertion(**values | fields)  # type: ignore[arg-type]
 
 
 # -- pure -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which topics there are: responses by hand, and all of it at a broker."""
+"""TopicDescriptionAdmin: conversion of responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_old_broker_describes_topics_with_metadata() -> None:
 
     def answer(node_id: int, request: ApiMessage) -> ApiMessage:
         if isinstance(request, DescribeTopicPartitionsRequest):
-            raise UnsupportedVersion("no pages here")
+            raise UnsupportedVersion("pages are not supported")
         return MetadataResponse(topics=[MetadataResponseTopic(name="a", topic_id=TOPIC_ID)])
 
     cluster.answer = answer

@@ -1,4 +1,4 @@
-"""Topics: requests and responses by hand, and all of it at a broker."""
+"""TopicAdmin: conversion of requests and responses, and operations on a broker."""
 
 from __future__ import annotations
 
@@ -75,26 +75,26 @@ def test_assignments_and_counts_exclude_each_other() -> None:
 
 def test_created_topic_has_its_id_and_configs() -> None:
     config = CreatableTopicConfigs(name="retention.ms", value="7", config_source=1)
-    told = CreatableTopicResult(
+    result = CreatableTopicResult(
         name="a", topic_id=TOPIC_ID, num_partitions=3, replication_factor=1, configs=[config]
     )
-    created = Results(created_topics(CreateTopicsResponse(topics=[told]))).get("a")
+    created = Results(created_topics(CreateTopicsResponse(topics=[result]))).get("a")
     assert (created.topic_id, created.partitions, created.replication_factor) == (TOPIC_ID, 3, 1)
     assert created.configs is not None
     assert created.configs["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
 def test_created_topic_of_an_old_broker_has_only_a_name() -> None:
-    told = CreatableTopicResult(name="a", configs=None)
-    created = Results(created_topics(CreateTopicsResponse(topics=[told]))).get("a")
+    result = CreatableTopicResult(name="a", configs=None)
+    created = Results(created_topics(CreateTopicsResponse(topics=[result]))).get("a")
     assert (created.topic_id, created.partitions, created.configs) == (None, None, None)
 
 
 def test_hidden_configs_are_none() -> None:
-    told = CreatableTopicResult(
+    result = CreatableTopicResult(
         name="a", topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
     )
-    assert Results(created_topics(CreateTopicsResponse(topics=[told]))).get("a").configs is None
+    assert Results(created_topics(CreateTopicsResponse(topics=[result]))).get("a").configs is None
 
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
@@ -234,7 +234,7 @@ def test_change_is_retried_after_a_lost_response(site: Site) -> None:
         lost.pop() if lost and type(request).__name__ == "CreatePartitionsRequest" else None
     )
     site.run(site.admin.create_topic("a", 1))
-    with pytest.raises(InvalidPartitions):  # It was done when it was first asked for.
+    with pytest.raises(InvalidPartitions):  # The first request has already been carried out.
         site.run(site.admin.create_partitions({"a": 2})).get("a")
     assert lost == []
     assert len(site.run(site.admin.describe_topic("a")).partitions) == 2

@@ -1,4 +1,4 @@
-"""Short forms for tests of assignors."""
+"""Helpers for tests of assignors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from plog.client.assignors import Assignor, Subscription
 
 
 def wants(*topics: str, instance: str | None = None) -> Subscription:
-    """A new member's subscription."""
+    """Return a new member's subscription."""
     return Subscription(topics=topics, group_instance_id=instance)
 
 
 def divided(
     assignor: Assignor, counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> dict[str, list[str]]:
-    """Who gets what, as text."""
+    """Return each member's partitions as text."""
     shares = assignor.assign(counts, members)
     return {member: [str(one) for one in share.partitions] for member, share in shares.items()}

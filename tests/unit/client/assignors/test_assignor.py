@@ -1,4 +1,4 @@
-"""What members tell each other, as Kafka's own consumers write it."""
+"""Subscriptions and assignments in the byte format of Kafka's consumers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def test_grown_set_keeps_its_size() -> None:
         order.add(chr(ord("a") + number))
     for number in range(12):
         order.remove(chr(ord("a") + number))
-    order.add("]")  # 93 lies below 109, "m", in 32 buckets and in 16 alike.
+    order.add("]")  # 93 comes before 109, "m", both in 16 and in 32 buckets.
     order.add("q")  # 113 is 1 in 16 buckets, 17 in 32.
     assert order.first() == "m"
     assert order.keys() == ["m", "q", "]"]

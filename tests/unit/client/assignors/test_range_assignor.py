@@ -1,4 +1,4 @@
-"""Range, by the examples of Kafka's documentation and its traps."""
+"""RangeAssignor on the examples of Kafka's documentation, and special cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Round robin, by the examples of Kafka's documentation."""
+"""RoundRobinAssignor on the examples of Kafka's documentation."""
 
 from __future__ import annotations
 

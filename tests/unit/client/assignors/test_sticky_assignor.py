@@ -1,6 +1,6 @@
-"""Sticky and cooperative-sticky: even, and moving as little as can be.
+"""The sticky assignors balance the shares and move as few partitions as possible.
 
-Java's own are beside ours in tests/integration/test_java_assignments.py.
+tests/integration/test_java_assignments.py compares them with Kafka's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def tp(text: str) -> TopicPartition:
 
 
 def had(generation: int, *partitions: str, topics: tuple[str, ...] = ("t",)) -> Subscription:
-    """What a member of "sticky" tells that had these."""
+    """Return the subscription of a "sticky" member that had these partitions."""
     assignor = StickyAssignor()
     assignor.on_assignment(Assignment(partitions=tuple(map(tp, partitions))), generation)
     return Subscription(
@@ -37,7 +37,7 @@ def had(generation: int, *partitions: str, topics: tuple[str, ...] = ("t",)) -> 
 
 
 def owns(generation: int, *partitions: str, topics: tuple[str, ...] = ("t",)) -> Subscription:
-    """What a cooperative member tells that owns these."""
+    """Return the subscription of a cooperative member that owns these partitions."""
     return Subscription(
         topics=topics,
         owned_partitions=tuple(map(tp, partitions)),

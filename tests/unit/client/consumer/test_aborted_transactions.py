@@ -1,4 +1,4 @@
-"""AbortedTransactions finds the batches that read_committed skips; the batches are hand-made."""
+"""AbortedTransactions finds the batches that read_committed skips, here in handmade batches."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def marker(base_offset: int, producer_id: int, kind: ControlType) -> bytes:
 
 
 def hidden(batches: list[bytes], *aborted: tuple[int, int]) -> list[int]:
-    """Base offsets of what is not to be read; `aborted` are producer ids and first offsets."""
-    told = [AbortedTransaction(producer_id=who, first_offset=first) for who, first in aborted]
-    transactions = AbortedTransactions(told)
+    """Return base offsets of hidden batches; `aborted` has producer ids and first offsets."""
+    listed = [AbortedTransaction(producer_id=who, first_offset=first) for who, first in aborted]
+    transactions = AbortedTransactions(listed)
     joined = b"".join(batches)
     return [
         header.base_offset
@@ -95,7 +95,7 @@ def test_non_transactional_batches_of_producer_are_read() -> None:
 
 
 def test_commit_marker_does_not_end_an_abort() -> None:
-    """As in Kafka: the index of aborted transactions is right, whatever else the log holds."""
+    """As in Kafka, the index of aborted transactions takes precedence over markers in the log."""
     assert hidden([data(0, 7), marker(1, 7, COMMIT), data(2, 7)], (7, 0)) == [0, 2]
 
 

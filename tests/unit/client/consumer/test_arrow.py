@@ -86,7 +86,7 @@ def test_record_batch_may_contain_several_topics() -> None:
     assert made.column("leader_epoch").to_pylist() == [-1, -1, 4, 4, 4]
 
 
-def test_a_consumer_gives_what_it_has_as_one_batch() -> None:
+def test_take_arrow_returns_all_buffered_records_as_one_batch() -> None:
     site = ConsumerSite()
     partitions = site.create("t", 2)
     for number in (0, 1):
@@ -100,10 +100,10 @@ def test_a_consumer_gives_what_it_has_as_one_batch() -> None:
     assert made.num_rows == 5
     rest = site.core.take(100)
     assert len(rest) == 7
-    told = [*zip(made["partition"].to_pylist(), made["offset"].to_pylist(), strict=True)]
-    told += [(x.partition, x.offset) for x in rest]
+    rows = [*zip(made["partition"].to_pylist(), made["offset"].to_pylist(), strict=True)]
+    rows += [(x.partition, x.offset) for x in rest]
     for number in (0, 1):
-        assert [offset for partition, offset in told if partition == number] == list(range(6))
+        assert [offset for partition, offset in rows if partition == number] == list(range(6))
     assert made["timestamp"].to_pylist()[0].timestamp() * 1000 == START_MS
     assert site.core.metrics()["records-consumed-total"] == 12
 

@@ -34,9 +34,9 @@ def fetched(
     *batches: bytes, at: int = 0, aborted: tuple[tuple[int, int], ...] = (), **rules: Any
 ) -> CompletedFetch:
     data = b"".join(batches)
-    told = [AbortedTransaction(producer_id=who, first_offset=first) for who, first in aborted]
+    listed = [AbortedTransaction(producer_id=who, first_offset=first) for who, first in aborted]
     split = split_batches(T0, at, data)
-    return CompletedFetch(T0, at, split, ReadingRules(**rules), told)
+    return CompletedFetch(T0, at, split, ReadingRules(**rules), listed)
 
 
 def offsets(one: CompletedFetch, wanted: int = 1000) -> list[int]:
@@ -107,7 +107,7 @@ def test_position_moves_past_compacted_offsets() -> None:
 
 def test_position_follows_header_when_last_records_are_compacted() -> None:
     whole = batch(0, 1)
-    # The last offset delta stays when compaction removes the record it was made for.
+    # Compaction may remove the last record, but keeps the last offset delta.
     header = bytearray(whole)
     header[23:27] = (9).to_bytes(4, "big")
     one = fetched(bytes(header), check_crcs=False)
@@ -153,7 +153,7 @@ def test_read_uncommitted_returns_aborted_records() -> None:
 
 def damaged(*values: int) -> bytes:
     broken = bytearray(batch(*values))
-    broken[-2] ^= 1  # In the last value.
+    broken[-2] ^= 1  # A bit of the last value.
     return bytes(broken)
 
 
@@ -169,7 +169,7 @@ def test_corrupt_batch_raises_after_earlier_records_are_taken() -> None:
 
 
 def test_end_of_corrupt_batch_is_bounded_by_next_batch() -> None:
-    """Its own last offset delta may be what is damaged."""
+    """The corrupt part may be its own last offset delta."""
     broken = bytearray(batch(2, 3))
     broken[23:27] = (1 << 20).to_bytes(4, "big")
     with pytest.raises(CorruptRecords) as caught:

@@ -89,7 +89,7 @@ def test_by_duration_starts_with_records_of_that_age() -> None:
     site.produce("t", b"new", now_ms=START_MS - 1_800_000)
     site.core.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
     assert site.values(1) == [b"new"]
-    # In the other one nothing is as young as that: it is read from its end.
+    # The other partition has no record of that age, so it is read from its end.
     assert site.sim.run(site.core.position(TopicPartition("t", 1))) == 1
 
 

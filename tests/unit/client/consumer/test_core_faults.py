@@ -1,8 +1,8 @@
-"""A consumer under faults by the seed: each record once for each time the position passes it.
+"""A consumer under random faults, determined by a seed, reads every record exactly once.
 
-The model is the log: partition p, offset o holds the value "p-o". After a seek to o the records of
-that partition are o, o+1, ... without a gap, whatever breaks meanwhile: connections cut, answers
-lost, requests that never arrive, the broker killed, partitions paused, taken away and given back.
+Offset o of partition p holds the value "p-o". After a seek to o, the consumer must return o, o+1
+and so on, without gaps, while connections break, requests and responses are lost, the broker is
+killed, and partitions are paused, revoked and assigned again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.helpers.consumer_site import ConsumerSite
 PARTITIONS = 3
 
 
-class Story:
-    """One consumer, what happens to it, and what it must have read."""
+class Scenario:
+    """A consumer, its faults, and the records that it must return."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -37,7 +37,7 @@ class Story:
         self.assigned = set(self.partitions)
         self.ends = dict.fromkeys(self.partitions, 0)
         self.next = dict.fromkeys(self.partitions, 0)
-        """What each partition's next record must be."""
+        """The offset of the next record that each partition must return."""
         self.taken = 0
         self.fault_rate = self.chance.choice([0.0, 0.05, 0.3])
         self.site.sim.on_request = self.fault
@@ -48,7 +48,7 @@ class Story:
             return None
         return self.chance.choice(["drop", "lose"])
 
-    # -- what happens -------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     def produce(self) -> None:
         partition = self.chance.choice(self.partitions)
@@ -115,7 +115,7 @@ class Story:
     def deafen(self) -> None:
         self.site.sim.deaf = not self.site.sim.deaf
 
-    # -- the whole ----------------------------------------------------------------------------
+    # -- the run ------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
         often = [self.produce] * 6 + [self.take] * 12 + [self.wait] * 8
@@ -127,7 +127,7 @@ class Story:
         self.heal()
 
     def heal(self) -> None:
-        """When nothing breaks any more, all that is left comes."""
+        """End all faults, and check that all remaining records are returned."""
         self.fault_rate = 0.0
         self.site.sim.deaf = False
         self.assigned |= set(self.partitions)
@@ -149,13 +149,13 @@ class Story:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_record_is_returned_once_in_order_despite_faults(seed: int) -> None:
-    story = Story(seed)
+    story = Scenario(seed)
     story.run(150)
     story.site.close()
 
 
 def test_scenarios_cover_records_and_faults() -> None:
-    stories = [Story(seed) for seed in range(5)]
+    stories = [Scenario(seed) for seed in range(5)]
     for story in stories:
         story.run(100)
     assert sum(story.taken for story in stories) > 300

@@ -19,7 +19,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class GroupSite(ConsumerSite):
-    """Consumers of group "g", each polled as a face would do it."""
+    """Consumers of group "g", polled as a face polls them."""
 
     def __init__(self, seed: int = 0, **options: Any) -> None:
         super().__init__(seed, group_id="g", **options)
@@ -27,7 +27,7 @@ class GroupSite(ConsumerSite):
         self.taken: list[list[ConsumerRecord]] = [[]]
 
     def join(self) -> ConsumerCore:
-        """One more member, subscribed."""
+        """Return another subscribed member."""
         self.members.append(self.another())
         self.taken.append([])
         core = self.members[-1][1]
@@ -40,17 +40,17 @@ class GroupSite(ConsumerSite):
         self.taken[number] += core.take(100)
 
     def poll_all(self, condition: Any) -> None:
-        """Every member polls each 100 ms until `condition` holds."""
+        """Let every member poll every 100 ms until `condition` holds."""
         for _ in range(3_000):
             for number in range(len(self.members)):
                 self.sim.run(self.poll(number))
             if condition():
                 return
             self.sim.advance(100)
-        raise AssertionError("it waits for ever")
+        raise AssertionError("the condition never became true")
 
     def got(self) -> list[tuple[int, int]]:
-        """Partition and offset of all that was taken, by anybody."""
+        """Return partition and offset of all records that the members have taken."""
         return sorted((x.partition, x.offset) for one in self.taken for x in one)
 
 
@@ -153,7 +153,7 @@ def test_manual_assignment_and_subscription_exclude_each_other() -> None:
     assert site.values(1) == [b"a"]
 
 
-def test_a_consumer_that_assigns_itself_may_commit_in_a_group() -> None:
+def test_consumer_with_manual_assignment_may_commit_in_a_group() -> None:
     site = GroupSite()
     site.create("t", 2)
     site.produce("t", b"a", b"b", b"c")

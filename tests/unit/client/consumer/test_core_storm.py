@@ -1,9 +1,9 @@
-"""One application that does everything a consumer can do, by the seed, while things go wrong.
+"""One application that uses every function of a consumer, in an order set by a seed, under faults.
 
-It seeks, pauses, changes what it reads, is woken, gives up a wait, commits, begins anew; logs have
-offsets that are gone, empty batches, control batches and all codecs, and lose their beginning; the
-broker restarts and connections break. Every record has to be the next one there is in its
-partition, and once all is calm everything is read to the end.
+It seeks, pauses, subscribes, wakes up, cancels waits, commits and starts again. Logs contain
+compacted offsets, empty batches, control batches and all codecs, and lose their oldest records. The
+broker restarts and connections break. Every record must be the next existing one in its partition,
+and after the faults every log must be read to its end.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ KINDS = ("whole", "whole", "whole", "first gone", "last gone", "empty", "control
 
 
 class Log:
-    """What a partition holds, and what of it can be read."""
+    """The contents of a partition, and the part of them that can be read."""
 
     def __init__(self) -> None:
         self.visible: list[int] = []
@@ -70,23 +70,23 @@ class Log:
             self.values[offset] = values[offset - base]
 
     def left(self, base: int) -> range:
-        """The offsets of a batch that have records."""
+        """Return the offsets of a batch that compaction has kept."""
         kind, _, values = self.batches[base]
         first, end = base + (kind == "first gone"), base + len(values) - (kind == "last gone")
         return range(first, base if kind in ("empty", "control") else end)
 
     def next(self, offset: int) -> int:
-        """The first one to be read at or behind `offset`; the end if there is none."""
+        """Return the first readable offset at or after `offset`, or the end offset."""
         at = bisect.bisect_left(self.visible, offset)
         return self.visible[at] if at < len(self.visible) else self.end
 
-    def as_told(self, data: bytes) -> bytes:
-        """The batches of a fetch as a log would hold them that was cleaned."""
-        told = []
+    def as_compacted(self, data: bytes) -> bytes:
+        """Return the batches of a fetch as a compacted log would contain them."""
+        received = []
         for position, header in iter_batches(data):
             kind, compression, values = self.batches[header.base_offset]
             if kind == "whole":
-                told.append(data[position : position + header.size_bytes])
+                received.append(data[position : position + header.size_bytes])
                 continue
             base = header.base_offset
             records = [
@@ -111,12 +111,12 @@ class Log:
                 pack_into(">i", batch, 57, 0)
             pack_into(">i", batch, 23, header.last_offset_delta)
             pack_into(">I", batch, 17, crc32c(bytes(batch[21:])))
-            told.append(bytes(batch))
-        return b"".join(told)
+            received.append(bytes(batch))
+        return b"".join(received)
 
 
 class Storm:
-    """See the module's text."""
+    """The application, its broker and its faults, all determined by `seed`."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -163,7 +163,7 @@ class Storm:
 
     async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         await self.take_time()
-        for partition in self.core.assignment.intersection(partitions):  # Or it was closed.
+        for partition in self.core.assignment.intersection(partitions):  # Empty if closed.
             self.next[partition] = None
             if self.chance.random() < 0.3:
                 self.seek_to(partition)
@@ -171,13 +171,13 @@ class Storm:
     async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         await self.take_time()
         for partition in partitions:
-            self.next.pop(partition, None)  # The poll may have been given up that told of it.
+            self.next.pop(partition, None)  # Absent if its poll was cancelled.
             self.paused.discard(partition)
 
     async def take_time(self) -> None:
-        """What listeners do before they are done; a poll that is given up meanwhile does not count.
+        """Wait as a slow listener does; a poll that is cancelled meanwhile does not count.
 
-        Then they are called again.
+        The listener is called again then.
         """
         if self.chance.random() < 0.3:
             await self.sim.sleep(self.chance.choice([0.0, 0.01, 1.0]))
@@ -187,10 +187,10 @@ class Storm:
             except (KafkaError, CommitFailed, WokenUp) as error:
                 self.trace.append(f"  in a listener: {error}")
 
-    # -- what the application does ----------------------------------------------------------------
+    # -- the application --------------------------------------------------------------------------
 
     def do(self, what: Any) -> Any:
-        """The outcome of a coroutine; what may go wrong with brokers away is nothing."""
+        """Return the result of a coroutine; None for an error that absent brokers may cause."""
         try:
             return self.sim.run(what)
         except (CorruptRecords, OffsetOutOfRange, NoOffsetForPartition):
@@ -230,7 +230,7 @@ class Storm:
         return outcomes, waiting
 
     def ended(self, outcomes: list[Any]) -> None:
-        """However a wait for records ended, those it had are the application's."""
+        """Accept the records of a wait, however it ended: the application owns them."""
         self.sim.run_until(lambda: bool(outcomes), 30_000)
         [outcome] = outcomes
         if isinstance(outcome, Failure):
@@ -239,7 +239,7 @@ class Storm:
             self.got(outcome)
 
     def give_up_another(self) -> None:
-        """A call beside a wait, given up; that one goes on."""
+        """Cancel another call during a wait, which must continue."""
         partition = self.some()
         if partition is None:
             return
@@ -258,7 +258,7 @@ class Storm:
         if outcomes:
             self.ended(outcomes)
         self.do(self.core.close(2.0))
-        self.sim.run_until(lambda: bool(outcomes), 2_000)  # A listener may have to end first.
+        self.sim.run_until(lambda: bool(outcomes), 2_000)  # A listener may have to finish first.
         if isinstance(outcomes[0], Failure):
             outcomes[0].trap(KafkaError, WokenUp, ClosedError)
         self.close()
@@ -345,7 +345,7 @@ class Storm:
         self.paused.clear()
         self.begin()
 
-    # -- what happens to it -----------------------------------------------------------------------
+    # -- faults -----------------------------------------------------------------------------------
 
     def produce(self) -> None:
         for _ in range(self.chance.randint(1, 4)):
@@ -356,7 +356,7 @@ class Storm:
             values = [
                 b"%d-%d" % (log.end, x) + b"." * size for x in range(self.chance.randint(1, 5))
             ]
-            # It is known before it can be read.
+            # Its offset is known before the record can be read.
             log.add(log.end, kind, compression, values)
             self.sim.broker.produce(
                 partition.topic,
@@ -388,7 +388,7 @@ class Storm:
         self.sim.advance(self.chance.choice([0, 5, 100, 2_000]))
 
     def calm(self) -> None:
-        """Everything there is comes, in the end."""
+        """End all faults, and check that every log is read to its end."""
         self.trace.append("calm")
         self.fault_rate = 0.0
         self.core.resume(list(self.paused))
@@ -416,12 +416,12 @@ def run(seed: int, steps: int, patch: Callable[..., None]) -> Storm:
     ask = Connection.ask
 
     async def asked(self: Connection, request: ApiMessage, response: Any, **how: Any) -> Any:
-        told = await ask(self, request, response, **how)
-        for topic in told.responses if isinstance(told, FetchResponse) else ():
+        received = await ask(self, request, response, **how)
+        for topic in received.responses if isinstance(received, FetchResponse) else ():
             for one in topic.partitions:
                 log = storm.logs[TopicPartition(topic.topic, one.partition_index)]
-                one.records = log.as_told(bytes(one.records or b""))
-        return told
+                one.records = log.as_compacted(bytes(one.records or b""))
+        return received
 
     patch(Connection, "ask", asked)
     for _ in range(steps):

@@ -44,7 +44,7 @@ class Site:
         self.rooms += 1
 
     def fetch(self, *batches: bytes, of: TopicPartition = T0) -> None:
-        """Batches as a fetch of the partition's next offset would bring them."""
+        """Buffer batches as a fetch at the partition's next offset would return them."""
         state = self.positions.states[of]
         split = split_batches(of, state.fetch_offset, b"".join(batches))
         fetched = CompletedFetch(of, state.fetch_offset, split, self.rules)
@@ -128,7 +128,7 @@ def test_poll_is_recorded_before_records_are_returned() -> None:
 
 
 def test_concurrent_seek_and_take_leave_no_gap_and_no_duplicate() -> None:
-    """One fetches and seeks back now and then, the other takes: each run of records is whole."""
+    """One thread fetches and sometimes seeks back, the other takes records without gaps."""
     site = Site()
     runs: list[list[int]] = [[]]
     ended = threading.Event()
@@ -146,7 +146,7 @@ def test_concurrent_seek_and_take_leave_no_gap_and_no_duplicate() -> None:
     while not ended.is_set() or site.taking.has_data:
         for _, offset in site.offsets(5):
             if runs[-1] and offset != runs[-1][-1] + 1:
-                assert offset <= 6, "only a seek leads elsewhere"
+                assert offset <= 6, "only a seek may move the position back"
                 runs.append([])
             runs[-1].append(offset)
     engine.join()

@@ -68,7 +68,7 @@ def test_buffered_bytes_reduce_max_bytes_of_next_fetch() -> None:
 
 
 def test_plan_is_empty_when_one_partition_has_enough_buffered() -> None:
-    """A fetch of the others alone might wait for data, and hold up that one when it is taken."""
+    """A fetch of the others could wait for data and delay the next fetch of that partition."""
     site = Site()
     site.state(TS[0]).buffered_bytes = PARTITION_MAX
     assert len(site.plan().partitions) == 3

@@ -46,9 +46,9 @@ class Site:
         state = self.state(partition)
         return WantedPartition(state, state.generation, state.fetch_offset, -1, 1000)
 
-    def answer(self, asked: WantedPartition | None = None, **told: Any) -> FetchOutcome:
-        """What comes of an answer about partition 0."""
-        data = PartitionData(partition_index=0, high_watermark=told.pop("hw", 50), **told)
+    def answer(self, asked: WantedPartition | None = None, **fields: Any) -> FetchOutcome:
+        """Return the outcome of a response for partition 0 with these `fields`."""
+        data = PartitionData(partition_index=0, high_watermark=fields.pop("hw", 50), **fields)
         response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
         return self.results.handle({T0: asked or self.wanted()}, response)
 
@@ -71,7 +71,7 @@ def test_response_without_records_does_not_notify_application() -> None:
 
 
 def test_stale_records_are_dropped_but_bounds_are_applied() -> None:
-    """A session's broker tells a high watermark once only."""
+    """In a session, the broker sends a high watermark only once."""
     site = Site()
     asked = site.wanted()
     site.positions.seek(T0, 5)
@@ -181,14 +181,14 @@ def test_buffered_part_does_not_keep_whole_response_in_memory() -> None:
     site = Site()
     frame = memoryview(batch(5, 6) + batch(5))
     size = len(batch(5, 6))
-    told = [
+    fields = [
         PartitionData(partition_index=0, high_watermark=9, records=frame[:size]),
         PartitionData(partition_index=1, high_watermark=9, records=frame[size:]),
     ]
-    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=told)])
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=fields)])
     site.results.handle({T0: site.wanted(), T1: site.wanted(T1)}, response)
     assert len(site.buffer) == 2
-    told[0].records.release()  # type: ignore[union-attr]
+    fields[0].records.release()  # type: ignore[union-attr]
     one = site.buffer.first()
     assert one is not None
     assert [x.offset for x in one.fetched.take(9)] == [5, 6]

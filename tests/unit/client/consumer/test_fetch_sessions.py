@@ -21,7 +21,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 def request(
     session: FetchSession, version: int = 12, **offsets: int
 ) -> tuple[FetchRequest, dict[TopicPartition, int], list[TopicPartition]]:
-    """The next request for `t0=5` and so on; what it names, and what it forgets."""
+    """Return the next request for offsets such as `t0=5`: its partitions and its forgotten ones."""
     wanted = {}
     for name, offset in offsets.items():
         partition = TopicPartition(name[0], int(name[1:]))

@@ -28,12 +28,12 @@ def fetches(site: ConsumerSite) -> list[FetchRequest]:
 def answering(
     monkeypatch: pytest.MonkeyPatch, answer: Callable[[FetchResponse], FetchResponse]
 ) -> None:
-    """Have every fetch answered with what `answer` makes of the broker's answer."""
+    """Replace every fetch response by the result of `answer` for the broker's response."""
     ask = Connection.ask
 
     async def asked(self: Connection, request: ApiMessage, response: Any, **how: Any) -> Any:
-        told = await ask(self, request, response, **how)
-        return answer(told) if isinstance(told, FetchResponse) else told
+        received = await ask(self, request, response, **how)
+        return answer(received) if isinstance(received, FetchResponse) else received
 
     monkeypatch.setattr(Connection, "ask", asked)
 
@@ -58,15 +58,15 @@ def test_application_runs_before_next_fetch() -> None:
     site.core.assign(site.create("t"))
     site.nothing_for(50)
     asked_by_then: list[int] = []
-    told = site.core.on_data
+    received = site.core.on_data
 
-    async def take_a_turn_later() -> None:
+    async def wait_one_turn() -> None:
         await site.sim.sleep(0)
         asked_by_then.append(len(fetches(site)))
 
     def on_data() -> None:
-        site.sim.spawn(take_a_turn_later(), "an application on the same loop")
-        told()
+        site.sim.spawn(wait_one_turn(), "an application on the same loop")
+        received()
 
     site.core.on_data = on_data
     before = len(fetches(site))
@@ -108,10 +108,10 @@ def test_refused_fetch_is_retried_with_backoff(
 ) -> None:
     refused = True
 
-    def answer(told: FetchResponse) -> FetchResponse:
+    def answer(received: FetchResponse) -> FetchResponse:
         if refused:
-            told.error_code, told.responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
-        return told
+            received.error_code, received.responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
+        return received
 
     answering(monkeypatch, answer)
     site = ConsumerSite(fetch_max_wait_ms=1)
@@ -123,10 +123,10 @@ def test_refused_fetch_is_retried_with_backoff(
     assert site.values(1) == [b"a"]
 
 
-def test_a_throttled_consumer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(told: FetchResponse) -> FetchResponse:
-        told.throttle_time_ms = 1_000
-        return told
+def test_throttled_consumer_delays_its_next_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(received: FetchResponse) -> FetchResponse:
+        received.throttle_time_ms = 1_000
+        return received
 
     answering(monkeypatch, answer)
     site = ConsumerSite(fetch_max_wait_ms=1)
@@ -141,10 +141,10 @@ def test_malformed_response_is_reported_and_next_fetch_is_full(
 ) -> None:
     wrong = [WireError("nonsense")]
 
-    def answer(told: FetchResponse) -> FetchResponse:
+    def answer(received: FetchResponse) -> FetchResponse:
         if wrong:
             raise wrong.pop()
-        return told
+        return received
 
     answering(monkeypatch, answer)
     site = ConsumerSite()
@@ -158,10 +158,10 @@ def test_malformed_response_is_reported_and_next_fetch_is_full(
 def test_unexpected_error_is_reported_and_loop_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[Exception] = [ZeroDivisionError(), UnsupportedVersion("too old")]
 
-    def answer(told: FetchResponse) -> FetchResponse:
+    def answer(received: FetchResponse) -> FetchResponse:
         if wrong:
             raise wrong.pop(0)
-        return told
+        return received
 
     answering(monkeypatch, answer)
     site = ConsumerSite()
@@ -179,25 +179,25 @@ def test_preferred_replica_is_read_without_waiting_for_metadata(
     [partition] = site.create("t")
     site.core.assign([partition])
     site.produce("t", b"a")
-    told = iter([7])
+    received = iter([7])
 
     def answer(response: FetchResponse) -> FetchResponse:
         for topic in response.responses:
-            topic.partitions[0].preferred_read_replica = next(told, -1)
+            topic.partitions[0].preferred_read_replica = next(received, -1)
         return response
 
     answering(monkeypatch, answer)
     assert site.values(1) == [b"a"]
     began_s = site.sim.now_s()
     site.produce("t", b"b")
-    assert site.values(1) == [b"b"]  # There is no broker 7: its leader has it.
+    assert site.values(1) == [b"b"]  # There is no broker 7, so the leader serves the fetch.
     assert site.sim.now_s() - began_s < 5
 
 
 def test_unreachable_follower_is_replaced_by_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may be in the cluster for all others: the leader is asked again."""
+    """Even if the follower is still in the metadata, fetches return to the leader."""
     site = ConsumerSite()
     [partition] = site.create("t")
     site.core.assign([partition])
@@ -217,7 +217,7 @@ def test_unreachable_follower_is_replaced_by_leader(
 
 
 def test_wrong_leader_epoch_is_corrected() -> None:
-    """FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH of a real broker."""
+    """A real broker returns FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH."""
     for wrong in (7, 0):
         site = ConsumerSite(metadata_max_age_ms=2_000)
         [partition] = site.create("t")
@@ -263,7 +263,7 @@ def test_close_ends_session_at_broker() -> None:
 def test_read_committed_returns_no_aborted_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The broker's log is made by hand: no producer of transactions is at hand here."""
+    """The log is handmade, because this test has no transactional producer."""
     log = [
         transactional(0, 7, count=2),
         transactional(2, 8),
@@ -271,19 +271,19 @@ def test_read_committed_returns_no_aborted_records(
         marker(4, 8, ControlType.COMMIT),
     ]
 
-    def answer(told: FetchResponse) -> FetchResponse:
-        for topic in told.responses:
+    def answer(received: FetchResponse) -> FetchResponse:
+        for topic in received.responses:
             for one in topic.partitions:
                 one.error_code, one.high_watermark, one.last_stable_offset = 0, 6, 5
-                if one.records is not None and not told_all:
-                    told_all.append(True)
+                if one.records is not None and not changed:
+                    changed.append(True)
                     one.records = b"".join(log)
                     one.aborted_transactions = [AbortedTransaction(producer_id=7, first_offset=0)]
                 else:
                     one.records = b""
-        return told
+        return received
 
-    told_all: list[bool] = []
+    changed: list[bool] = []
     answering(monkeypatch, answer)
     site = ConsumerSite(isolation_level="read_committed")
     [partition] = site.create("t")

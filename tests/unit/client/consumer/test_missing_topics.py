@@ -23,11 +23,11 @@ from tests.helpers.sim_network import SimNetwork
 T9 = TopicPartition("t", 9)
 
 
-# -- the rule -------------------------------------------------------------------------------------
+# -- the rules ------------------------------------------------------------------------------------
 
 
 def snapshot(*answered: str, **partitions: int) -> ClusterMetadata:
-    """A snapshot after a response about `answered`, or about all; 0 partitions: it is unknown."""
+    """Return a snapshot after a response about `answered`, or all; 0 partitions mean unknown."""
     return ClusterMetadata(
         topics={
             name: TopicMetadata(
@@ -161,7 +161,7 @@ def test_topic_created_a_moment_later_is_not_reported(
     sim: SimNetwork, make: MakeConsumer, caplog: pytest.LogCaptureFixture
 ) -> None:
     core = make(allow_auto_create_topics=False)
-    sim.run(core._cluster.refresh(["late"]))  # Its absence is old news soon.
+    sim.run(core._cluster.refresh(["late"]))  # The snapshot without the topic is out of date soon.
     sim.call_later(0.3, lambda: sim.create_soon("late"))
     core.subscribe(["late"])
     assert sim.run(core.consume(timeout_s=10)) == []

@@ -44,7 +44,7 @@ T0 = TopicPartition("t", 0)
 
 
 class ScriptedBrokers:
-    """In the place of a `Cluster`: `answer` says what a request is answered or raises."""
+    """A replacement for `Cluster`: `answer` returns the response to a request, or raises."""
 
     def __init__(self, network: DeferredNetwork) -> None:
         self.network = network
@@ -54,7 +54,7 @@ class ScriptedBrokers:
         self.answer: Callable[[ApiMessage], ApiMessage] = self._offset_zero
 
     def _offset_zero(self, request: ApiMessage) -> ApiMessage:
-        return offset_told(0)
+        return offset_response(0)
 
     async def connection(self, node_id: int, **_: Any) -> ScriptedBrokers:
         return self
@@ -73,12 +73,12 @@ class ScriptedBrokers:
         self.updates += 1
 
 
-def offset_told(offset: int, error_code: int = 0) -> ListOffsetsResponse:
+def offset_response(offset: int, error_code: int = 0) -> ListOffsetsResponse:
     one = ListOffsetsPartitionResponse(partition_index=0, error_code=error_code, offset=offset)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
 
 
-def end_told(epoch: int, end_offset: int, error_code: int = 0) -> OffsetForLeaderEpochResponse:
+def end_response(epoch: int, end_offset: int, error_code: int = 0) -> OffsetForLeaderEpochResponse:
     one = EpochEndOffset(
         partition=0, error_code=error_code, leader_epoch=epoch, end_offset=end_offset
     )
@@ -162,7 +162,7 @@ def test_reading_starts_at_committed_offset() -> None:
 
 def test_committed_offset_with_epoch_is_validated_first() -> None:
     site = Site(committed={T0: OffsetAndMetadata(12, leader_epoch=4)})
-    site.brokers.answer = lambda _: end_told(4, 20)
+    site.brokers.answer = lambda _: end_response(4, 20)
     site.start()
     assert site.place == (12, Phase.FETCHING)
     [request] = site.brokers.asked
@@ -173,7 +173,7 @@ def test_committed_offset_with_epoch_is_validated_first() -> None:
 
 def test_reset_policy_applies_without_committed_offset() -> None:
     site = Site(committed={T0: None})
-    site.brokers.answer = lambda _: offset_told(33)
+    site.brokers.answer = lambda _: offset_response(33)
     site.start()
     assert site.place == (33, Phase.FETCHING)
 
@@ -202,11 +202,11 @@ def test_retriable_coordinator_error_is_retried_and_others_reported() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_SERVER_ERROR])
 def test_reset_is_retried_after_backoff(code: ErrorCode) -> None:
     site = Site()
-    site.brokers.answer = lambda _: offset_told(-1, code)
+    site.brokers.answer = lambda _: offset_response(-1, code)
     site.start()
     assert site.place == (None, Phase.RESETTING)
     assert len(site.brokers.asked) == 1
-    site.brokers.answer = lambda _: offset_told(9)
+    site.brokers.answer = lambda _: offset_response(9)
     site.clock.advance(0.9)
     assert len(site.brokers.asked) == 1
     site.clock.advance(0.1)
@@ -216,7 +216,7 @@ def test_reset_is_retried_after_backoff(code: ErrorCode) -> None:
 
 def test_refused_reset_is_reported() -> None:
     site = Site()
-    site.brokers.answer = lambda _: offset_told(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    site.brokers.answer = lambda _: offset_response(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     site.start()
     assert isinstance(site.error(), TopicAuthorizationFailed)
     assert site.errors == 1
@@ -230,35 +230,35 @@ def test_time_after_last_record_resets_to_end() -> None:
     def answer(request: ApiMessage) -> ApiMessage:
         assert isinstance(request, ListOffsetsRequest)
         is_end = request.topics[0].partitions[0].timestamp == -1
-        return offset_told(50 if is_end else -1)
+        return offset_response(50 if is_end else -1)
 
     site.brokers.answer = answer
     site.start()
     assert site.place == (50, Phase.FETCHING)
 
 
-def validating(default: ResetTo | None, told: OffsetForLeaderEpochResponse) -> Site:
-    """A consumer at offset 12 of epoch 4 meets a new leader, who tells that epoch's end."""
+def validating(default: ResetTo | None, epoch_response: OffsetForLeaderEpochResponse) -> Site:
+    """Return a consumer at offset 12 of epoch 4 after a new leader has returned the epoch's end."""
     site = Site(default=default).start()
     site.positions.seek(T0, 12, leader_epoch=4)
-    site.brokers.answer = lambda _: told
+    site.brokers.answer = lambda _: epoch_response
     site.keeper.wake()
     return site
 
 
 @pytest.mark.parametrize("end_offset", [12, 40])
 def test_position_within_leader_log_is_kept(end_offset: int) -> None:
-    assert validating(None, end_told(4, end_offset)).place == (12, Phase.FETCHING)
+    assert validating(None, end_response(4, end_offset)).place == (12, Phase.FETCHING)
 
 
 def test_truncated_log_is_read_from_divergence() -> None:
-    site = validating(EARLIEST, end_told(3, 10))
+    site = validating(EARLIEST, end_response(3, 10))
     assert site.place == (10, Phase.FETCHING)
     assert site.positions.states[T0].position_epoch == 3
 
 
 def test_truncation_raises_when_reset_is_none() -> None:
-    site = validating(None, end_told(3, 10))
+    site = validating(None, end_response(3, 10))
     error = site.error()
     assert isinstance(error, LogTruncated)
     assert "truncated before the position 12, to 10" in str(error)
@@ -271,7 +271,9 @@ def test_unknown_epoch_triggers_reset() -> None:
     site = Site().start()
     site.positions.seek(T0, 12, leader_epoch=4)
     site.brokers.answer = lambda request: (
-        end_told(-1, -1) if isinstance(request, OffsetForLeaderEpochRequest) else offset_told(2)
+        end_response(-1, -1)
+        if isinstance(request, OffsetForLeaderEpochRequest)
+        else offset_response(2)
     )
     site.keeper.wake()
     assert site.place == (2, Phase.FETCHING)
@@ -279,10 +281,10 @@ def test_unknown_epoch_triggers_reset() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH])
 def test_epoch_mismatch_is_retried(code: ErrorCode) -> None:
-    site = validating(EARLIEST, end_told(-1, -1, code))
+    site = validating(EARLIEST, end_response(-1, -1, code))
     assert site.place == (12, Phase.VALIDATING)
     assert site.brokers.updates == 1
-    site.brokers.answer = lambda _: end_told(4, 20)
+    site.brokers.answer = lambda _: end_response(4, 20)
     site.lead(6)
     assert site.place == (12, Phase.FETCHING)
 
@@ -304,7 +306,7 @@ def test_unexpected_error_is_reported_and_retried() -> None:
     site.brokers.answer = answer
     site.start()
     assert isinstance(site.error(), ZeroDivisionError)
-    site.brokers.answer = lambda _: offset_told(9)
+    site.brokers.answer = lambda _: offset_response(9)
     site.clock.advance(1.0)
     assert site.place == (9, Phase.FETCHING)
 

@@ -1,4 +1,4 @@
-"""Questions about offsets and their answers as plain values; test_core.py sends them."""
+"""Offset queries and results as plain values; test_core.py sends them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plog.client.consumer.offset_lookup import (
-    TimeAnswers,
-    TimeQuestion,
+    TimestampQuery,
+    TimestampResults,
     list_offsets_request,
     read_list_offsets,
 )
@@ -33,9 +33,9 @@ from tests.helpers.consumer_site import ConsumerSite
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
-def test_questions_to_one_leader_share_a_request() -> None:
-    questions = [TimeQuestion(T0, -1, 4), TimeQuestion(U0, 77), TimeQuestion(T1, -2)]
-    request = list_offsets_request(questions, isolation_level=1, timeout_ms=500)
+def test_queries_to_one_leader_share_a_request() -> None:
+    queries = [TimestampQuery(T0, -1, 4), TimestampQuery(U0, 77), TimestampQuery(T1, -2)]
+    request = list_offsets_request(queries, isolation_level=1, timeout_ms=500)
     assert (request.replica_id, request.isolation_level, request.timeout_ms) == (-1, 1, 500)
     asked = {
         (topic.name, one.partition_index): (one.timestamp, one.current_leader_epoch)
@@ -51,9 +51,9 @@ def answer(partition: int = 0, **result: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
 
 
-def test_answer_has_offset_and_timestamp() -> None:
+def test_result_has_offset_and_timestamp() -> None:
     found, failed = read_list_offsets(
-        [TimeQuestion(T0, 70)], answer(error_code=0, timestamp=77, offset=5, leader_epoch=3)
+        [TimestampQuery(T0, 70)], answer(error_code=0, timestamp=77, offset=5, leader_epoch=3)
     )
     assert (found, failed) == ({T0: OffsetAndTimestamp(5, 77, 3)}, {})
 
@@ -63,13 +63,13 @@ def test_answer_has_offset_and_timestamp() -> None:
     [{"error_code": 0, "offset": -1}, {"error_code": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}],
 )
 def test_time_after_last_record_returns_none(result: dict[str, int]) -> None:
-    assert read_list_offsets([TimeQuestion(T0, 70)], answer(**result)) == ({T0: None}, {})
+    assert read_list_offsets([TimestampQuery(T0, 70)], answer(**result)) == ({T0: None}, {})
 
 
 def test_errors_and_omitted_partitions_are_failures() -> None:
-    questions = [TimeQuestion(T0, 70), TimeQuestion(T1, 70)]
+    queries = [TimestampQuery(T0, 70), TimestampQuery(T1, 70)]
     result = answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    found, failed = read_list_offsets(questions, result)
+    found, failed = read_list_offsets(queries, result)
     assert found == {}
     assert isinstance(failed[T0], TopicAuthorizationFailed)
     assert failed[T1].retriable
@@ -87,15 +87,15 @@ def test_lost_response_is_retried() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
 def test_transient_error_is_retried(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
-    """A leader that no broker is, for instance, as long as news of the two have come apart."""
+    """Such as a leader that is not in the list of brokers, while metadata is inconsistent."""
     site = ConsumerSite()
     [partition] = site.create("t")
     lookup = site.core._lookup
     ask = lookup.ask
-    answers = [TimeAnswers({}, {partition: error_from_code(code, "not now")})]
+    answers = [TimestampResults({}, {partition: error_from_code(code, "not now")})]
 
-    async def asked(*question: Any, **options: Any) -> TimeAnswers:
-        return answers.pop() if answers else await ask(*question, **options)
+    async def asked(*query: Any, **options: Any) -> TimestampResults:
+        return answers.pop() if answers else await ask(*query, **options)
 
     monkeypatch.setattr(lookup, "ask", asked)
     assert site.sim.run(site.core.end_offsets([partition])) == {partition: 0}
@@ -121,7 +121,7 @@ def test_special_timestamp_is_refused_when_broker_is_too_old() -> None:
     connection = site.cluster.idle_connection(leader)
     assert connection is not None
     connection._version_by_key[ListOffsetsRequest.api_key] = 6
-    answers = site.sim.run(site.core._lookup.ask(leader, [TimeQuestion(partition, -3)], 5.0))
+    answers = site.sim.run(site.core._lookup.ask(leader, [TimestampQuery(partition, -3)], 5.0))
     error: KafkaError = answers.failed[partition]
     assert isinstance(error, UnsupportedVersion)
     assert "too old" in str(error)

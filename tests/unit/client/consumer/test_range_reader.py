@@ -20,14 +20,14 @@ from tests.helpers.sim_broker import produce_request
 
 
 class Site(ConsumerSite):
-    """A reader beside a consumer that is not used."""
+    """A reader, with a consumer that is not used."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.reader = RangeReader(self.cluster, self.settings)
 
     def fetched(self, partition: TopicPartition, position: int, stop: int) -> list[int]:
-        """The offsets that one fetch brings."""
+        """Return the offsets that one fetch returns."""
         one = self.sim.run(self.reader.fetch(partition, position, stop))
         return [record.offset for record in one.take(1_000_000)]
 

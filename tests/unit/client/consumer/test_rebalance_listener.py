@@ -19,7 +19,7 @@ async def call_user(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def run(coroutine: Any) -> None:
-    """Run what never waits."""
+    """Run a coroutine that never waits."""
     with pytest.raises(StopIteration):
         coroutine.send(None)
 
@@ -42,18 +42,18 @@ def test_lost_partitions_count_as_revoked_unless_overridden() -> None:
 
 def test_any_object_with_listener_methods_is_accepted() -> None:
     class Two:
-        told: list[str] = []
+        calls: list[str] = []
 
         def on_partitions_revoked(self, partitions: object) -> None:
-            self.told.append("revoked")
+            self.calls.append("revoked")
 
         def on_partitions_assigned(self, partitions: object) -> None:
-            self.told.append("assigned")
+            self.calls.append("assigned")
 
     listening = Listening(Two(), call_user)
     run(listening.lost(ONE))
     run(listening.assigned(ONE))
-    assert Two.told == ["revoked", "assigned"]
+    assert Two.calls == ["revoked", "assigned"]
 
 
 def test_first_exception_is_kept_until_raised() -> None:

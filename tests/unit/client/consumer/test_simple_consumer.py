@@ -1,4 +1,4 @@
-"""Ranges cut out of fetched batches; test_range_reader.py covers fetching."""
+"""SimpleConsumer returns exact ranges of fetched batches; test_range_reader.py covers fetching."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Log = list[bytes]
 
 @pytest.fixture
 def of_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Log], SimpleConsumer]]:
-    """A consumer of a log of batches, each as a fetch brings it: with what is cached behind it."""
+    """Yield a function that makes a consumer of a log; each fetch returns several batches of it."""
     made: list[SimpleConsumer] = []
 
     def make(log: Log, together: int = 2, **options: Any) -> SimpleConsumer:

@@ -13,7 +13,7 @@ from plog.client.settings import ConsumerSettings
 
 
 class StubCluster:
-    """Remembers what is wanted of it."""
+    """A cluster that records the requested topics."""
 
     metadata = ClusterMetadata()
 

@@ -68,11 +68,11 @@ def test_reassigned_partition_has_no_position() -> None:
 
 def test_assignment_notifies_engine() -> None:
     p = positions()
-    heard: list[frozenset[TopicPartition]] = []
-    p.on_assign = lambda: heard.append(p.assigned)
+    assignments: list[frozenset[TopicPartition]] = []
+    p.on_assign = lambda: assignments.append(p.assigned)
     p.assign([T0])
     p.assign([])
-    assert heard == [{T0}, frozenset()]
+    assert assignments == [{T0}, frozenset()]
 
 
 @pytest.mark.parametrize("method", ["position", "lag"])
@@ -208,7 +208,7 @@ def test_follower_is_dropped_when_it_leaves_the_cluster() -> None:
 
 
 def read_from_follower(follower: int = 2) -> SubscriptionState:
-    """Positions of t-0, led by broker 1, whose follower is to be read from."""
+    """Return positions of t-0, led by broker 1 and read from a follower."""
     p = positions(T0)
     p.update_leaders(with_follower(), 0.0)
     state(p).replica, state(p).replica_until_s = follower, 100.0

@@ -1,4 +1,4 @@
-"""What the three faces have in common, read off the classes: nothing is left out in one of them."""
+"""The three faces have the same methods, names and docstrings."""
 
 from __future__ import annotations
 

@@ -226,11 +226,11 @@ def test_listener_gets_its_partitions_in_the_next_poll_after_a_cancelled_one(
     site: Site, group: str | None
 ) -> None:
     class Slow(RebalanceListener):
-        told: list[TopicPartition] = []
+        assigned: list[TopicPartition] = []
 
         async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
             await site.sim.sleep(1.0)
-            self.told += partitions
+            self.assigned += partitions
 
     consumer = site.consumer(**({} if group is None else {"group_id": group}))
     listener = Slow()
@@ -240,7 +240,7 @@ def test_listener_gets_its_partitions_in_the_next_poll_after_a_cancelled_one(
     site.sim.run_until(lambda: bool(consumer.assignment))
     waiting.cancel()
     site.sim.run(consumer.consume(10, 2.0))
-    assert listener.told == [T0, TopicPartition("t", 1)]
+    assert listener.assigned == [T0, TopicPartition("t", 1)]
 
 
 def test_poll_with_pattern_keeps_its_timeout_when_brokers_are_unreachable(site: Site) -> None:

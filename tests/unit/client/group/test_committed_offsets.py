@@ -1,4 +1,4 @@
-"""How far a group has come, and what a coordinator may answer that this broker never does."""
+"""Committed offsets are fetched, also with errors that plog brokers never return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats: when they go out, and what their answers mean."""
+"""Heartbeats: when they are sent, and the effect of their responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def beats(world: World) -> int:
 
 
 def joined(world: World, **settings: Any) -> Member:
-    """A member alone in its group, whose application does not poll any more."""
+    """Return the only member of its group, whose application has stopped polling."""
     world.create("t")
     a = world.member("a", "t", **settings)
     world.run_until_calm(t=1)
@@ -30,7 +30,7 @@ def joined(world: World, **settings: Any) -> Member:
 
 
 def answers(member: Member, code: int) -> None:
-    """Have the coordinator answer the next heartbeat so."""
+    """Make the coordinator respond to the next heartbeat with `code`."""
     link: Any = member.member._link
     ask = link.ask
 
@@ -90,7 +90,7 @@ def test_removed_member_rejoins(make_world: MakeWorld, code: int, keeps_member_i
     assert (a.member.generation.member_id == before.member_id) is keeps_member_id
     a.resume()
     world.sim.run_until(lambda: a.is_active)
-    assert [what for what, _ in a.listener.told[-2:]] == ["lost", "assigned"]
+    assert [what for what, _ in a.listener.calls[-2:]] == ["lost", "assigned"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The way into a generation: what a leader does, and what it refuses."""
+"""Joining a generation: the work of a leader, and invalid assignments and subscriptions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MakeWorld = Callable[..., World]
 
 
 def with_assignors(world: World, name: str, *assignors: Assignor, **settings: Any) -> Member:
-    """A member with assignors of its own."""
+    """Return a member with these assignors."""
     member = world.member(name, **settings)
     member.member = GroupMember(
         member.cluster,
@@ -41,7 +41,7 @@ def with_assignors(world: World, name: str, *assignors: Assignor, **settings: An
 
 
 def poll_on(world: World, member: Member) -> None:
-    """Polls as an application would, whose errors come out here."""
+    """Poll as an application does; raises the errors of the polls."""
     for _ in range(100):
         world.advance(200)
         member.member.polled()
@@ -49,7 +49,7 @@ def poll_on(world: World, member: Member) -> None:
 
 
 class Swapping(Assignor):
-    """Claims to be cooperative, and gives everything to who came last."""
+    """Claims to be cooperative, but assigns all partitions to the newest member."""
 
     name = "swapping"
     protocols = (RebalanceProtocol.COOPERATIVE,)
@@ -71,17 +71,17 @@ class Swapping(Assignor):
 def test_custom_assignor_assigns_the_group(make_world: MakeWorld) -> None:
     class Reversed(RangeAssignor):
         name = "reversed"
-        told: list[int] = []
+        reported: list[int] = []
 
         def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-            self.told.append(generation_id)
+            self.reported.append(generation_id)
 
     world = make_world()
     world.create("t", 2)
     member = with_assignors(world, "a", Reversed()).start("t")
     world.run_until_calm(t=2)
     assert member.member.generation.protocol == "reversed"
-    assert Reversed.told == [member.member.generation.generation_id]
+    assert Reversed.reported == [member.member.generation.generation_id]
 
 
 def test_cooperative_assignor_that_moves_owned_partitions_is_refused(
@@ -113,13 +113,13 @@ def test_join_request_contains_owned_partitions_and_reason(make_world: MakeWorld
     world.run_until_calm(t=2)
     world.member("b", "t", partition_assignment_strategy="cooperative-sticky")
     world.run_until_calm(t=2)
-    told = [
+    reported = [
         (request.reason, Subscription.decode(request.protocols[0].metadata))
         for request in world.sim.requests
         if isinstance(request, JoinGroupRequest)
         and request.member_id == a.member.generation.member_id
     ]
-    reason, subscription = told[1]
+    reason, subscription = reported[1]
     assert reason == "group is already rebalancing"
     assert subscription.rack_id == "r1"
     assert len(subscription.owned_partitions) == 2
@@ -141,7 +141,7 @@ def test_returning_static_leader_keeps_the_assignment(make_world: MakeWorld) -> 
 
 
 def foreign_join(world: World, protocol_type: str, metadata: bytes) -> None:
-    """A member of another program joins group "g", and waits."""
+    """Start to join group "g" as a member of another program."""
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=10_000,

@@ -1,4 +1,4 @@
-"""Members of a group against a whole broker: who has what, who is told what, who hears why not."""
+"""GroupMember against a complete broker: assignments, listener calls and errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_single_member_has_all_partitions(make_world: MakeWorld) -> None:
     world.create("t", 3)
     a = world.member("a", "t")
     world.run_until_calm(t=3)
-    assert a.listener.told == [("assigned", ("t-0", "t-1", "t-2"))]
+    assert a.listener.calls == [("assigned", ("t-0", "t-1", "t-2"))]
     assert a.member.subscription == {"t"}
 
 
@@ -54,9 +54,9 @@ def test_eager_member_revokes_all_partitions_for_a_second_member(make_world: Mak
     b = world.member("b", "t", partition_assignment_strategy="range")
     world.run_until_calm(t=4)
     assert sorted([numbers(a), numbers(b)]) == [[0, 1], [2, 3]]
-    assert a.listener.told[1] == ("revoked", ("t-0", "t-1", "t-2", "t-3"))
-    assert a.listener.told[2][0] == "assigned"
-    assert len(b.listener.told) == 1
+    assert a.listener.calls[1] == ("revoked", ("t-0", "t-1", "t-2", "t-3"))
+    assert a.listener.calls[2][0] == "assigned"
+    assert len(b.listener.calls) == 1
 
 
 def test_cooperative_member_revokes_only_moving_partitions(make_world: MakeWorld) -> None:
@@ -68,10 +68,10 @@ def test_cooperative_member_revokes_only_moving_partitions(make_world: MakeWorld
     b = world.member("b", "t", partition_assignment_strategy="cooperative-sticky")
     world.run_until_calm(t=4)
     assert (numbers(a), numbers(b)) == ([0, 1], [2, 3])
-    assert ("revoked", ("t-2", "t-3")) in a.listener.told
-    assert not any(what == "revoked" and "t-0" in those for what, those in a.listener.told)
+    assert ("revoked", ("t-2", "t-3")) in a.listener.calls
+    assert not any(what == "revoked" and "t-0" in those for what, those in a.listener.calls)
     assert all((a.positions.offsets[one] or 0) >= (kept[one] or 0) for one in a.owned)
-    assert b.listener.told[-1] == ("assigned", ("t-2", "t-3"))
+    assert b.listener.calls[-1] == ("assigned", ("t-2", "t-3"))
 
 
 def test_close_leaves_the_group_immediately(make_world: MakeWorld) -> None:
@@ -84,7 +84,7 @@ def test_close_leaves_the_group_immediately(make_world: MakeWorld) -> None:
     world.run_until_calm(t=2)
     assert numbers(a) == [0, 1]
     assert world.sim.now_s() - before_s < 5
-    assert b.listener.told[-1][0] == "revoked"
+    assert b.listener.calls[-1][0] == "revoked"
     assert b.owned == frozenset()
 
 
@@ -107,7 +107,7 @@ def test_member_that_does_not_poll_leaves_and_raises(make_world: MakeWorld) -> N
     world.run_until_calm(t=2)
     b.stop_polling()
     world.advance(25_000)
-    assert numbers(a) != [0, 1], "its heartbeats went on"
+    assert numbers(a) != [0, 1], "its heartbeats continued"
     world.sim.run_until(lambda: numbers(a) == [0, 1])
     with pytest.raises(CommitFailed, match=r"max\.poll\.records"):
         world.sim.run(b.member.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}))
@@ -116,7 +116,7 @@ def test_member_that_does_not_poll_leaves_and_raises(make_world: MakeWorld) -> N
     [error] = b.errors
     assert isinstance(error, MaxPollIntervalExceeded)
     assert "max.poll.interval.ms=30000" in str(error)
-    assert "lost" in [what for what, _ in b.listener.told]
+    assert "lost" in [what for what, _ in b.listener.calls]
 
 
 def test_waiting_poll_counts_as_polling(make_world: MakeWorld) -> None:
@@ -225,7 +225,7 @@ def test_replaced_static_member_stays_fenced(make_world: MakeWorld) -> None:
         with pytest.raises(FencedInstanceId, match=r"group\.instance\.id=one"):
             world.sim.run(a.until_active())
     assert a.owned == frozenset()
-    assert a.listener.told[-1][0] == "lost"
+    assert a.listener.calls[-1][0] == "lost"
 
 
 def fails(world: World, member: Member, error: type[KafkaError]) -> str:
@@ -347,9 +347,9 @@ def test_member_that_leaves_during_a_rebalance_does_not_block_it(make_world: Mak
 def test_commit_in_a_listener_has_its_own_timeout(
     make_world: MakeWorld, patience_s: float | None, poll_s: float
 ) -> None:
-    """As in Kafka's consumer: default.api.timeout.ms, or what the call says.
+    """As in Kafka's consumer, that is default.api.timeout.ms or the timeout of the call.
 
-    But not for longer than the group waits for a poll: whoever is out by then commits nothing.
+    But it is no longer than the group waits for a poll: a removed member cannot commit.
     """
     world = make_world()
     world.create("t", 2)
@@ -404,16 +404,16 @@ def test_poll_cancelled_in_a_listener_is_completed_by_the_next(
     world.advance(5_000)
     poll.cancel()
     world.advance(1_000)
-    assert a.listener.told == []
+    assert a.listener.calls == []
     waits = False
     world.sim.run(a.until_active())
-    assert a.listener.told == [("assigned", ("t-0",))]
+    assert a.listener.calls == [("assigned", ("t-0",))]
 
 
 def test_partitions_that_a_hung_static_member_had_to_revoke_get_an_owner(
     make_world: MakeWorld,
 ) -> None:
-    """It comes back into the same generation without a rebalance, and owns nothing any more."""
+    """The member returns to the same generation without a rebalance and owns no partitions."""
     world = make_world()
     world.create("t", 4)
     settings = {"partition_assignment_strategy": "cooperative-sticky"}
@@ -425,11 +425,11 @@ def test_partitions_that_a_hung_static_member_had_to_revoke_get_an_owner(
     world.advance(35_000)
     a.resume()
     world.run_until_calm(t=4)
-    assert "lost" in [what for what, _ in a.listener.told]
+    assert "lost" in [what for what, _ in a.listener.calls]
 
 
 def test_metadata_names_the_generation_of_the_read_records(make_world: MakeWorld) -> None:
-    """So what another member has since is not committed over, in a transaction (KIP-447)."""
+    """So a transaction cannot overwrite the offsets of the partitions' next owner (KIP-447)."""
     world = make_world()
     world.create("t", 2)
     a = world.member("a", "t")

@@ -1,7 +1,8 @@
-"""Groups to which things happen, by seeds: members come, die, hang; connections and brokers break.
+"""Groups under random faults that a seed determines.
 
-World checks throughout that no partition has two owners in one generation and that no commit goes
-back; at the end of each storm all partitions have to be owned.
+Members join, leave, crash and hang; connections break, and the broker restarts. `World` checks
+throughout that no partition has two owners in one generation and that committed offsets never
+decrease. After the faults, every partition must have an owner.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PARTITIONS = 5
 
 
 class Storm:
-    """What happens to one group."""
+    """A group, and the faults that it meets."""
 
     def __init__(self, world: World, strategy: str) -> None:
         self.world = world

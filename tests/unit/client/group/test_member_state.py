@@ -1,4 +1,4 @@
-"""A member's place in its group, change by change."""
+"""Membership: the states of a group member and their transitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_first_rejoin_reason_is_kept() -> None:
     membership.ask_to_rejoin("x" * 300)
     membership.ask_to_rejoin("y")
     assert membership.rejoin_reason == "x" * 255
-    assert membership.stable_generation is not None, "commits go on until it joins"
+    assert membership.stable_generation is not None, "commits continue until it joins"
 
 
 def test_rejoin_request_while_joining_requests_another_generation() -> None:

@@ -1,4 +1,4 @@
-"""Commits against a whole broker, and what a coordinator may answer besides."""
+"""Commits against a complete broker, and with errors that plog brokers never return."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def at(offset: int) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def commits(world: World) -> list[int]:
-    """The offsets of t-0 that were sent, in their order."""
+    """Return the offsets of t-0 that were sent for commit, in order."""
     return [
         partition.committed_offset
         for request in world.sim.requests
@@ -217,11 +217,11 @@ def test_commit_is_not_sent_in_a_later_generation(make_world: MakeWorld) -> None
     assert isinstance(failed[0], CommitFailed | RebalanceInProgress)
 
 
-# -- by itself ------------------------------------------------------------------------------------
+# -- automatic commits ----------------------------------------------------------------------------
 
 
 def reader(world: World, **settings: Any) -> Member:
-    """A member that commits by itself and whose application is moved by hand."""
+    """Return a member with automatic commits, whose position the test sets."""
     world.create("t", 1)
     a = world.member("a", enable_auto_commit=True, auto_commit_interval_ms=5_000, **settings)
     a.member.subscribe(["t"])
@@ -237,7 +237,7 @@ def test_automatic_commit_includes_only_records_before_the_last_poll(
     a = reader(world)
     a.positions.offsets[T0] = 10
     world.advance(5_001)
-    assert commits(world) == [], "it may be at work on these ten"
+    assert commits(world) == [], "the application may still be processing these ten"
     a.member.polled()
     a.positions.offsets[T0] = 20
     world.advance(2_000)
@@ -250,7 +250,7 @@ def test_automatic_commit_includes_only_records_before_the_last_poll(
 def test_automatic_commit_does_not_overwrite_a_manual_one(
     make_world: MakeWorld, waits: bool
 ) -> None:
-    """What the last poll has left to commit is older, but would be sent a moment later."""
+    """The automatic commit of the last poll is older, but would be sent a moment later."""
     world = make_world()
     a = reader(world)
     a.positions.offsets[T0] = 10
@@ -270,7 +270,7 @@ def test_positions_are_committed_before_a_revocation(make_world: MakeWorld) -> N
     a = reader(world, partition_assignment_strategy="range")
     a.positions.offsets[T0] = 7
     b = world.member("b", "t", partition_assignment_strategy="range")
-    for _ in range(2):  # The first poll begins to commit, and waits for nothing.
+    for _ in range(2):  # The first poll only starts the commit.
         world.sim.run_until(lambda: a.member.needs_attention)
         a.member.polled()
         world.sim.run(a.member.attend())
@@ -331,7 +331,7 @@ def test_unanswered_commits_do_not_block_leaving(
     assert a.member.state is MemberState.UNJOINED
 
 
-# -- answers this broker does not give ------------------------------------------------------------
+# -- errors that plog brokers never return --------------------------------------------------------
 
 
 def commit_answer(code: int) -> OffsetCommitResponse:

@@ -1,4 +1,4 @@
-"""Commits and committed offsets in old versions and new ones."""
+"""OffsetCommit and OffsetFetch messages of all versions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 class Speaks:
-    """A connection to a broker that knows one version."""
+    """A connection to a broker that supports only one version."""
 
     address = "192.0.2.1:9092"
 

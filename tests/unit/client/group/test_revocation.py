@@ -1,4 +1,4 @@
-"""Partitions that go, in a consumer that commits by itself: no poll waits for that commit."""
+"""Revocation with automatic commits: polls do not wait for the commit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ POLL_S = 0.5
 
 
 class Application:
-    """One that polls, in a group, and is its listener."""
+    """A polling member of a group; it is also its own rebalance listener."""
 
     def __init__(self, sim: SimNetwork, strategy: str, **settings: object) -> None:
         self.sim = sim
-        self.told: list[tuple[str, list[str]]] = []
+        self.calls: list[tuple[str, list[str]]] = []
         self.seen: list[tuple[str, int]] = []
         self.settings = ConsumerSettings.from_options(
             bootstrap_servers=sim.bootstrap_servers,
@@ -45,13 +45,13 @@ class Application:
         self.core.subscribe(topics, listener=self)
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self.told.append(("revoked", [str(one) for one in partitions]))
+        self.calls.append(("revoked", [str(one) for one in partitions]))
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.told.append(("assigned", [str(one) for one in partitions]))
+        self.calls.append(("assigned", [str(one) for one in partitions]))
 
     def poll(self) -> list[ConsumerRecord]:
-        """One poll, which must keep to its time."""
+        """Poll once, and check that the poll keeps its timeout."""
         before_s = self.sim.now_s()
         records = self.sim.run(self.core.consume(100, POLL_S))
         assert self.sim.now_s() - before_s <= POLL_S + 0.001
@@ -63,7 +63,7 @@ class Application:
             if condition():
                 return
             self.poll()
-        raise AssertionError("it waits for ever")
+        raise AssertionError("the condition never became true")
 
     def committed(self, partition: TopicPartition) -> int | None:
         found = self.sim.run(self.core.committed([partition]))[partition]
@@ -71,7 +71,7 @@ class Application:
 
 
 class Trouble:
-    """A coordinator that takes no commits while `on`."""
+    """A fault: the coordinator receives no commits while `on` is true."""
 
     def __init__(self, sim: SimNetwork) -> None:
         self.on = False
@@ -94,7 +94,7 @@ def sim() -> SimNetwork:
 
 
 def reading(sim: SimNetwork, strategy: str, **settings: object) -> Application:
-    """An application that has read the two records of t-0."""
+    """Return an application that has read both records of t-0."""
     application = Application(sim, strategy, auto_commit_interval_ms=600_000, **settings)
     sim.broker.produce("t", b"a", b"b")
     application.subscribe("t")
@@ -113,12 +113,12 @@ def test_polls_keep_their_timeout_while_the_revocation_commits(
     sim.broker.produce("t", b"c")
     sim.broker.produce("u", b"d")
     for _ in range(10):
-        assert application.poll() == [], "the next owner would read it again"
-    assert application.told == [("assigned", ["t-0", "t-1"])]
+        assert application.poll() == [], "the next owner would read its records again"
+    assert application.calls == [("assigned", ["t-0", "t-1"])]
     assert trouble.tries > 3
     trouble.on = False
     application.poll_until(lambda: len(application.seen) == 3)
-    assert application.told[1:] == [("revoked", ["t-0", "t-1"]), ("assigned", ["u-0"])]
+    assert application.calls[1:] == [("revoked", ["t-0", "t-1"]), ("assigned", ["u-0"])]
     assert application.committed(T0) == 2
     assert application.seen[2:] == [("u-0", 0)]
 
@@ -135,10 +135,10 @@ def test_kept_partitions_are_read_and_committed_during_a_revocation(
     application.poll_until(lambda: len(application.seen) == 3)
     for _ in range(5):
         application.poll()
-    assert application.told == [("assigned", ["t-0", "t-1"])]
+    assert application.calls == [("assigned", ["t-0", "t-1"])]
     trouble.on = False
-    application.poll_until(lambda: len(application.told) == 2)
-    assert application.told[1:] == [("assigned", ["u-0"])]
+    application.poll_until(lambda: len(application.calls) == 2)
+    assert application.calls[1:] == [("assigned", ["u-0"])]
     assert application.committed(T0) == 3
 
 
@@ -150,10 +150,10 @@ def test_revocation_ends_after_the_rebalance_timeout(sim: SimNetwork, limit: str
     Trouble(sim).on = True
     application.subscribe("u")
     before_s = sim.now_s()
-    application.poll_until(lambda: len(application.told) == 2)
+    application.poll_until(lambda: len(application.calls) == 2)
     assert 7 <= sim.now_s() - before_s < 8.5
     application.poll_until(lambda: application.core.assignment == {U0})
-    assert [what for what, _ in application.told] == ["assigned", "revoked", "assigned"]
+    assert [what for what, _ in application.calls] == ["assigned", "revoked", "assigned"]
 
 
 def test_permanently_refused_commit_is_not_retried(
@@ -178,7 +178,7 @@ def test_fenced_member_waits_for_no_commit(sim: SimNetwork) -> None:
     member = application.core._member
     member._membership.reset("test", keeps_member_id=False)  # type: ignore[union-attr]
     application.poll_until(lambda: application.core.assignment == {U0})
-    assert [what for what, _ in application.told] == ["assigned", "revoked", "assigned"]
+    assert [what for what, _ in application.calls] == ["assigned", "revoked", "assigned"]
     assert trouble.tries <= 2
 
 
@@ -199,7 +199,7 @@ def test_leaving_ends_a_revocation(sim: SimNetwork, how: str) -> None:
         trouble.on = False
         application.core.assign([T0])
         assert [x.value for x in sim.run(application.core.consume(10))] == [b"a", b"b"]
-    assert [what for what, _ in application.told] == ["assigned", "revoked"]
+    assert [what for what, _ in application.calls] == ["assigned", "revoked"]
 
 
 def test_cancelled_revocation_keeps_the_partitions(sim: SimNetwork) -> None:
@@ -211,7 +211,7 @@ def test_cancelled_revocation_keeps_the_partitions(sim: SimNetwork) -> None:
     application.subscribe("t", "u")
     trouble.on = False
     application.poll_until(lambda: U0 in application.core.assignment)
-    assert application.told[1:] == [("assigned", ["u-0"])]
+    assert application.calls[1:] == [("assigned", ["u-0"])]
     sim.broker.produce("t", b"c")
     application.poll_until(lambda: application.seen[-1] == ("t-0", 2))
 
@@ -219,7 +219,7 @@ def test_cancelled_revocation_keeps_the_partitions(sim: SimNetwork) -> None:
 def test_partitions_are_committed_before_another_member_gets_them(
     sim: SimNetwork,
 ) -> None:
-    """A cooperative member hears only in its assignment what it has to give up."""
+    """A cooperative member learns only from its assignment which partitions to revoke."""
     first = reading(sim, "cooperative-sticky")
     trouble = Trouble(sim)
     second = Application(sim, "cooperative-sticky")

@@ -1,4 +1,4 @@
-"""The version of a request that both sides speak."""
+"""The version of a request that both sides support."""
 
 from __future__ import annotations
 

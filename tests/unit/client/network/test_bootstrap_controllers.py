@@ -1,4 +1,4 @@
-"""network/bootstrap_controllers.py: clients of the controllers of an Apache Kafka cluster."""
+"""Clients that bootstrap from the controllers of an Apache Kafka cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Quorum:
-    """A first controller that is not the active one, and the active one, which has a script."""
+    """Two controllers: the first is inactive, the active one follows a script."""
 
     def __init__(self, stack: ExitStack, *steps: Step, at_first: Step | None = None) -> None:
         self.active = stack.enter_context(ScriptedBroker([serve_versions(), *steps]))
@@ -41,7 +41,7 @@ class Quorum:
         self.admin = BrokerAdmin(self.cluster)
 
     def describe(self, request: ApiMessage) -> ApiMessage:
-        """Who the controllers are; in the middle of an election nobody is active."""
+        """Return the controllers; during an election none is active."""
         assert isinstance(request, DescribeClusterRequest)
         assert request.endpoint_type == CONTROLLER_ENDPOINTS
         ports = {3000: self.first.port, 3001: self.active.port}
@@ -56,7 +56,7 @@ class Quorum:
         )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What `coroutine` returns or raises; the connections are closed then."""
+        """Run `coroutine`, return its result and close the connections."""
 
         async def closing() -> T:
             try:
@@ -69,7 +69,7 @@ class Quorum:
 
 @pytest.fixture
 def stack() -> Any:
-    """Ends what a test has begun."""
+    """Yield an ExitStack that is closed at the end of the test."""
     with ExitStack() as stack:
         yield stack
 
@@ -105,7 +105,7 @@ def test_broker_is_refused_as_bootstrap_controller(stack: ExitStack) -> None:
     refusal = DescribeClusterResponse(error_code=114, error_message="this is a broker")
     with pytest.raises(MismatchedEndpointType, match="this is a broker"):
         as_metadata(refusal)
-    # An earlier version of the request cannot ask for controllers, and tells of brokers.
+    # An earlier version of the request cannot request controllers, and returns brokers.
     with pytest.raises(UnsupportedVersion, match=r"older than Kafka 3\.7"):
         as_metadata(DescribeClusterResponse())
 

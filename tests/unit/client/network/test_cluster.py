@@ -1,4 +1,4 @@
-"""The cluster as clients see it, against a whole broker on virtual time."""
+"""`Cluster` against a complete broker in virtual time."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_metadata_refresh_continues_after_any_error(sim: SimNetwork) -> None:
     cluster = make_cluster(sim, metadata_max_age_ms=1_000)
     cluster.want_topics(["page-views"])
     sim.advance(500)
-    wrong: list[Exception] = [WireError("nonsense"), ZeroDivisionError("a listener's bug")]
+    wrong: list[Exception] = [WireError("malformed"), ZeroDivisionError("a listener's bug")]
 
     def fail(_: object) -> None:
         if wrong:
@@ -293,7 +293,7 @@ def test_unreachable_broker_is_logged_once(
     sim: SimNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = make_cluster(sim, default_api_timeout_ms=5_000)
-    for _ in range(2):  # Each time they go, until one has answered.
+    for _ in range(2):  # A warning is logged each time all brokers go away, not at each attempt.
         sim.refuses = True
         with pytest.raises(ConnectionFailed):
             sim.run(cluster.refresh(()))

@@ -26,22 +26,22 @@ from tests.helpers.sim_network import SimNetwork
 
 LIMIT_S = 3.0
 _SLACK_S = 0.1
-"""Of virtual time, for a last message on its way."""
+"""Virtual time for a last message in transit."""
 
 
 def silent(sim: SimNetwork) -> None:
-    """The broker accepts connections and requests, and never answers."""
+    """Make the broker accept connections and requests but never respond."""
     sim.deaf = True
 
 
 def swallowing(sim: SimNetwork) -> None:
-    """Connections break, and packets of new ones are dropped."""
+    """Break all connections, and drop the packets of new ones."""
     sim.drop_all()
     sim.swallows = True
 
 
 def refusing(sim: SimNetwork) -> None:
-    """Connections break, and new ones are refused."""
+    """Break all connections, and refuse new ones."""
     sim.drop_all()
     sim.refuses = True
 
@@ -70,7 +70,7 @@ def sim() -> SimNetwork:
 
 
 def end_of(sim: SimNetwork, call: Coroutine[Any, Any, Any]) -> tuple[Exception | None, float]:
-    """What `call` raises, if anything, and how long it takes."""
+    """Return the exception of `call`, or None, and how long it takes."""
     before_s = sim.now_s()
     try:
         result = sim.run(call)
@@ -84,7 +84,7 @@ def check_limit(sim: SimNetwork, call: Coroutine[Any, Any, Any], limit_s: float 
     error, took_s = end_of(sim, call)
     assert error is not None
     assert took_s <= limit_s + _SLACK_S
-    assert "30 s" not in str(error), "a time that nobody has waited"
+    assert "30 s" not in str(error), "the error names a time that the call did not wait"
 
 
 def test_table_of_admin_calls_is_complete() -> None:
@@ -182,7 +182,7 @@ def test_producer_call_keeps_its_timeout(sim: SimNetwork, name: str, fault: Faul
     check_limit(sim, PRODUCER_CALLS[name](core))
 
 
-def test_producer_close_keeps_its_timeout_and_logs_what_is_lost(
+def test_producer_close_keeps_its_timeout_and_logs_lost_records(
     sim: SimNetwork, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_topic(sim.broker, "u")

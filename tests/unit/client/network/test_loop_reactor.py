@@ -1,4 +1,4 @@
-"""A reactor over a loop: its timers are the loop's, as Twisted's users know timers."""
+"""LoopReactor: timers of the asyncio loop behave as Twisted's delayed calls."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from zope.interface.verify import verifyObject
 from plog.client.network.loop_reactor import LoopReactor
 
 
-def on_a_loop(story: Callable[[Any], Awaitable[None]]) -> None:
-    """Run `story` with the reactor of a new loop."""
+def on_a_loop(scenario: Callable[[Any], Awaitable[None]]) -> None:
+    """Run `scenario` with the reactor of a new loop."""
 
     async def run() -> None:
         of_loop = LoopReactor.acquire()
         try:
-            await story(of_loop.reactor)
+            await scenario(of_loop.reactor)
         finally:
             await of_loop.release()
 
@@ -29,7 +29,7 @@ def on_a_loop(story: Callable[[Any], Awaitable[None]]) -> None:
 
 
 def test_delayed_call_passes_its_arguments() -> None:
-    async def story(reactor: Any) -> None:
+    async def scenario(reactor: Any) -> None:
         came: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call = reactor.callLater(0.001, lambda *a, **k: came.set_result((a, k)), 1, two=2)
         assert verifyObject(IDelayedCall, call) and call.active()
@@ -40,11 +40,11 @@ def test_delayed_call_passes_its_arguments() -> None:
             with pytest.raises(AlreadyCalled):
                 touch()
 
-    on_a_loop(story)
+    on_a_loop(scenario)
 
 
 def test_cancelled_delayed_call_does_not_run() -> None:
-    async def story(reactor: Any) -> None:
+    async def scenario(reactor: Any) -> None:
         made: list[str] = []
         call = reactor.callLater(0, made.append, "cancelled")
         call.cancel()
@@ -55,11 +55,11 @@ def test_cancelled_delayed_call_does_not_run() -> None:
         with pytest.raises(AlreadyCancelled):
             call.cancel()
 
-    on_a_loop(story)
+    on_a_loop(scenario)
 
 
 def test_delayed_call_can_be_rescheduled() -> None:
-    async def story(reactor: Any) -> None:
+    async def scenario(reactor: Any) -> None:
         came: asyncio.Queue[str] = asyncio.Queue()
         late = reactor.callLater(3600, came.put_nowait, "was an hour away")
         at_s = late.getTime()
@@ -68,18 +68,18 @@ def test_delayed_call_can_be_rescheduled() -> None:
         late.reset(0)
         assert await came.get() == "was an hour away"
 
-    on_a_loop(story)
+    on_a_loop(scenario)
 
 
 def test_release_by_the_last_client_cancels_all_timers() -> None:
     made: list[str] = []
 
-    async def story(reactor: Any) -> None:
+    async def scenario(reactor: Any) -> None:
         reactor.callLater(0.001, made.append, "after the end")
 
     async def run() -> None:
         of_loop = LoopReactor.acquire()
-        await story(of_loop.reactor)
+        await scenario(of_loop.reactor)
         await of_loop.release()
         assert of_loop.reactor.getDelayedCalls() == []
 
@@ -88,7 +88,7 @@ def test_release_by_the_last_client_cancels_all_timers() -> None:
 
 
 def test_delayed_calls_create_no_reference_cycles() -> None:
-    async def story(reactor: Any) -> None:
+    async def scenario(reactor: Any) -> None:
         gc.collect()
         for _ in range(10):
             came = asyncio.Event()
@@ -103,4 +103,4 @@ def test_delayed_calls_create_no_reference_cycles() -> None:
             gc.set_debug(0)
             gc.garbage.clear()
 
-    on_a_loop(story)
+    on_a_loop(scenario)

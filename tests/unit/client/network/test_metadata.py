@@ -1,4 +1,4 @@
-"""What a client makes of the Metadata response."""
+"""Metadata responses update the snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plog.wire.messages.metadata import (
 T0 = TopicPartition("t", 0)
 
 
-def told(
+def response_with(
     leader: int, epoch: int, *, topic_id: bytes = b"a" * 16, error: int = 0
 ) -> MetadataResponse:
     partition = MetadataResponsePartition(
@@ -27,27 +27,27 @@ def told(
 
 
 def test_leader_with_an_older_epoch_is_ignored() -> None:
-    metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
-    metadata = metadata.updated(told(1, 4), replace_topics=False)
+    metadata = ClusterMetadata().updated(response_with(2, 5), replace_topics=False)
+    metadata = metadata.updated(response_with(1, 4), replace_topics=False)
     assert metadata.leader_of(T0) == 2
-    metadata = metadata.updated(told(1, 6), replace_topics=False)
+    metadata = metadata.updated(response_with(1, 6), replace_topics=False)
     assert metadata.leader_of(T0) == 1
 
 
 def test_empty_broker_list_keeps_known_brokers() -> None:
-    metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
+    metadata = ClusterMetadata().updated(response_with(2, 5), replace_topics=False)
     metadata = metadata.updated(MetadataResponse(brokers=[], topics=[]), replace_topics=False)
     assert sorted(metadata.brokers) == [1, 2]
 
 
 def test_recreated_topic_replaces_leader_epochs() -> None:
-    metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
-    metadata = metadata.updated(told(1, 0, topic_id=b"b" * 16), replace_topics=False)
+    metadata = ClusterMetadata().updated(response_with(2, 5), replace_topics=False)
+    metadata = metadata.updated(response_with(1, 0, topic_id=b"b" * 16), replace_topics=False)
     assert metadata.leader_of(T0) == 1
 
 
 def test_unknown_error_code_becomes_unknown_server_error() -> None:
-    metadata = ClusterMetadata().updated(told(-1, 0, error=30_000), replace_topics=False)
+    metadata = ClusterMetadata().updated(response_with(-1, 0, error=30_000), replace_topics=False)
     partition = metadata.partition(T0)
     assert partition is not None
     assert partition.error is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -55,7 +55,7 @@ def test_unknown_error_code_becomes_unknown_server_error() -> None:
 
 
 def test_replace_topics_drops_topics_not_in_the_response() -> None:
-    metadata = ClusterMetadata().updated(told(1, 0), replace_topics=False)
+    metadata = ClusterMetadata().updated(response_with(1, 0), replace_topics=False)
     assert "t" in metadata.updated(MetadataResponse(), replace_topics=False).topics
     assert "t" not in metadata.updated(MetadataResponse(), replace_topics=True).topics
     assert metadata.partition_count("t") == 1

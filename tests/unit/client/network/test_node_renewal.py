@@ -1,4 +1,4 @@
-"""A session that ends is renewed on its connection, and nothing else is asked meanwhile."""
+"""An expiring session is renewed on its connection, without other requests in flight."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FakeChannel:
             ]
             return ApiVersionsResponse(api_keys=keys)
         if isinstance(request, SaslAuthenticateRequest):
-            assert self.in_flight == 0, "something else is under way"
+            assert self.in_flight == 0, "another request is in flight"
             self.log_ins += 1
             code = ErrorCode.SASL_AUTHENTICATION_FAILED if self.refuses else 0
             return SaslAuthenticateResponse(error_code=code, session_lifetime_ms=SESSION_S * 1000)
@@ -72,7 +72,7 @@ class FakeChannel:
 
 
 class FakeSignal:
-    """Nobody waits for it here."""
+    """A signal that no task waits for."""
 
     is_set = False
 
@@ -84,7 +84,7 @@ class FakeSignal:
 
 
 class FakeNetwork:
-    """A clock that sleeping moves; what is under way then is answered."""
+    """A clock that `sleep` advances; requests in flight are then answered."""
 
     runs_tasks = False
 
@@ -113,7 +113,7 @@ class FakeNetwork:
 
 @pytest.fixture
 def network() -> FakeNetwork:
-    """A world of its own for each test."""
+    """Return a new network."""
     return FakeNetwork()
 
 
@@ -139,7 +139,7 @@ def test_expiring_session_is_renewed_after_pending_requests(network: FakeNetwork
     connection = _connected(node)
     network.time_s += 0.91 * SESSION_S
     network.channels[0].in_flight = 2
-    assert node.open_connection is None, "nothing may be asked until then"
+    assert node.open_connection is None, "no request may be sent until then"
     assert _connected(node) is connection
     assert network.channels[0].log_ins == 2
     assert node.open_connection is connection

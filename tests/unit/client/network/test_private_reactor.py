@@ -1,4 +1,4 @@
-"""A reactor in a thread of its own: it runs what it is given, and survives forks."""
+"""PrivateReactor runs coroutines in its own thread, and is replaced after a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client says to log in: the examples of the RFCs, and brokers that answer wrongly."""
+"""SASL mechanisms: the RFCs' examples, and invalid responses of brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in on a connection, against brokers that follow a script."""
+"""Authentication on a connection to scripted brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Server = Callable[[bytes], SaslAuthenticateResponse]
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never has to wait."""
+    """Return the result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -33,7 +33,7 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class FakeConnection:
-    """A connection to a broker that answers as `server` does."""
+    """A connection to a broker that responds as `server` does."""
 
     address = "broker:9093"
 
@@ -52,7 +52,7 @@ class FakeConnection:
     def version_of(self, request: type) -> int:
         version = self._versions[request]
         if version < 0:
-            raise UnsupportedVersion("none of it")
+            raise UnsupportedVersion("not served")
         return version
 
     async def ask(self, request: object, response: type) -> object:
@@ -65,7 +65,7 @@ class FakeConnection:
 
 
 class FakeNetwork:
-    """A clock that stands at 100 s, and no chance."""
+    """A clock that stands at 100 s, without randomness."""
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -103,7 +103,7 @@ def _accept(lifetime_ms: int = 0) -> Server:
 
 
 def _scram_server(password: bytes) -> Server:
-    """A broker that knows the password, for one log-in."""
+    """Return a broker that knows the password, for one authentication."""
     steps: list[str] = []
     sha_256 = ScramMechanism.SCRAM_SHA_256
 
@@ -137,7 +137,7 @@ def test_plain_takes_one_step() -> None:
 
 def test_scram_takes_two_steps_and_returns_a_session() -> None:
     connection = FakeConnection(_scram_server(b"secret"))
-    # Nine tenths of the minute the broker gives, from the beginning of the log-in.
+    # Nine tenths of the broker's limit of one minute, from the start of authentication.
     assert _log_in(connection, sasl_mechanism="SCRAM-SHA-256") == Session(renew_at_s=154.0)
     assert len(connection.asked) == 3
 

@@ -1,4 +1,4 @@
-"""One socket: broken, silent and confused brokers."""
+"""SocketConnection with brokers that fail, stay silent or send invalid responses."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_malformed_response_closes_the_connection(answer: str) -> None:
 
 
 def _send_until_it_fails(connection: SocketConnection) -> None:
-    for _ in range(100):  # The kernel takes the first one before it hears that nobody reads.
+    for _ in range(100):  # The kernel detects the closed peer after the first request.
         connection.send(ApiVersionsRequest(), 0)
 
 

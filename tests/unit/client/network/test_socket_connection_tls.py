@@ -1,4 +1,4 @@
-"""Blocking sockets under TLS: what a user is told when it does not begin."""
+"""Blocking sockets with TLS, and the errors of failed handshakes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CA = Authority()
 
 @contextmanager
 def _listening(tmp_path: Path, *, asks_for_certificate: bool = False) -> Iterator[int]:
-    """A TLS server for one connection, which says nothing and goes; its port."""
+    """Yield the port of a TLS server that closes its only connection without a response."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CA.server("localhost").keystore(tmp_path / "broker.pem"))
     if asks_for_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=CA.pem.decode())
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(10)  # A client that never comes fails the test, not hangs it.
+    listener.settimeout(10)  # Without a client, the test fails instead of hanging.
 
     def serve() -> None:
         accepted, _ = listener.accept()
@@ -67,7 +67,7 @@ def _connect(tmp_path: Path, port: int, ca: Authority = CA, host: str = "localho
 
 def test_request_to_trusted_broker_succeeds(tmp_path: Path) -> None:
     with _listening(tmp_path) as port, pytest.raises(ConnectionFailed, match="broke: "):
-        _connect(tmp_path, port)  # The server goes after the first byte of the question.
+        _connect(tmp_path, port)  # The server closes after the first byte of the request.
 
 
 def test_untrusted_ca_is_named_in_the_error(tmp_path: Path) -> None:

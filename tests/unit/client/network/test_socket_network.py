@@ -1,4 +1,4 @@
-"""The engine on blocking sockets: one step, no reactor."""
+"""SocketNetwork runs the engine on blocking sockets, without a reactor."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def cluster_at(port: int, **settings: int) -> Cluster:
 
 
 def test_request_over_a_plain_socket_returns_its_response() -> None:
-    told = MetadataResponse(
+    response = MetadataResponse(
         cluster_id="abc", brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=1)]
     )
-    with ScriptedBroker([serve_versions(), lambda _: told]) as broker:
+    with ScriptedBroker([serve_versions(), lambda _: response]) as broker:
         cluster = cluster_at(broker.port)
         metadata = run_blocking(cluster.refresh(()))
         run_blocking(cluster.close())

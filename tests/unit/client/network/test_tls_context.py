@@ -1,6 +1,6 @@
-"""TLS of the standard library: which files are read, who is trusted, and what is said of mistakes.
+"""TLS contexts of the standard library: files, trust and error messages.
 
-Both ends are Python's own `ssl` over memory.
+Both ends use Python's `ssl` module over memory buffers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _security(**keywords: object) -> Security:
 
 @pytest.fixture
 def trusting(tmp_path: Path) -> dict[str, object]:
-    """The settings that trust our CA."""
+    """Return the settings that trust the tests' CA."""
     return {"ssl_truststore_location": CA.truststore(tmp_path / "ca.pem")}
 
 
@@ -47,8 +47,8 @@ def _server(
     return context
 
 
-class Meeting:
-    """A client and a server whose bytes are carried here."""
+class Handshake:
+    """A TLS handshake between a client and a server, in memory."""
 
     def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> None:
         to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -56,7 +56,7 @@ class Meeting:
         self.server = server.wrap_bio(to_server, to_client, server_side=True)
 
     def begin(self) -> None:
-        """The handshake. Raises what the client sees of it, at the latest when it reads."""
+        """Do the handshake. Raises the error of the client, at the latest when it reads."""
         for _ in range(10):
             try:
                 self.client.do_handshake()
@@ -73,11 +73,11 @@ class Meeting:
         try:
             self.server.do_handshake()
         except ssl.SSLError:
-            return  # What it is, the client is told by an alert, or it waits for more.
+            return  # An alert reports the error to the client, or the server waits for more.
 
 
 def _failure(security: Security, server: ssl.SSLContext, host: str = "localhost") -> str:
-    meeting = Meeting(security.make_ssl_context(), server, host)
+    meeting = Handshake(security.make_ssl_context(), server, host)
     with pytest.raises(ssl.SSLError) as caught:
         meeting.begin()
     failure = tls_failure(caught.value, address=f"{host}:9093", host=host)
@@ -94,7 +94,7 @@ def test_client_without_tls_has_no_security() -> None:
 def test_broker_of_a_trusted_ca_is_accepted(
     tmp_path: Path, trusting: dict[str, object], host: str
 ) -> None:
-    meeting = Meeting(_security(**trusting).make_ssl_context(), _server(tmp_path), host)
+    meeting = Handshake(_security(**trusting).make_ssl_context(), _server(tmp_path), host)
     meeting.begin()
     assert meeting.client.version() == "TLSv1.3"
 
@@ -102,14 +102,14 @@ def test_broker_of_a_trusted_ca_is_accepted(
 def test_truststore_may_be_inline_pem(tmp_path: Path) -> None:
     in_one_line = CA.pem.decode().replace("\n", " ")
     security = _security(ssl_truststore_certificates=in_one_line)
-    Meeting(security.make_ssl_context(), _server(tmp_path), "localhost").begin()
+    Handshake(security.make_ssl_context(), _server(tmp_path), "localhost").begin()
 
 
 def test_leaf_certificate_may_be_a_trust_anchor(tmp_path: Path) -> None:
     path = tmp_path / "broker.crt"
     path.write_bytes(BROKER.certificate_pem)
     context = _security(ssl_truststore_location=path).make_ssl_context()
-    Meeting(context, _server(tmp_path), "localhost").begin()
+    Handshake(context, _server(tmp_path), "localhost").begin()
 
 
 def test_wrong_host_name_is_refused_unless_disabled(
@@ -122,7 +122,7 @@ def test_wrong_host_name_is_refused_unless_disabled(
             f"the certificate of {host}:9093 is not valid for {host}; connect by"
         )
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
-    Meeting(careless.make_ssl_context(), server, "example.com").begin()
+    Handshake(careless.make_ssl_context(), server, "example.com").begin()
 
 
 def test_unknown_ca_is_refused(tmp_path: Path, trusting: dict[str, object]) -> None:
@@ -160,7 +160,9 @@ def test_client_sends_its_certificate(tmp_path: Path, trusting: dict[str, object
             "ssl_keystore_certificate_chain": me.certificate_pem.decode(),
         },
     ):
-        meeting = Meeting(_security(**trusting, **keystore).make_ssl_context(), server, "localhost")
+        meeting = Handshake(
+            _security(**trusting, **keystore).make_ssl_context(), server, "localhost"
+        )
         meeting.begin()
         shown = meeting.server.getpeercert()
         assert shown is not None
@@ -179,7 +181,7 @@ def test_missing_client_certificate_is_explained(
 
 def test_tls_versions_are_limited(tmp_path: Path, trusting: dict[str, object]) -> None:
     security = _security(**trusting, ssl_enabled_protocols="TLSv1.2")
-    meeting = Meeting(security.make_ssl_context(), _server(tmp_path), "localhost")
+    meeting = Handshake(security.make_ssl_context(), _server(tmp_path), "localhost")
     meeting.begin()
     assert meeting.client.version() == "TLSv1.2"
     newer = _server(tmp_path)
@@ -190,7 +192,7 @@ def test_tls_versions_are_limited(tmp_path: Path, trusting: dict[str, object]) -
 def test_cipher_suites_have_standard_names(tmp_path: Path, trusting: dict[str, object]) -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
     security = _security(**trusting, ssl_cipher_suites=suite)
-    meeting = Meeting(security.make_ssl_context(), _server(tmp_path), "localhost")
+    meeting = Handshake(security.make_ssl_context(), _server(tmp_path), "localhost")
     meeting.begin()
     cipher = meeting.client.cipher()
     assert cipher is not None
@@ -273,7 +275,7 @@ def test_context_is_cached_until_a_file_changes(
     other.truststore(tmp_path / "new.pem").replace(tmp_path / "ca.pem")
     second = security.make_ssl_context()
     assert second is not first
-    Meeting(second, _server(tmp_path, other.server()), "localhost").begin()
+    Handshake(second, _server(tmp_path, other.server()), "localhost").begin()
     (tmp_path / "ca.pem").unlink()
     with pytest.raises(TlsFailed, match="No such file"):
         security.make_ssl_context()
@@ -302,6 +304,6 @@ def test_port_without_tls_is_explained() -> None:
     failure = tls_failure(caught.value, address="x:9092", host="x")
     assert failure is not None
     assert "x:9092 does not use TLS; check the port" in str(failure)
-    # In the midst of a connection the same may be chance.
+    # On an established connection, the same error may be transient.
     assert tls_failure(caught.value, address="x:9092", host="x", has_begun=True) is None
     assert tls_failure(OSError("reset"), address="x:9092", host="x") is None

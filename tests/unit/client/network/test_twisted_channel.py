@@ -1,4 +1,4 @@
-"""A channel over Twisted, on a transport of strings and a clock that the test moves."""
+"""TwistedChannel on a StringTransport and a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plog.wire.schema import WireError
 
 
 class _Transport(StringTransport):
-    """A transport with a socket's options, which remembers how it was ended."""
+    """A transport with a socket's options that records how it was closed."""
 
     aborted = False
 
@@ -40,7 +40,7 @@ class _Transport(StringTransport):
 
 
 class _Site:
-    """A channel, what it has sent, and what can be answered."""
+    """A channel, the bytes it has sent, and the responses to them."""
 
     def __init__(self, transport: _Transport | None = None) -> None:
         self.clock = Clock()
@@ -50,7 +50,7 @@ class _Site:
         self.channel.makeConnection(self.transport)
 
     def ask(self, timeout_s: float = 30, *, heartbeat: bool = False) -> list[Any]:
-        """Ask something; a list that will hold the one outcome."""
+        """Send a request; return a list that will contain its outcome."""
         answer: Any
         if heartbeat:
             answer = self.channel.ask(HeartbeatRequest(), HeartbeatResponse, 0, timeout_s=timeout_s)
@@ -61,12 +61,12 @@ class _Site:
         return outcome_of(answer)
 
     def send(self, timeout_s: float = 30) -> list[Any]:
-        """Send something without an answer; a list that will hold the one outcome."""
+        """Send a request without a response; return a list that will contain its outcome."""
         sent: Any = self.channel.send(DescribeClusterRequest(), 0, timeout_s=timeout_s)
         return outcome_of(sent)
 
     def answer(self, number: int, cluster_id: str = "abc") -> bytes:
-        """A whole frame that answers request `number`."""
+        """Return a complete response frame for request `number`."""
         message = DescribeClusterResponse(cluster_id=cluster_id)
         body = encode_response_header(60, 0, number) + message.encode(0)
         return len(body).to_bytes(4, "big") + body
@@ -111,7 +111,7 @@ def test_ask_writes_to_the_socket_before_it_returns(monkeypatch: pytest.MonkeyPa
 
 
 class _Socket(_Transport):
-    """A transport whose system takes `room` bytes now, or has lost the connection."""
+    """A transport whose socket accepts `room` bytes, or has lost the connection."""
 
     room: int | Exception = 1_000_000
     dataBuffer = b""
@@ -147,7 +147,7 @@ def test_partially_written_request_is_finished_by_the_reactor(room: int | Except
     assert int.from_bytes(whole[:4], "big") == len(whole) - 4
     transport.room, transport.at_once = 1_000_000, []
     waiting = transport.value()
-    site.ask()  # It must not overtake what waits.
+    site.ask()  # It must not overtake the buffered bytes.
     assert transport.at_once == [] and transport.value().startswith(waiting)
 
 
@@ -179,7 +179,7 @@ def test_missing_response_closes_the_connection(site: _Site) -> None:
     assert not site.clock.getDelayedCalls()
 
 
-def test_short_timeout_applies_behind_a_long_one(site: _Site) -> None:
+def test_short_timeout_applies_after_a_long_one(site: _Site) -> None:
     long, short = site.ask(timeout_s=60), site.ask(timeout_s=2)
     site.clock.pump([1, 1.1])
     assert isinstance(short[0], RequestTimedOut)
@@ -208,7 +208,7 @@ def test_broken_connection_fails_all_pending_requests(site: _Site) -> None:
 def test_response_with_wrong_correlation_id_closes_the_connection(
     site: _Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is not a WireError, which would reach the application: a retry helps here."""
+    """It is not a WireError, which would reach the application: here a retry may succeed."""
     asked, waiting = site.ask(), site.ask()
     site.receive(site.answer(77) + site.answer(2))
     for outcome in (asked, waiting):
@@ -237,7 +237,7 @@ def test_malformed_response_closes_the_connection(site: _Site) -> None:
     asked, waiting = site.ask(), site.ask()
     site.receive(b"\0\0\0\x05" + b"\0\0\0\x01" + b"\0")
     assert isinstance(asked[0], WireError)
-    assert isinstance(asked[0], ConnectionFailed)  # So whoever asked tries again.
+    assert isinstance(asked[0], ConnectionFailed)  # So the caller retries.
     assert isinstance(waiting[0], ConnectionFailed)
     assert site.transport.aborted
 

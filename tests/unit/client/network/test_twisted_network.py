@@ -1,4 +1,4 @@
-"""Tasks and signals as Deferreds: what is woken or ended in the midst of waking and ending."""
+"""Tasks and signals as Deferreds: wakeups and cancellations during other wakeups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_woken_task_may_cancel_another_woken_task(network: DeferredNetwork) -> N
     async def first() -> None:
         await signal.wait()
         tasks[0].cancel()
-        seen.append("first went on")
+        seen.append("first continued")
 
     async def second() -> None:
         try:
@@ -36,7 +36,7 @@ def test_woken_task_may_cancel_another_woken_task(network: DeferredNetwork) -> N
     task = network.spawn(first(), "the first")
     tasks.append(network.spawn(second(), "the second"))
     signal.set()
-    assert seen == ["second was cancelled", "first went on"]
+    assert seen == ["second was cancelled", "first continued"]
     assert task.done
     assert tasks[0].done
 

@@ -1,4 +1,4 @@
-"""Jobs of a client on a reactor: threads beside it, whose outcome comes back to it."""
+"""Jobs of a client run in threads and report their outcome to the reactor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plog.client.network.twisted_network import TwistedNetwork
 
 
 class Reactor(Clock):
-    """A clock, and what threads want called."""
+    """A clock with a queue of calls from threads."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -76,7 +76,7 @@ def test_slow_certificate_files_fail_the_connect(reactor: Reactor, network: Twis
     go_on = threading.Event()
 
     class Stuck:
-        """The settings of TLS whose files lie on a disk that does not answer."""
+        """A TLS configuration whose files are on a disk that does not respond."""
 
         checks_host_name = True
 

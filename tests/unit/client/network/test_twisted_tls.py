@@ -1,4 +1,4 @@
-"""TLS of Twisted, over memory: the client's transport is a string, the broker Python's `ssl`."""
+"""TlsClient over a StringTransport; the broker uses Python's `ssl` module."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _security(**keywords: object) -> Security:
 
 @implementer(IHandshakeListener)
 class Wrapped(Protocol):
-    """What lies above TLS; says a word at once, which must not reach a stranger."""
+    """A protocol above TLS; the data it sends must not reach an unverified peer."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -57,14 +57,14 @@ class Wrapped(Protocol):
 
 
 class _Wire(StringTransport):
-    """A transport that can be cut."""
+    """A transport that can be aborted."""
 
     def abortConnection(self) -> None:
         self.disconnected = True
 
 
-class Meeting:
-    """A client of ours and a server, and what they said."""
+class Session:
+    """A TLS client and a server, and the data that each has received."""
 
     def __init__(self, security: Security, server: ssl.SSLContext, host: str = "localhost") -> None:
         self.tls = TlsClient.of(security, host)
@@ -81,25 +81,26 @@ class Meeting:
         self.protocol.makeConnection(self.wire)
 
     def run(self) -> None:
-        """Carry bytes until nobody has any."""
+        """Transfer bytes until neither side has any left."""
         for _ in range(10):
-            self._clock.advance(0)  # Newer versions of Twisted gather what is written in a turn.
+            # Newer versions of Twisted combine the writes of one reactor turn.
+            self._clock.advance(0)
             self._to_server.write(self.wire.value())
             self.wire.clear()
             try:
                 self.server.do_handshake()
                 self.received += self.server.read()
             except ssl.SSLError:
-                pass  # Wants more, or is answered by an alert.
+                pass  # It needs more data, or sends an alert.
             if data := self._to_client.read():
                 self.protocol.dataReceived(data)
         if self.wire.disconnecting or getattr(self.wire, "disconnected", False):
             self.protocol.connectionLost(Failure(connectionDone.value))
 
     def failure(self, host: str = "localhost") -> str:
-        """What is raised for the end of it."""
+        """Return the error that explains the end of the connection."""
         self.run()
-        assert self.received == b"", "a stranger has heard it"
+        assert self.received == b"", "an unverified peer has received data"
         assert self.above.reason is not None
         found = self.tls.failure_of(self.above.reason, f"{host}:9093", has_begun=self.above.is_open)
         assert found is not None, self.above.reason
@@ -119,7 +120,7 @@ def _server(
 
 @pytest.fixture
 def trusting(tmp_path: Path) -> dict[str, object]:
-    """The settings that trust our CA."""
+    """Return the settings that trust the tests' CA."""
     return {"ssl_truststore_location": CA.truststore(tmp_path / "ca.pem")}
 
 
@@ -127,20 +128,20 @@ def trusting(tmp_path: Path) -> dict[str, object]:
 def test_broker_of_a_trusted_ca_is_accepted(
     tmp_path: Path, trusting: dict[str, object], host: str
 ) -> None:
-    meeting = Meeting(_security(**trusting), _server(tmp_path), host)
-    meeting.run()
-    assert meeting.above.is_open
-    assert meeting.received == b"secret"
+    session = Session(_security(**trusting), _server(tmp_path), host)
+    session.run()
+    assert session.above.is_open
+    assert session.received == b"secret"
 
 
 @pytest.mark.parametrize("host", ["example.com", "127.0.0.2"])
 def test_wrong_host_receives_no_data(
     tmp_path: Path, trusting: dict[str, object], host: str
 ) -> None:
-    meeting = Meeting(_security(**trusting), _server(tmp_path), host)
-    assert f"is not valid for {host}; connect by a name" in meeting.failure()
+    session = Session(_security(**trusting), _server(tmp_path), host)
+    assert f"is not valid for {host}; connect by a name" in session.failure()
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
-    other = Meeting(careless, _server(tmp_path), host)
+    other = Session(careless, _server(tmp_path), host)
     other.run()
     assert other.received == b"secret"
 
@@ -148,8 +149,8 @@ def test_wrong_host_receives_no_data(
 def test_certificate_without_names_is_refused(tmp_path: Path, trusting: dict[str, object]) -> None:
     nameless = CA.intermediate().signed
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
-    assert Meeting(careless, _server(tmp_path, nameless)).tls is not None
-    text = Meeting(_security(**trusting), _server(tmp_path, nameless)).failure()
+    assert Session(careless, _server(tmp_path, nameless)).tls is not None
+    text = Session(_security(**trusting), _server(tmp_path, nameless)).failure()
     assert text.startswith("the certificate of localhost:9093 is not")
 
 
@@ -159,36 +160,36 @@ def test_broker_of_an_unknown_ca_receives_no_data(
     server = _server(tmp_path, Authority("Other CA").server())
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     for security in (_security(**trusting), careless, _security()):
-        assert "signed by a CA that is not trusted" in Meeting(security, server).failure()
+        assert "signed by a CA that is not trusted" in Session(security, server).failure()
 
 
 def test_certificate_dates_are_checked(tmp_path: Path, trusting: dict[str, object]) -> None:
     expired = CA.server("localhost", begins_in=-2 * DAY, ends_in=-DAY)
     server = _server(tmp_path, expired)
-    assert "has expired" in Meeting(_security(**trusting), server).failure()
+    assert "has expired" in Session(_security(**trusting), server).failure()
 
 
 def test_client_sends_its_certificate(tmp_path: Path, trusting: dict[str, object]) -> None:
     server = _server(tmp_path, client_ca=CA)
     keystore = CA.client("me").keystore(tmp_path / "me.pem", "hunter2")
     security = _security(**trusting, ssl_keystore_location=keystore, ssl_key_password="hunter2")
-    meeting = Meeting(security, server)
-    meeting.run()
-    assert meeting.received == b"secret"
-    shown = meeting.server.getpeercert()
+    session = Session(security, server)
+    session.run()
+    assert session.received == b"secret"
+    shown = session.server.getpeercert()
     assert shown is not None
     assert (("commonName", "me"),) in shown["subject"]
 
 
 def test_versions_and_suites_are_limited(tmp_path: Path, trusting: dict[str, object]) -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
-    meeting = Meeting(_security(**trusting, ssl_cipher_suites=suite), _server(tmp_path))
-    meeting.run()
-    assert meeting.server.version() == "TLSv1.2"
+    session = Session(_security(**trusting, ssl_cipher_suites=suite), _server(tmp_path))
+    session.run()
+    assert session.server.version() == "TLSv1.2"
     newer = _server(tmp_path)
     newer.minimum_version = ssl.TLSVersion.TLSv1_3
     old = _security(**trusting, ssl_enabled_protocols="TLSv1.2")
-    assert "none of this client's TLS versions" in Meeting(old, newer).failure()
+    assert "none of this client's TLS versions" in Session(old, newer).failure()
 
 
 def test_unusable_settings_are_refused(tmp_path: Path, trusting: dict[str, object]) -> None:
@@ -216,8 +217,8 @@ def test_context_is_cached(trusting: dict[str, object]) -> None:
 
 
 def test_non_tls_failure_has_no_explanation(tmp_path: Path, trusting: dict[str, object]) -> None:
-    meeting = Meeting(_security(**trusting), _server(tmp_path))
-    assert meeting.tls.failure_of(ConnectionResetError(), "x") is None
+    session = Session(_security(**trusting), _server(tmp_path))
+    assert session.tls.failure_of(ConnectionResetError(), "x") is None
 
 
 def test_global_reactor_is_not_imported() -> None:

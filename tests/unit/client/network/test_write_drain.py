@@ -1,4 +1,4 @@
-"""When what was written has left: Twisted's own buffer tells, and a producer waits for it."""
+"""WriteDrain on Twisted's own write buffer, and a producer that waits for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.client.producer.producer_site import TOPIC, ready
 
 
 class _Reactor:
-    """Whom a descriptor tells that it has something to write."""
+    """A reactor that ignores registrations of descriptors."""
 
     def addWriter(self, descriptor: object) -> None:
         pass
@@ -28,7 +28,7 @@ class _Reactor:
 
 
 class Tcp(FileDescriptor):
-    """Twisted's write buffer; `room` is how many bytes the system takes."""
+    """Twisted's write buffer; `room` is the number of bytes that the system accepts."""
 
     def __init__(self) -> None:
         reactor: Any = _Reactor()
@@ -43,7 +43,7 @@ class Tcp(FileDescriptor):
         return taken
 
     def take(self, size: int) -> None:
-        """The system takes so many bytes."""
+        """Let the system accept `size` bytes."""
         self.room += size
         self.is_closed = self.doWrite() is not None
 
@@ -126,7 +126,7 @@ def test_lost_connection_fails_pending_writes(tcp: Tcp) -> None:
 
 
 def test_acks_zero_holds_memory_until_bytes_are_written() -> None:
-    """Else a producer that is faster than its broker would fill the transport without an end."""
+    """Otherwise a producer faster than its broker would fill the transport without a limit."""
     site = ready(acks="0", buffer_memory=2_000, batch_size=400, linger_ms=0, max_block_ms=500)
     site.sim.stuck = []
     taken = 0
@@ -176,7 +176,7 @@ def test_acks_zero_resends_unwritten_batches_after_a_broken_connection() -> None
 
 
 def test_acks_zero_refreshes_metadata_after_a_lost_connection() -> None:
-    """The only way in which a broker can say that it leads the partition no more."""
+    """A broker that no longer leads a partition can only report it by closing the connection."""
     site = ready(acks="0", metadata_max_age_ms=3_600_000)
     site.sent(b"first")
     site.flush()

@@ -1,9 +1,9 @@
-"""What a producer promises, held against what the logs of its topic have.
+"""Check the promises of a producer against the logs of its topic.
 
-A record that was taken has one outcome, in time, which its callback and its future tell alike.
-What is acknowledged is in the log where its metadata says; with an idempotent producer, once, and
-in the order in which it was taken. What was refused, or is said not to be written, is not there.
-All memory is given back.
+Every accepted record has exactly one outcome in time, the same in its callback and its future. An
+acknowledged record is in the log where its metadata says; with an idempotent producer, exactly once
+and in the order in which records were accepted. A record that was refused, or is reported as not
+written, is not in the log. All memory is released.
 """
 
 from __future__ import annotations
@@ -18,34 +18,36 @@ from plog.records.reader import iter_records
 from tests.unit.client.producer.producer_site import TOPIC, ProducerSite
 
 SLACK_S = 0.2
-"""How much later than allowed something may come on virtual time."""
+"""The tolerance of time limits, in virtual time."""
 
 
 class Sent(NamedTuple):
-    """A record the producer took."""
+    """A record that the producer has accepted."""
 
     value: bytes
     handle: SendHandle
     begun: tuple[int, int]
-    """Which batch of its partition it went into, and where: the order in which it was taken."""
+    """Number of its batch in the partition, and its index there: the order of acceptance."""
     sent_s: float
 
 
 class Life:
-    """The topic from its creation to its deletion: all that was ever in its logs."""
+    """The topic from creation to deletion, with all records that were ever in its logs."""
 
     def __init__(self) -> None:
         self.logs: dict[int, dict[int, bytes]] = {}
 
     def read(self, site: ProducerSite) -> None:
-        """Note what the logs hold now; what was deleted before stays noted."""
-        site.sim.settle()  # What was taken just now can be read when it is on the disk.
+        """Add the current records of the logs; records deleted since the last call are kept."""
+        site.sim.settle()  # Records can be read once on disk.
         for partition in range(site.cluster.metadata.partition_count(TOPIC) or 0):
             log = site.sim.broker.log(TOPIC, partition)
             if log is not None:
                 known = self.logs.setdefault(partition, {})
                 for offset, value in _records(site, partition, log.log_start_offset):
-                    assert known.setdefault(offset, value) == value, "another record than before"
+                    assert known.setdefault(offset, value) == value, (
+                        "the record at an offset has changed"
+                    )
 
 
 def _records(site: ProducerSite, partition: int, offset: int) -> Iterator[tuple[int, bytes]]:
@@ -61,7 +63,7 @@ def _records(site: ProducerSite, partition: int, offset: int) -> Iterator[tuple[
 
 
 class Promises:
-    """What was sent and told in the course of a test, and its checks."""
+    """The records and outcomes of a test, and the checks of the promises."""
 
     site: ProducerSite
     settings: dict[str, Any]
@@ -69,14 +71,14 @@ class Promises:
     def __init__(self) -> None:
         self.delivery_s = 0.0
         self.is_unclear = False
-        """Nobody can know any more what was in the logs."""
+        """Whether the contents of the logs can no longer be determined."""
         self.lives = [Life()]
         self.sent: list[Sent] = []
         self.outcomes: Counter[bytes] = Counter()
-        self.told: dict[bytes, tuple[RecordMetadata | None, Exception | None, float]] = {}
+        self.reported: dict[bytes, tuple[RecordMetadata | None, Exception | None, float]] = {}
 
     def check(self, *, is_idempotent: bool = True, is_ordered: bool = True) -> None:
-        """All promises. `is_ordered`: what is acknowledged is in the log in the order sent."""
+        """Check all promises; with `is_ordered`, also that the log has the order of sending."""
         if self.is_unclear:
             return
         self.lives[-1].read(self.site)
@@ -92,22 +94,22 @@ class Promises:
             self.check_order()
 
     def check_outcomes(self) -> None:
-        never = {value for value, (_, error, _) in self.told.items() if error is not None}
+        never = {value for value, (_, error, _) in self.reported.items() if error is not None}
         for sent in self.sent:
             assert sent.handle.done()
-            assert self.outcomes[sent.value] == 1, "told more than once, or never"
-            metadata, error, told_s = self.told[sent.value]
+            assert self.outcomes[sent.value] == 1, "not exactly one outcome"
+            metadata, error, reported_s = self.reported[sent.value]
             assert error is sent.handle.error()
             if error is None:
                 assert metadata == sent.handle.metadata()
             else:
                 assert str(error), "an error without a text"
-            took_s = told_s - sent.sent_s
+            took_s = reported_s - sent.sent_s
             assert took_s <= self.delivery_s + SLACK_S, f"an outcome after {took_s:g} s"
         taken = {sent.value for sent in self.sent}
-        assert not set(self.outcomes) - taken, "told of what was never taken"
+        assert not set(self.outcomes) - taken, "an outcome of a record that was not accepted"
         written = {x for life in self.lives for log in life.logs.values() for x in log.values()}
-        assert not written & (never - taken), "written, but never taken"
+        assert not written & (never - taken), "written, but not accepted"
         for sent in self.sent:
             error = sent.handle.error()
             if error is not None and "it was not written" in str(error):
@@ -121,7 +123,7 @@ class Promises:
         assert not accumulator.waiting
 
     def check_acknowledged(self) -> None:
-        """What is acknowledged is where its metadata says, in one of the topic's lives."""
+        """Check that acknowledged records are where their metadata says, in one of the lives."""
         for sent in self.sent:
             if sent.handle.error() is not None or self.settings.get("acks") == "0":
                 continue
@@ -131,10 +133,10 @@ class Promises:
                 found = any(log.get(metadata.offset) == sent.value for log in logs)
             else:
                 found = any(sent.value in log.values() for log in logs)
-            assert found, f"{sent.value!r:.40} was acknowledged and is not there: {metadata}"
+            assert found, f"{sent.value!r:.40} was acknowledged but is not in the log: {metadata}"
 
     def check_order(self) -> None:
-        """Where it was acknowledged to be: a late copy may have got into a topic made anew."""
+        """Check the order at the acknowledged offsets: a recreated topic may have a late copy."""
         begun = {
             (
                 sent.handle.metadata().partition,
@@ -148,7 +150,7 @@ class Promises:
             for partition, log in life.logs.items():
                 found = []
                 for offset, value in sorted(log.items()):
-                    for told in (offset, UNKNOWN_OFFSET) if len(self.lives) == 1 else (offset,):
-                        if (partition, told, value) in begun:
-                            found.append(begun[partition, told, value])
+                    for reported in (offset, UNKNOWN_OFFSET) if len(self.lives) == 1 else (offset,):
+                        if (partition, reported, value) in begun:
+                            found.append(begun[partition, reported, value])
                 assert found == sorted(found), f"partition {partition} is out of order"

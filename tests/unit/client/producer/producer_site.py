@@ -22,11 +22,11 @@ TOPIC = "page-views"
 
 
 Interference: TypeAlias = Callable[[ApiMessage, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Is given a request, and how to ask the broker; returns what is answered."""
+"""Receives a request and a function that asks the broker; returns the response."""
 
 
 class MeddlingNetwork(SimNetwork):
-    """One in which somebody may answer in the broker's place, or change its answers."""
+    """A network in which a test can replace or change the broker's responses."""
 
     interfere: Interference | None = None
 
@@ -47,7 +47,7 @@ class MeddlingNetwork(SimNetwork):
 
 
 class ProducerSite:
-    """`options` are the producer's settings; `topic` has been created, with `partitions`."""
+    """A producer with the settings `options`, and a topic with `partitions`."""
 
     def __init__(
         self,
@@ -74,15 +74,15 @@ class ProducerSite:
         return self.sim.run(coroutine)
 
     def know(self, topic: str = TOPIC) -> None:
-        """Let the producer know a topic."""
+        """Make the producer look up a topic."""
         self.run(self.core.room(topic, 10))
 
     def sent(self, *values: bytes, **record: Any) -> list[SendHandle]:
-        """Send these to TOPIC, which is known, at once."""
+        """Send these to TOPIC, which is known, without waiting."""
         handles = []
         for value in values:
             handle = self.core.send(TOPIC, value, **record)
-            assert handle is not None, "it has to wait"
+            assert handle is not None, "the record was not accepted immediately"
             handles.append(handle)
         return handles
 
@@ -90,7 +90,7 @@ class ProducerSite:
         self.run(self.core.flush())
 
     def records(self, partition: int = 0, topic: str = TOPIC) -> list[Record]:
-        """All that is in the log."""
+        """Return all records of the log."""
         found: list[Record] = []
         while True:
             offset = found[-1].offset + 1 if found else 0
@@ -109,7 +109,7 @@ class ProducerSite:
 
 
 def ready(**options: Any) -> ProducerSite:
-    """A producer that knows the topic."""
+    """Return the site of a producer that knows the topic."""
     site = ProducerSite(**options)
     site.know()
     return site

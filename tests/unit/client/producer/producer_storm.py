@@ -1,15 +1,16 @@
-"""A producer in the worst of worlds, and what it told against what the logs hold.
+"""A producer under random faults; its reported outcomes are checked against the logs.
 
     python -m tests.unit.client.producer.producer_storm --seeds 1000          (or --seed 17)
 
-A seed decides settings, senders and troubles. Several senders at once give records to one producer:
-with keys, for partitions, or for none, of any size, some wrong, some through callbacks, some taken
-back while they wait. Meanwhile three brokers (three_brokers.py) lose answers, refuse, doubt, write
-twice or late, throttle, hand over their partitions, are cut off, restarted, made to forget; the
-topic gets partitions, another max.message.bytes, has records deleted, is deleted and made anew.
-In the end the producer is flushed, or closed in the middle of all that.
+A seed determines settings, senders and faults. Several concurrent senders pass records to one
+producer: with keys, with or without partitions, of any size, some invalid, some in callbacks, and
+some cancelled while they wait. Meanwhile three brokers (three_brokers.py) lose responses, refuse
+requests, leave their outcome in doubt, write twice or late, throttle, move leaders, disconnect,
+restart and lose producer state. The topic gets partitions and another max.message.bytes, loses
+records, and is deleted and recreated. At the end the producer is flushed, or closed in the middle
+of all this.
 
-What has to hold in each world is producer_promises.py's to say.
+producer_promises.py checks the result of every run.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ TROUBLES = (
 
 
 class Bugs(logging.Handler):
-    """What the client logs as an error, but for what callbacks have done."""
+    """The errors that the client logs, except those of callbacks."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -67,7 +68,7 @@ class Bugs(logging.Handler):
 
 
 class Storm(Promises):
-    """See the module's text. `options` overrule what the seed says."""
+    """One run of a producer; `options` override the settings that the seed determines."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class Storm(Promises):
         self.senders = 0
         self.number = 0
 
-    # -- what happens to requests -------------------------------------------------------------
+    # -- faults of requests -------------------------------------------------------------------
 
     def fate(self) -> str:
         fate = "fine"
@@ -115,13 +116,13 @@ class Storm(Promises):
         elif self.mood in FATES and self.chance.random() < 0.6:
             fate = self.mood
         if fate == "refuse" and len(self.lives) > 1:
-            # A topic made anew takes any number, so also one behind a batch it has refused: nobody
-            # can tell any more whether that one was written.
+            # A recreated topic accepts any number, also that after a batch it has refused, so
+            # whether that batch was written cannot be determined.
             return "fine"
         return fate
 
     def trouble(self) -> None:
-        """Another mood, after a while; some of them are one event."""
+        """Change the kind of faults after a while; some kinds are a single event."""
         sim, chance = self.sim, self.chance
         self.mood = mood = "calm" if self.is_over else chance.choice(TROUBLES)
         sim.deaf, sim.stale, sim.has_ids = mood == "deaf", 0.5 * (mood == "stale"), mood != "no ids"
@@ -153,10 +154,11 @@ class Storm(Promises):
             log = self.sim.broker.log(TOPIC, partition)
             if log is not None and log.log_end_offset > log._segments.active.base_offset:
                 log.roll()
-        if self.chance.random() < 0.5:  # Else the broker dies before the snapshots are written.
+        # Otherwise the broker is killed before the snapshots are written.
+        if self.chance.random() < 0.5:
             self.sim.settle()
 
-    # -- what happens to the topic ------------------------------------------------------------
+    # -- changes of the topic -----------------------------------------------------------------
 
     def more_partitions(self) -> None:
         self.partitions += 1
@@ -164,7 +166,7 @@ class Storm(Promises):
         self.sim.broker.ask(CreatePartitionsRequest(topics=[topic], timeout_ms=1_000), 3)
 
     def limit(self) -> None:
-        """Batches that were fine a moment ago are too large now, or the other way round."""
+        """Change max.message.bytes, so that valid batches become too large or vice versa."""
         value = self.chance.choice(["300", "700", "1048576"])
         config = IncrementalAlterableConfig(
             name="max.message.bytes", config_operation=0, value=value
@@ -188,10 +190,10 @@ class Storm(Promises):
         gone = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1_000)
         asked = self.sim.broker.begin(gone, 5)
         self.sim.settle()
-        if not asked.is_done:  # Nobody can know any more what the logs hold when it goes.
+        if not asked.is_done:  # The contents of the logs at the deletion are unknown.
             self.is_over = self.is_unclear = True
             return
-        if asked.response().responses[0].error_code:  # It is not there yet again.
+        if asked.response().responses[0].error_code:  # The topic has not been recreated yet.
             return
         self.lives.append(Life())
         self.partitions = self.chance.choice([1, 3, 6])
@@ -220,10 +222,10 @@ class Storm(Promises):
         return {"headers": {"h": b"v"}} if how == "headers" else {}
 
     async def sender(self, which: int, count: int) -> None:
-        """Sends one record after the other, as a thread of an application does."""
+        """Send records sequentially, as a thread of an application does."""
         for _ in range(count):
             if self.chance.random() < 0.05:
-                self.send_nonsense()
+                self.send_invalid()
             await self.send_soon(which)
             if self.chance.random() < 0.3:
                 await self.sim.sleep(self.chance.random() * 0.1)
@@ -233,12 +235,12 @@ class Storm(Promises):
         value, begun_s = self.value(which), self.sim.now_s()
         try:
             handle = await self.site.core.send_soon(
-                TOPIC, value, on_delivery=self.teller(value), **self.record()
+                TOPIC, value, on_delivery=self.callback_for(value), **self.record()
             )
         except (BufferExhausted, ClosedError, Cancelled, KafkaError) as error:
             self.refused[type(error).__name__] += 1
-            # It was never taken: nobody may be told of it, and no log may have it.
-            self.told[value] = None, error, self.sim.now_s()
+            # It was not accepted, so it must have no outcome and must not be in a log.
+            self.reported[value] = None, error, self.sim.now_s()
         else:
             self.took(value, handle)
         took_s = self.sim.now_s() - begun_s
@@ -249,7 +251,7 @@ class Storm(Promises):
         begun = (batch.order[0], batch.order[1] + handle._index)
         self.sent.append(Sent(value, handle, begun, self.sim.now_s()))
 
-    def send_nonsense(self) -> None:
+    def send_invalid(self) -> None:
         wrong: list[dict[str, Any]] = [
             {"value": 5},
             {"key": "text"},
@@ -266,34 +268,34 @@ class Storm(Promises):
             self.site.core.send(TOPIC, **self.chance.choice(wrong))
         except Exception as refusal:
             error = refusal
-        assert error is not None, "nonsense was taken"
+        assert error is not None, "an invalid record was accepted"
         assert str(error), "an error without a text"
         self.refused[type(error).__name__] += 1
 
-    def teller(self, value: bytes) -> Any:
-        """A callback, which may itself do what callbacks should not, or fail."""
+    def callback_for(self, value: bytes) -> Any:
+        """Return a callback, which may send, flush or fail."""
         whim = self.chance.choice(["", "", "", "", "send", "flush", "fail"])
 
         def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
             self.outcomes[value] += 1
-            self.told[value] = metadata, error, self.sim.now_s()
+            self.reported[value] = metadata, error, self.sim.now_s()
             if whim == "fail":
-                raise ValueError("a callback's own trouble")
+                raise ValueError("an error of a callback")
             if whim == "flush":
                 self.begin(self.site.core.flush())
             if whim == "send" and not self.is_over:
-                self.send_at_once()
+                self.send_now()
 
         return on_delivery
 
-    def send_at_once(self) -> None:
+    def send_now(self) -> None:
         value = self.value(-1)
         core = self.site.core
         try:
             handle = (
                 None
                 if core.has_waiters
-                else core.send(TOPIC, value, on_delivery=self.teller(value))
+                else core.send(TOPIC, value, on_delivery=self.callback_for(value))
             )
         except (ClosedError, KafkaError) as error:
             self.refused[type(error).__name__] += 1
@@ -302,25 +304,25 @@ class Storm(Promises):
             self.took(value, handle)
 
     async def flusher(self) -> None:
-        """What was sent before a flush has its outcome behind it."""
+        """Check that every record sent before a flush has an outcome after it."""
         while self.senders:
             await self.sim.sleep(self.chance.random() * 3)
             before = list(self.sent)
             await self.site.core.flush()
-            assert all(sent.handle.done() for sent in before), "a flush came back too early"
+            assert all(sent.handle.done() for sent in before), "a flush returned too early"
 
     async def canceller(self) -> None:
-        """Sends that are taken back while they wait, or a moment too late."""
+        """Cancel sends while they wait, or a moment too late."""
         while self.senders:
             await self.sim.sleep(self.chance.random() * 0.5)
             task = self.begin(self.send_soon(-2))
             await self.sim.sleep(self.chance.random() * 0.05)
             task.cancel()
 
-    # -- all of it ----------------------------------------------------------------------------
+    # -- the run ------------------------------------------------------------------------------
 
     def run(self, count: int = 200) -> None:
-        """Let it happen. Raises what failed, and AssertionError for what was logged as a bug."""
+        """Run the storm. Raises the error of a check, or AssertionError for a logged bug."""
         logger, bugs = logging.getLogger("plog.client"), Bugs()
         propagated, logger.propagate = logger.propagate, False
         logger.addHandler(bugs)
@@ -346,7 +348,7 @@ class Storm(Promises):
         self.sim.advance(1_000)
         self.trouble()
         self.site.flush()
-        self.sim.advance(3_000)  # Requests whose records have timed out are over, too.
+        self.sim.advance(3_000)  # Requests of expired records have ended, too.
         assert all(task.done for task in tasks)
 
     def begin(self, coroutine: Coroutine[Any, Any, None]) -> Task:
@@ -378,7 +380,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
 
 
 def weather(seed: int, mode: str = "idempotent") -> Storm:
-    """A storm that is over, in which all that was promised holds."""
+    """Run the storm of a seed, check all promises, and return it."""
     options, promises = MODES[mode]
     storm = Storm(seed, **options)
     storm.run()
@@ -387,9 +389,9 @@ def weather(seed: int, mode: str = "idempotent") -> Storm:
 
 
 def main() -> None:
-    """Many storms, by hand."""
+    """Run many storms from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--seed", type=int, help="run only this seed")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--mode", choices=MODES, default="idempotent")
@@ -410,7 +412,7 @@ def main() -> None:
         acknowledged += outcomes.count(None)
         errors.update(type(x).__name__ for x in outcomes if x is not None)
     print(f"{len(failed)} of {arguments.seeds} failed: {failed[:20]}")
-    print(f"{acknowledged} acknowledged; {dict(errors)}; refused at once {dict(refused)}")
+    print(f"{acknowledged} acknowledged; {dict(errors)}; refused immediately {dict(refused)}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from tests.unit.client.producer.producer_site import TOPIC, ProducerSite
 
 
 def ready(**options: Any) -> ProducerSite:
-    """A producer that has sent one record already."""
+    """Return the site of a producer that has sent one record."""
     site = ProducerSite(**options)
     site.know()
     site.sent(b"first", partition=0)
@@ -29,7 +29,7 @@ def ready(**options: Any) -> ProducerSite:
 
 
 def faults(site: ProducerSite, *outcomes: str | None) -> list[str | None]:
-    """What becomes of the next produce requests; None lets one pass."""
+    """Set the faults of the next produce requests; None means no fault."""
     left = list(outcomes)
 
     def fault(request: ApiMessage) -> str | None:
@@ -40,7 +40,7 @@ def faults(site: ProducerSite, *outcomes: str | None) -> list[str | None]:
 
 
 def sent_data(site: ProducerSite) -> list[PartitionProduceData]:
-    """Every batch that went out, in order."""
+    """Return all batches that were sent, in order."""
     return [
         data
         for request in site.produce_requests()
@@ -50,7 +50,7 @@ def sent_data(site: ProducerSite) -> list[PartitionProduceData]:
 
 
 def sequences(site: ProducerSite) -> list[tuple[int, int]]:
-    """Epoch and first sequence number of every batch that went out."""
+    """Return the epoch and first sequence number of every batch that was sent."""
     headers = [parse_header(data.records or b"") for data in sent_data(site)]
     return [(header.producer_epoch, header.base_sequence) for header in headers]
 
@@ -59,7 +59,7 @@ Answer = Callable[[PartitionProduceData], PartitionProduceResponse | None]
 
 
 def answer_with(site: ProducerSite, answer: Answer) -> None:
-    """Answer in the broker's place, where `answer` gives something for a batch of a request."""
+    """Respond in place of the broker if `answer` returns a result for a batch of a request."""
 
     def interfere(request: ApiMessage, ask: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
         if isinstance(request, ProduceRequest):
@@ -80,7 +80,7 @@ def answer_with(site: ProducerSite, answer: Answer) -> None:
 def change_answers(
     site: ProducerSite, asked: type[ApiMessage], change: Callable[[Any], None]
 ) -> None:
-    """Change the broker's answers to one kind of request."""
+    """Change the broker's responses to one kind of request."""
 
     def interfere(request: ApiMessage, ask: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
         return changed(ask()) if isinstance(request, asked) else ask()
@@ -94,7 +94,7 @@ def change_answers(
 
 
 def codes(site: ProducerSite, *outcomes: int, **fields: Any) -> list[int]:
-    """Error codes for the next batches; after them the broker answers again."""
+    """Set the error codes for the next batches; after them the broker responds again."""
     left = list(outcomes)
 
     def answer(data: PartitionProduceData) -> PartitionProduceResponse | None:
@@ -110,5 +110,5 @@ def codes(site: ProducerSite, *outcomes: int, **fields: Any) -> list[int]:
 
 
 def forget_producers(site: ProducerSite) -> None:
-    """The broker forgets whom it has heard of, as it does of those that were silent for a day."""
+    """Make the broker forget all producers, as it does after a day without a request."""
     site.sim.broker.log(TOPIC).producer_state.producers.clear()

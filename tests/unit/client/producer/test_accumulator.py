@@ -1,4 +1,4 @@
-"""Accumulator: batches, memory, and when the engine is woken."""
+"""Accumulator: batches, memory, and wakeups of the engine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from plog.types import TopicPartition
 
 TOPIC = "t"
 SIZE = 100
-"""Of each record here."""
+"""The size of each record in this file."""
 
 
 class Site:
-    """An accumulator with a clock, and the engine as far as it looks."""
+    """An accumulator with a clock, and the checks of the engine."""
 
     def __init__(self, partitions: int = 1, **options: Any) -> None:
         self.now_s = 0.0
@@ -48,7 +48,7 @@ class Site:
             assert self.append(**options) is not None
 
     def look(self) -> list[tuple[int, int]]:
-        """Partition and records of every batch that waits; the engine looks again when due."""
+        """Return partition and record count of every waiting batch; schedule the next check."""
         self.accumulator.begin_check()
         found = [
             (queue.topic_partition.partition, batch.count)
@@ -101,13 +101,13 @@ def test_engine_is_woken_once_until_it_checks() -> None:
     site = Site()
     site.look()
     site.fill(50)
-    assert site.wakes <= 2  # For the first one, and for a full one, which cannot wait for it.
+    assert site.wakes <= 2  # For the first record, and for a full batch, which must not wait.
 
 
 def test_engine_is_woken_for_batch_due_before_next_check() -> None:
     site = Site()
     site.accumulator.begin_check()
-    site.accumulator.end_check(10.0)  # A batch is to be sent again then, say.
+    site.accumulator.end_check(10.0)  # For example, because a retry is due then.
     site.fill(1)
     assert site.wakes == 1
 
@@ -160,7 +160,7 @@ def test_record_larger_than_buffer_is_accepted_when_buffer_is_empty() -> None:
     assert site.append() is not None
 
 
-def test_room_is_what_last_refused_record_needs() -> None:
+def test_has_room_considers_the_last_refused_record() -> None:
     site = Site(buffer_memory=2_000)
     site.fill(1)
     assert site.accumulator.append(TOPIC, 0, 0, None, b"", (), 1_800) is None

@@ -19,7 +19,7 @@ from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
 
 
 def full(**options: Any) -> ProducerSite:
-    """One whose memory is full of records that its broker does not hear."""
+    """Return the site of a producer whose memory is full of records that the broker ignores."""
     site = ready(
         **{"buffer_memory": 4_000, "batch_size": 1_000, "request_timeout_ms": 1_000, **options}
     )
@@ -32,7 +32,7 @@ def full(**options: Any) -> ProducerSite:
 
 
 class Sends:
-    """Records that wait, each in a coroutine of its own."""
+    """Blocked sends, each in its own coroutine."""
 
     def __init__(self, site: ProducerSite) -> None:
         self.site = site
@@ -67,14 +67,14 @@ def test_memory_is_granted_in_order_of_arrival() -> None:
 def test_small_records_do_not_overtake_large_one_until_it_times_out() -> None:
     site = full(max_block_ms=30_000)
     sends = Sends(site)
-    sends.begin(b"y" * 3_800)  # Nearly all memory there is.
+    sends.begin(b"y" * 3_800)  # Nearly all of the memory.
     site.sim.deaf = False
     small = 0
     while not sends.taken and not sends.errors:
         small += site.core.send(TOPIC, b"z" * 300) is not None  # As other threads do.
         site.sim.advance(1)
     assert sends.taken
-    assert small < 10  # What fitted into batches that were there.
+    assert small < 10  # Only those that fit into existing batches.
 
 
 def test_thousands_of_waiters_are_checked_once_each() -> None:
@@ -146,7 +146,7 @@ def test_waiter_that_arrives_during_serve_is_served() -> None:
     network = SimNetwork()
     lengths: list[int] = []
     line = BufferPoolQueue(network, lengths.append)
-    line.serve()  # Nobody waits.
+    line.serve()  # The queue is empty.
     with line.place() as first:
         assert first.is_first
         with line.place() as second:
@@ -185,7 +185,7 @@ def test_later_sends_are_not_written_earlier(
     site.sim.run_until(lambda: not producer._waiting)
     flushed = producer.flush()
     site.sim.run_until(lambda: flushed.called)
-    large = b"y" * 3_500  # There is no room for it beside another batch; for a small one there is.
+    large = b"y" * 3_500  # Too large to fit next to another batch, unlike the small one.
     outcomes += [producer.send(TOPIC, value) for value in (b"1", large, b"3")]
     assert list(producer._waiting) == [101, 102]
     closed = producer.close()
@@ -201,7 +201,7 @@ def test_flush_does_not_wait_for_later_sends(
     sent = 0
 
     def send(_: object = None) -> None:
-        """As soon as one record has got in, the next one waits."""
+        """Send the next record, which waits, as soon as one is accepted."""
         nonlocal sent
         sent += 1
         waiting = producer._send_soon(TOPIC, b"z" * 900)

@@ -28,7 +28,7 @@ KIB = 1024
 
 
 def deaf(**options: Any) -> ProducerSite:
-    """One that has sent a record, and whose broker hears nothing any more."""
+    """Return a site that has sent a record and whose broker then stops responding."""
     site = ready(**options)
     site.sent(b"first")
     site.flush()
@@ -36,7 +36,7 @@ def deaf(**options: Any) -> ProducerSite:
     return site
 
 
-# -- what becomes of a record ---------------------------------------------------------------------
+# -- outcomes of records --------------------------------------------------------------------------
 
 
 def test_record_waits_when_topic_is_unknown() -> None:
@@ -462,6 +462,6 @@ def test_timeout_says_not_written_when_record_was_never_sent() -> None:
 def test_close_fails_sends_waiting_for_topic() -> None:
     site = ProducerSite(max_block_ms=60_000)
     site.sim.call_later(1, lambda: site.sim.spawn(site.core.close(0), "closing"))
-    with pytest.raises(ClosedError, match="before it knew topic nowhere"):
+    with pytest.raises(ClosedError, match="before it found topic nowhere"):
         site.run(site.core.send_soon("nowhere", b"x"))
     assert site.sim.now_s() < 10

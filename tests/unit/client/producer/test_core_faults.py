@@ -1,7 +1,7 @@
-"""Producers in a world that goes wrong as a seed decides: what they promise holds in each.
+"""Producers keep their promises under random faults that a seed determines.
 
-An idempotent producer: what is acknowledged is in the log, once, where it was told to be, and in
-the order in which it was sent. Any producer: each record has one outcome, and no more.
+With an idempotent producer, every acknowledged record is in the log exactly once, at its reported
+offset and in the order of sending. With any producer, every record has exactly one outcome.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DOUBTS = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 class Storm:
-    """Sends records while connections are cut, answers lost, and the broker restarted."""
+    """Send records while connections break, responses are lost and the broker restarts."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         self.chance = chance = random.Random(seed)
@@ -59,13 +59,13 @@ class Storm:
         self.site.sim.interfere = self.interfere
 
     def fault(self, request: ApiMessage) -> str | None:
-        """In a flaky world, some connections break under a request or its answer."""
+        """In a flaky network, break some connections before a request or its response arrives."""
         if not isinstance(request, ProduceRequest) or self.mood != "flaky":
             return None
         return self.chance.choice([None, None, "drop", "lose"])
 
     def interfere(self, request: ApiMessage, ask: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
-        """A moody broker refuses some requests, and says of others that it does not know."""
+        """A moody broker refuses some requests and returns uncertain errors for others."""
         if not isinstance(request, ProduceRequest) or self.mood != "moody" or request.acks == 0:
             return ask()
         whim = self.chance.choice(["fine", "refuse", "doubt"])
@@ -110,7 +110,7 @@ class Storm:
         return lambda metadata, error: self.outcomes.update([value])
 
     def trouble(self) -> None:
-        """Something happens to the broker or the network; another thing, after a while."""
+        """Change the fault of the broker or the network after a while."""
         sim, chance = self.site.sim, self.chance
         self.mood = chance.choice(
             ["calm", "calm", "flaky", "moody", "cut", "restart", "forgetful", "deaf", "refuse"]
@@ -140,7 +140,7 @@ class Storm:
         self.site.flush()
 
     def log(self) -> dict[int, dict[int, bytes]]:
-        """Value by offset, of each partition."""
+        """Return the values of each partition by offset."""
         return {
             partition: {x.offset: x.value or b"" for x in self.site.records(partition)}
             for partition in range(PARTITIONS)
@@ -173,7 +173,7 @@ def test_every_record_has_one_outcome_and_all_memory_is_freed(seed: int) -> None
     assert all(handle.done() for _, handle in storm.handles)
     assert set(storm.outcomes.values()) == {1}
     assert len(storm.outcomes) == len(storm.handles)
-    storm.site.sim.advance(2_000)  # Requests whose records have timed out are over, too.
+    storm.site.sim.advance(2_000)  # Requests of expired records have ended, too.
     metrics = storm.site.core.metrics()
     assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
     assert metrics["requests-in-flight"] == 0

@@ -15,11 +15,11 @@ from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
 
 def test_callback_receives_metadata_or_error() -> None:
     site = ready(topic={"max_message_bytes": "600"})
-    told: list[Any] = []
-    site.sent(b"a", on_delivery=lambda *outcome: told.append(outcome))
-    site.sent(b"x" * 1000, on_delivery=lambda *outcome: told.append(outcome))
+    outcomes: list[Any] = []
+    site.sent(b"a", on_delivery=lambda *outcome: outcomes.append(outcome))
+    site.sent(b"x" * 1000, on_delivery=lambda *outcome: outcomes.append(outcome))
     site.flush()
-    (first, no_error), (nothing, error) = sorted(told, key=lambda x: x[0] is None)
+    (first, no_error), (nothing, error) = sorted(outcomes, key=lambda x: x[0] is None)
     assert (first.offset, no_error, nothing) == (0, None, None)
     assert isinstance(error, MessageTooLarge)
 
@@ -27,13 +27,13 @@ def test_callback_receives_metadata_or_error() -> None:
 def test_handle_callback_runs_when_done_or_immediately() -> None:
     site = ready()
     [handle] = site.sent(b"v")
-    told: list[Any] = []
-    handle.add_callback(told.append)
-    assert told == []
+    outcomes: list[Any] = []
+    handle.add_callback(outcomes.append)
+    assert outcomes == []
     site.flush()
-    assert told == [handle]
-    handle.add_callback(told.append)
-    assert told == [handle, handle]
+    assert outcomes == [handle]
+    handle.add_callback(outcomes.append)
+    assert outcomes == [handle, handle]
 
 
 def test_failing_callback_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
@@ -42,16 +42,16 @@ def test_failing_callback_is_logged_and_ignored(caplog: pytest.LogCaptureFixture
     def fail(*_: Any) -> None:
         raise RuntimeError("oops")
 
-    told: list[Any] = []
+    outcomes: list[Any] = []
     site.sent(b"a", on_delivery=fail)
-    site.sent(b"b", on_delivery=lambda *outcome: told.append(outcome))
+    site.sent(b"b", on_delivery=lambda *outcome: outcomes.append(outcome))
     site.flush()
-    assert len(told) == 1
+    assert len(outcomes) == 1
     assert "oops" in caplog.text
 
 
 class Interceptor:
-    """Marks what goes, and remembers what became of it."""
+    """Marks the records sent, and records their outcomes."""
 
     def __init__(self, mark: bytes) -> None:
         self.mark = mark
@@ -119,7 +119,7 @@ def test_interceptor_may_override_only_some_methods() -> None:
             return super().on_send(record)
 
     class Silent(ProducerInterceptor):
-        """Overrides nothing at all."""
+        """Overrides no method."""
 
     counting = Counting()
     site = ready(core={"interceptors": [counting, Silent()]})

@@ -46,7 +46,7 @@ def test_request_metrics_count_records_and_bytes_per_second() -> None:
     assert (metrics.snapshot()["record-send-rate"], snapshot["request-rate"]) == (0, 2 / 59)
 
 
-def test_failures_have_metrics_of_their_own() -> None:
+def test_failures_have_their_own_metrics() -> None:
     metrics = ProducerMetrics(Clock())
     metrics.retried(5)
     metrics.failed(3)

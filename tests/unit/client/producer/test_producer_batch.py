@@ -78,7 +78,7 @@ def test_handle_does_not_keep_records_in_memory() -> None:
 
 
 def test_parts_fill_the_limit_up_to_half_the_batch() -> None:
-    records = [b"x" * 89] * 8  # Each takes a hundred.
+    records = [b"x" * 89] * 8  # Each record takes 100 bytes.
     assert [part.count for part in batch_of(*records).split(61 + 300)] == [3, 3, 2]
     assert [part.count for part in batch_of(*records).split(100_000)] == [4, 4]
 
@@ -95,9 +95,9 @@ def test_split_makes_at_least_two_parts(sizes: tuple[int, ...]) -> None:
 def test_handles_and_callbacks_follow_records_into_nested_parts() -> None:
     batch = batch_of(*[b"%d" % number for number in range(8)])
     handles = [SendHandle(batch, index) for index in range(8)]
-    told: list[Any] = []
+    offsets: list[Any] = []
     for index in range(8):
-        batch.watch(index, lambda metadata, error: told.append(metadata and metadata.offset))
+        batch.watch(index, lambda metadata, error: offsets.append(metadata and metadata.offset))
     first, second = batch.split(61 + 8 * 6)
     quarters = second.split(61 + 2 * 12)
     assert [part.order for part in (first, *quarters)] == [(1, 0), (1, 4), (1, 6)]
@@ -106,7 +106,7 @@ def test_handles_and_callbacks_follow_records_into_nested_parts() -> None:
     quarters[1].succeed(30, -1)
     quarters[0].fail(ValueError())
     assert batch.is_finished
-    assert told == [10, 11, 12, 13, 30, 31, None, None]
+    assert offsets == [10, 11, 12, 13, 30, 31, None, None]
     assert [handle.error() is None for handle in handles] == [True] * 4 + [False] * 2 + [True] * 2
     assert handles[7].metadata().offset == 31
 
@@ -125,7 +125,7 @@ RECORDS: list[RecordFields] = [
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_record_size_is_a_close_estimate(record: RecordFields) -> None:
-    """Of what it adds to a batch of others like it."""
+    """The estimate is compared with the growth of a batch of similar records."""
     several = [record] * 60
     added = (len(build_batch(several)) - len(build_batch(several[:30]))) / 30
     assert added <= size_of_record(record) <= added + 8

@@ -107,7 +107,7 @@ def test_exception_of_partitioner_is_raised_unchanged() -> None:
 
 
 def test_partitioner_is_not_called_while_producer_closes() -> None:
-    """As in the middle of `close`, for a thread that looked the topic up a moment before."""
+    """As during `close`, in a thread that has looked up the topic just before."""
     site = ready(core={"partitioner": lambda *_: 0})
     topic = site.core._accumulator.topic(TOPIC)
     site.run(site.core.close())
@@ -128,14 +128,14 @@ class Forgetful:
     """An interceptor without a `return`."""
 
     def __init__(self) -> None:
-        self.heard: list[RecordMetadata] = []
+        self.outcomes: list[RecordMetadata] = []
 
     def on_send(self, record: ProducerRecord) -> None:
         pass
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        self.heard.append(metadata)
-        raise KeyboardInterrupt  # Or asyncio's CancelledError, SystemExit: the engine goes on.
+        self.outcomes.append(metadata)
+        raise KeyboardInterrupt  # Like CancelledError or SystemExit: the engine continues.
 
     def close(self) -> None:
         pass
@@ -157,20 +157,20 @@ def test_any_exception_of_interceptor_is_ignored() -> None:
     handles = site.sent(b"1", b"2", b"3")
     site.flush()
     assert [handle.metadata().offset for handle in handles] == [0, 1, 2]
-    assert len(interceptor.heard) == 3
+    assert len(interceptor.outcomes) == 3
     site.run(site.core.close())
     assert site.core.metrics()["requests-in-flight"] == 0
 
 
 def test_topic_learned_during_send_is_accepted(monkeypatch: Any) -> None:
-    """The application's partitioner decides, and not the default, whoever comes between."""
+    """The application's partitioner decides even if another thread learns the topic meanwhile."""
     site = ProducerSite(partitions=4, core={"partitioner": lambda *_: 3})
     chosen = ProducerCore._chosen
 
     def slow(core: Any, *arguments: Any) -> int | None:
         partition = chosen(core, *arguments)
         if not core._accumulator.knows(TOPIC, None):
-            site.know()  # In the engine's thread, just now.
+            site.know()  # As the engine's thread would at this moment.
         return partition
 
     monkeypatch.setattr(ProducerCore, "_chosen", slow)

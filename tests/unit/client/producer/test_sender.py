@@ -1,4 +1,4 @@
-"""Sender against a real broker in virtual time: what is sent when, and under faults."""
+"""Sender against a real broker in virtual time: times of requests, and faults."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_records_sent_to_busy_broker_leave_after_its_response() -> None:
     def send_more(request: object) -> None:
         if more and isinstance(request, ProduceRequest):
             assert site.core.metrics()["requests-in-flight"] == 0  # It is counted a moment later.
-            site.sim.spawn(later(more.pop()), "a record that comes meanwhile")
+            site.sim.spawn(later(more.pop()), "a record sent meanwhile")
 
     async def later(value: bytes) -> None:
         await site.sim.sleep(0)
@@ -182,8 +182,8 @@ def test_unreachable_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
     site.sim.drop_all()
     site.sent(b"v")
     site.sim.advance(10_000)
-    told = [x for x in caplog.messages if x.startswith("broker 1: cannot connect")]
-    assert len(told) == 1
+    warnings = [x for x in caplog.messages if x.startswith("broker 1: cannot connect")]
+    assert len(warnings) == 1
 
 
 def test_retries_back_off_exponentially() -> None:
@@ -370,7 +370,7 @@ def test_batch_in_doubt_is_never_renumbered() -> None:
 
 
 def test_clean_restart_of_broker_keeps_only_last_batch() -> None:
-    """The others were written, and are told to have been, though not where."""
+    """The others were written and succeed, but with unknown offsets."""
     site = ready(batch_size=100, linger_ms=0)
     values = [b"%02d" % number * 30 for number in range(4)]
     handles = site.sent(*values)
@@ -411,7 +411,7 @@ def test_refused_producer_id_does_not_fail_batches_with_one() -> None:
     site.sent(b"first", partition=1)
     site.flush()
     left = {
-        0: [ErrorCode.INVALID_PRODUCER_EPOCH],  # There is a newer one with its id.
+        0: [ErrorCode.INVALID_PRODUCER_EPOCH],  # A newer producer uses its id.
         1: [ErrorCode.NOT_ENOUGH_REPLICAS],
     }
 
@@ -456,7 +456,7 @@ def test_partition_continues_after_queued_batch_failed() -> None:
     assert sequences(site)[-1] == (1, 0)
 
 
-# -- brokers that are slow ------------------------------------------------------------------------
+# -- slow brokers ---------------------------------------------------------------------------------
 
 
 def test_slow_brokers_get_no_records_without_key() -> None:

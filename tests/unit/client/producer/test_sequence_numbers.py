@@ -14,7 +14,7 @@ OURS = ProducerIdentity(4000, 0)
 
 
 class Batch(SequencedBatch):
-    """As much of a batch as the rules see."""
+    """The part of a batch that the rules use."""
 
     def __init__(self, count: int = 1) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ Sequences = PartitionSequences[Batch]
 
 
 def known() -> tuple[Sequences, Batch]:
-    """Numbers of a producer that the broker knows, and its first batch, which is written."""
+    """Return the numbers of a producer that the broker knows, and its first, written batch."""
     sequences: Sequences = PartitionSequences()
     first = Batch()
     sequences.sent(first, OURS)
@@ -38,7 +38,7 @@ def known() -> tuple[Sequences, Batch]:
 
 
 def send(sequences: Sequences, *counts: int) -> list[Batch]:
-    """That many new batches, on the wire."""
+    """Return new batches with `counts` records, which are in flight."""
     batches = [Batch(count) for count in counts]
     for batch in batches:
         assert sequences.may_send(batch)
@@ -68,7 +68,7 @@ def test_sequence_numbers_wrap_around() -> None:
 
 
 def test_first_batch_is_sent_alone_until_written() -> None:
-    """A broker that does not know the producer takes any number: one behind it, too."""
+    """A broker that does not know the producer accepts any number, also that of a later batch."""
     sequences: Sequences = PartitionSequences()
     [first] = send(sequences, 1)
     assert not sequences.may_send(Batch())
@@ -106,32 +106,32 @@ def test_retries_keep_their_numbers_and_are_sent_alone_in_order() -> None:
 
 def test_out_of_order_after_refused_batch_is_only_retried() -> None:
     sequences, _ = known()
-    refused, behind = send(sequences, 1, 1)
+    refused, later = send(sequences, 1, 1)
     refused.refused()
-    assert sequences.out_of_order(behind)
+    assert sequences.out_of_order(later)
     assert sequences.recover() == ([], [])
     sequences.sent(refused, OURS)
     sequences.written(refused)
-    assert sequences.may_send(behind)
-    assert numbers(behind) == (4000, 0, 2)
+    assert sequences.may_send(later)
+    assert numbers(later) == (4000, 0, 2)
 
 
 def test_missing_numbers_start_a_new_epoch() -> None:
     sequences, _ = known()
-    refused, behind, last = send(sequences, 1, 1, 1)
+    refused, later, last = send(sequences, 1, 1, 1)
     refused.refused()
     sequences.give_up(refused)
-    assert sequences.recover() == ([], [])  # Two are on the wire.
-    assert sequences.out_of_order(behind)
+    assert sequences.recover() == ([], [])  # Two are in flight.
+    assert sequences.out_of_order(later)
     assert sequences.recover() == ([], [])
     assert sequences.out_of_order(last)
     assert not sequences.may_send(Batch())
-    assert sequences.recover() == ([], [behind, last])
-    assert behind.base_sequence == NO_SEQUENCE
-    assert sequences.may_send(behind)
-    sequences.sent(behind, OURS)
-    assert numbers(behind) == (4000, 1, 0)
-    assert not sequences.may_send(last)  # Nobody knows the new epoch yet.
+    assert sequences.recover() == ([], [later, last])
+    assert later.base_sequence == NO_SEQUENCE
+    assert sequences.may_send(later)
+    sequences.sent(later, OURS)
+    assert numbers(later) == (4000, 1, 0)
+    assert not sequences.may_send(last)  # The broker does not know the new epoch yet.
 
 
 def test_numbers_continue_when_abandoned_batch_was_written() -> None:
@@ -181,7 +181,7 @@ def test_batch_in_doubt_is_never_renumbered() -> None:
 
 
 def test_deferred_batches_are_written_when_a_later_one_is() -> None:
-    """A broker that restarted knows the last batch only; all of them were written before."""
+    """A restarted broker knows only the last batch, although all were written before."""
     sequences, _ = known()
     batches = send(sequences, 1, 1, 1)
     for batch in batches:
@@ -250,19 +250,19 @@ def test_another_id_is_needed_after_the_last_epoch() -> None:
 
 def test_parts_share_the_numbers_of_split_batch() -> None:
     sequences, _ = known()
-    whole, behind = send(sequences, 5, 1)
+    whole, later = send(sequences, 5, 1)
     parts = [Batch(2), Batch(3)]
     sequences.replace(whole, parts)
     assert [x.base_sequence for x in parts] == [1, 3]
-    assert sequences.out_of_order(behind)
+    assert sequences.out_of_order(later)
     assert sequences.may_send(parts[0])
     assert not sequences.may_send(parts[1])
-    for part in (*parts, behind):
+    for part in (*parts, later):
         assert sequences.may_send(part)
         sequences.sent(part, OURS)
         sequences.written(part)
     assert not sequences.is_broken
-    assert numbers(behind) == (4000, 0, 6)
+    assert numbers(later) == (4000, 0, 6)
 
 
 def test_unsent_batch_leaves_no_gap() -> None:
@@ -271,18 +271,18 @@ def test_unsent_batch_leaves_no_gap() -> None:
     assert not sequences.is_broken
 
 
-# -- brokers that have forgotten all --------------------------------------------------------------
+# -- brokers that have lost all state -------------------------------------------------------------
 
 
 def test_overtaken_batch_is_never_written_later() -> None:
-    """A topic made anew takes any number, so also that of a batch behind one it has refused."""
+    """A recreated topic accepts any number, also that of a batch after a refused one."""
     sequences, _ = known()
     refused, in_doubt, taken = send(sequences, 1, 1, 1)
     refused.refused()
     in_doubt.unanswered()
     assert sequences.overtaken(taken) == [refused]
     assert sequences.written(taken, 0) == []
-    assert sequences.recover() == ([], [])  # What is in doubt can still be asked about.
+    assert sequences.recover() == ([], [])  # Retries can still decide the batches in doubt.
     assert sequences.may_send(in_doubt)
     assert numbers(in_doubt) == (4000, 0, 2)
     sequences.sent(in_doubt, OURS)
@@ -305,11 +305,11 @@ def test_deferred_batches_are_not_assumed_written_in_recreated_log() -> None:
     aside, last = send(sequences, 3, 1)
     for batch in (aside, last):
         batch.unanswered()
-    sequences.written(first, 40)  # All before it is in front of offset 41.
+    sequences.written(first, 40)  # All batches up to it are before offset 41.
     sequences.sent(aside, OURS)
     assert not sequences.out_of_order(aside)
     sequences.sent(last, OURS)
-    assert sequences.written(last, 43) == []  # There is no place for three before it.
+    assert sequences.written(last, 43) == []  # There is no room for three records before it.
     assert sequences.recover() == ([aside], [])
 
 

@@ -1,6 +1,6 @@
-"""A producer's numbers against a model of a broker's, with answers lost and brokers restarted.
+"""Sequence numbers against a model of a broker, with lost responses and broker restarts.
 
-Whatever happens: nothing is written twice, what is acknowledged is written, and in order.
+In every run, no batch is written twice, and acknowledged batches are written, in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMEMBERED = 5
 
 
 class Batch(SequencedBatch):
-    """A batch, which of them it is, and whether anybody still waits for it."""
+    """A batch, its index, and whether its outcome is still awaited."""
 
     def __init__(self, number: int, count: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Batch(SequencedBatch):
 
 
 class Request(NamedTuple):
-    """A batch under the numbers it had when it was sent."""
+    """A batch with the numbers with which it was sent."""
 
     batch: Batch
     producer_id: int
@@ -45,7 +45,7 @@ class Request(NamedTuple):
 
 
 class ModelBroker:
-    """The rules of one partition's leader, as Kafka has them."""
+    """The rules of a partition's leader in Kafka."""
 
     def __init__(self) -> None:
         self.log: list[Batch] = []
@@ -53,7 +53,7 @@ class ModelBroker:
         self._remembered: dict[int, deque[tuple[int, int]]] = {}
 
     def write(self, request: Request) -> str:
-        """What is answered."""
+        """Return the response."""
         batch, producer_id, epoch, sequence = request
         known = self._epoch_by_id.get(producer_id)
         batches = self._remembered.setdefault(producer_id, deque(maxlen=REMEMBERED))
@@ -75,14 +75,14 @@ class ModelBroker:
         return "written"
 
     def restart(self) -> None:
-        """A snapshot holds one batch of each producer."""
+        """Keep only the last batch, as a snapshot does."""
         for batches in self._remembered.values():
             while len(batches) > 1:
                 batches.popleft()
 
 
 class World:
-    """A producer, a broker and what lies between them; chance decides what happens next."""
+    """A producer, a broker and the network between them, with random events."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -98,7 +98,7 @@ class World:
 
     # -- the producer ---------------------------------------------------------------------------
 
-    def records_come(self) -> None:
+    def add_records(self) -> None:
         for _ in range(self.chance.randint(1, 3)):
             batch = Batch(len(self.batches), self.chance.randint(1, 3))
             self.batches.append(batch)
@@ -116,12 +116,12 @@ class World:
         assert batch.identity is not None
         self.asked.append(Request(batch, *batch.identity, batch.base_sequence))
 
-    def hear_all(self) -> None:
+    def receive_all(self) -> None:
         while self.answers:
-            self.hear(*self.answers.popleft())
+            self.receive(*self.answers.popleft())
         self.send_all()
 
-    def hear(self, batch: Batch, answer: str) -> None:
+    def receive(self, batch: Batch, answer: str) -> None:
         if answer == "written":
             for written in (*self.sequences.written(batch), batch):
                 if not written.is_done:
@@ -132,24 +132,24 @@ class World:
             self.sequences.give_up(batch)
         elif answer == "refused":
             batch.refused()
-            self.wait_again(batch)
+            self.requeue(batch)
         elif answer == "out of order":
             if self.sequences.out_of_order(batch):
-                self.wait_again(batch)
+                self.requeue(batch)
         elif self.sequences.unknown_producer(batch, is_fenced=True):
-            self.wait_again(batch)
+            self.requeue(batch)
         else:
             self.give_up(batch)
         self.recover()
 
-    def time_is_up(self) -> None:
-        """For the oldest, but a batch may run out of tries earlier."""
+    def expire_oldest(self) -> None:
+        """Abandon the oldest batch; a batch may also have no retries left earlier."""
         waiting = [x for x in self.batches if not x.is_done][:3]
         if waiting:
             self.give_up(self.chance.choice(waiting))
             self.recover()
 
-    def wait_again(self, batch: Batch) -> None:
+    def requeue(self, batch: Batch) -> None:
         self.queue.append(batch)
         self.queue.sort(key=lambda x: x.number)
 
@@ -164,10 +164,10 @@ class World:
         for batch in lost:
             batch.is_done = True
 
-    # -- the world ------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
-    def the_broker_answers(self, refusals: float = 0.2) -> None:
-        """Some of what was asked, or all."""
+    def respond(self, refusals: float = 0.2) -> None:
+        """Respond to some or all of the requests in flight."""
         for _ in range(self.chance.randint(1, 5)):
             if self.asked:
                 request = self.asked.popleft()
@@ -175,8 +175,8 @@ class World:
                 answer = "refused" if is_refused else self.broker.write(request)
                 self.answers.append((request.batch, answer))
 
-    def the_connection_breaks(self) -> None:
-        """What was asked may still be on its way to the broker."""
+    def break_connection(self) -> None:
+        """Fail all requests in flight, which may still reach the broker."""
         if self.chance.random() < 0.5:
             self.stray += self.asked
         for batch in [*(x for x, _ in self.answers), *(x.batch for x in self.asked)]:
@@ -184,54 +184,54 @@ class World:
             if batch.is_done:
                 self.sequences.give_up(batch)
             else:
-                self.wait_again(batch)
+                self.requeue(batch)
         self.asked.clear()
         self.answers.clear()
         self.recover()
 
-    def a_stray_request_arrives(self) -> None:
+    def deliver_stray_request(self) -> None:
         if self.stray:
             self.broker.write(self.stray.pop(0))
 
-    def the_broker_restarts(self) -> None:
+    def restart_broker(self) -> None:
         self.broker.restart()
 
-    # -- what holds -----------------------------------------------------------------------------
+    # -- checks ---------------------------------------------------------------------------------
 
     def check(self) -> None:
         numbers = [batch.number for batch in self.broker.log]
         assert len(numbers) == len(set(numbers)), "written twice"
-        assert set(self.acknowledged) <= set(self.broker.log), "acknowledged, and not written"
+        assert set(self.acknowledged) <= set(self.broker.log), "acknowledged, but not written"
         numbers = [batch.number for batch in self.broker.log if batch in self.acknowledged]
         assert numbers == sorted(numbers), "out of order"
 
-    def come_to_rest(self) -> None:
-        """Nothing goes wrong any more."""
+    def finish(self) -> None:
+        """Complete all batches without further faults."""
         self.stray.clear()
         for _ in range(10 * len(self.batches)):
             self.send_all()
-            self.the_broker_answers(refusals=0)
-            self.hear_all()
+            self.respond(refusals=0)
+            self.receive_all()
 
 
 EVENTS = {
-    World.records_come: 6,
+    World.add_records: 6,
     World.send_all: 4,
-    World.the_broker_answers: 8,
-    World.hear_all: 8,
-    World.the_connection_breaks: 3,
-    World.a_stray_request_arrives: 2,
-    World.time_is_up: 2,
-    World.the_broker_restarts: 2,
+    World.respond: 8,
+    World.receive_all: 8,
+    World.break_connection: 3,
+    World.deliver_stray_request: 2,
+    World.expire_oldest: 2,
+    World.restart_broker: 2,
 }
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_no_fault_makes_a_producer_write_twice_or_out_of_order(seed: int) -> None:
+def test_batches_are_written_once_and_in_order_under_faults(seed: int) -> None:
     world = World(seed)
     for event in world.chance.choices(list(EVENTS), list(EVENTS.values()), k=120):
         event(world)
         world.check()
-    world.come_to_rest()
+    world.finish()
     world.check()
     assert [batch.number for batch in world.batches if not batch.is_done] == []

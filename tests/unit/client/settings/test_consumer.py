@@ -1,4 +1,4 @@
-"""What a consumer's settings mean together: group, commits, where to begin, how to fetch."""
+"""Rules between a consumer's settings: group, commits, offset reset and fetches."""
 
 from __future__ import annotations
 

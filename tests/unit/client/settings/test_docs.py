@@ -1,4 +1,4 @@
-"""docs/client-configuration.md and etc/client.properties say what the tables say."""
+"""docs/client-configuration.md and etc/client.properties match the settings tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations as Java writes them."""
+"""Durations in the format of Java's Duration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of JAAS as people write them, and what is said of those that are none."""
+"""JAAS lines are parsed, and errors in them are reported."""
 
 from __future__ import annotations
 

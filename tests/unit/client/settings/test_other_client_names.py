@@ -1,4 +1,4 @@
-"""What programs that were written for other clients hear of their settings and habits."""
+"""Errors and warnings for settings and usage of other Kafka clients."""
 
 from __future__ import annotations
 

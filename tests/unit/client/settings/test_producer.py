@@ -1,4 +1,4 @@
-"""What a producer's settings mean together: idempotence and the time a delivery may take."""
+"""Rules between a producer's settings: idempotence and delivery timeout."""
 
 from __future__ import annotations
 

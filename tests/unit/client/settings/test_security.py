@@ -1,4 +1,4 @@
-"""Settings of TLS and of the log-in: what is complete, what contradicts itself, what is idle."""
+"""TLS and SASL settings: complete, contradictory and unused combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and values as users give them: texts, types, files, typing errors and names of Java."""
+"""Names and values given by users: text, types, files, typos and Java settings."""
 
 from __future__ import annotations
 

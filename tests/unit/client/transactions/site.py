@@ -19,7 +19,7 @@ NAME = "shop"
 
 
 class Site:
-    """`options` are the producer's settings; TOPIC is there, and known."""
+    """`options` are the producer's settings; the producer knows TOPIC."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Site:
         handles = []
         for value in values:
             handle = self.core.send(TOPIC, value, partition=partition)
-            assert handle is not None, "it has to wait"
+            assert handle is not None, "the record was not accepted immediately"
             handles.append(handle)
         return handles
 

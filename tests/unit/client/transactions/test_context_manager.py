@@ -12,7 +12,7 @@ from plog.errors import ProducerFenced, TransactionAbortable
 
 
 class Producer:
-    """Remembers what was called; `commit` and `abort` may fail."""
+    """A producer that records its calls; `commit` and `abort` are raised by the two calls."""
 
     def __init__(self, commit: Exception | None = None, abort: Exception | None = None) -> None:
         self.called: list[str] = []
@@ -35,7 +35,7 @@ class Producer:
 
 
 class AsyncProducer:
-    """The same, to be awaited."""
+    """The same producer, with coroutines."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer

@@ -61,11 +61,11 @@ def test_verdict_of_failed_batch(error: Exception, verdict: Verdict) -> None:
     assert verdict_of_batch(error) is verdict
 
 
-def test_explained_errors_say_what_to_do() -> None:
+def test_explained_errors_have_a_remedy() -> None:
     fenced = explained(error_from_code(ErrorCode.INVALID_PRODUCER_EPOCH), "shop", 1000)
     assert isinstance(fenced, ProducerFenced)
     assert "; close this producer" in str(fenced)
-    other = InvalidTopicException("as it is")
+    other = InvalidTopicException("unchanged")
     assert explained(other, "shop", 1000) is other
     error = abortable(KeyError(), "shop")
     assert "KeyError; call abort_transaction(), then begin it again" in str(error)

@@ -124,7 +124,7 @@ def test_timed_out_init_is_awaited_by_next_call() -> None:
     site.begin()
 
 
-# -- what cannot be mended within the transaction ----------------------------------------------
+# -- errors that fail the transaction ----------------------------------------------------------
 
 
 @BOTH
@@ -147,14 +147,14 @@ def test_refused_batch_fails_only_its_transaction(level: int, code: ErrorCode) -
     site.world.faults.append((ProduceRequest, code))
     [refused] = site.send(b"refused")
     site.flush()
-    with pytest.raises(KafkaError) as told:
+    with pytest.raises(KafkaError) as raised:
         refused.metadata()
-    assert told.value.code == code
+    assert raised.value.code == code
     with pytest.raises(TransactionAbortable):
         site.send(b"more")
     with pytest.raises(TransactionAbortable, match="call abort_transaction") as failed:
         site.commit()
-    assert failed.value.__cause__ is told.value
+    assert failed.value.__cause__ is raised.value
     site.abort()
     site.begin()
     site.send(b"again")
@@ -209,7 +209,7 @@ def test_error_names_unauthorized_topic() -> None:
 
 @BOTH
 def test_abort_replaces_forgotten_producer_id(level: int) -> None:
-    """A transactional.id that was not used for transactional.id.expiration.ms."""
+    """The transactional.id was not used for transactional.id.expiration.ms."""
     site = Site(level=level)
     site.send(b"a")
     site.flush()
@@ -268,7 +268,7 @@ def test_timed_out_transaction_fences_its_producer_in_version_1() -> None:
         site.commit()
 
 
-# -- aborts while requests are in flight --------------------------------------------------------
+# -- aborts while requests are in flight -------------------------------------------------------
 
 
 @BOTH
@@ -277,7 +277,7 @@ def test_abort_waits_for_requests_in_flight(level: int) -> None:
     site.send(b"before")
     site.flush()
     site.world.faults.append((ProduceRequest, "hang"))
-    handles = site.send(b"under way")
+    handles = site.send(b"in flight")
     site.world.network.advance(100)
     assert not handles[0].done()
     site.abort()
@@ -289,7 +289,7 @@ def test_abort_waits_for_requests_in_flight(level: int) -> None:
 
 
 def test_abort_does_not_wait_for_partition_to_be_added() -> None:
-    """It may have been; so the coordinator is told of an end, and asked for another epoch."""
+    """It may have been added, so the producer sends EndTxn and requests another epoch."""
     site = Site(level=1)
     site.world.faults.append((AddPartitionsToTxnRequest, "hang"))
     site.send(b"a")
@@ -343,7 +343,7 @@ def test_close_does_not_wait_forever(level: int) -> None:
 
 @BOTH
 def test_commit_from_failure_callback_is_refused(level: int) -> None:
-    """A Deferred's callbacks run in the very moment in which the record fails."""
+    """A Deferred's callbacks run at the moment in which the record fails."""
     site = Site(level=level)
     site.world.faults.append((ProduceRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     [handle] = site.send(b"a")
@@ -383,7 +383,7 @@ def test_cancelled_offsets_call_fails_the_transaction(level: int) -> None:
     site = Site(level=level)
     site.world.faults += [(TxnOffsetCommitRequest, "hang")]
     call = site.core.send_offsets_to_transaction({FIRST: 5}, "billing")
-    task = site.world.network.spawn(call, "a call that is given up")
+    task = site.world.network.spawn(call, "a cancelled call")
     site.world.network.advance(100)
     task.cancel()
     with pytest.raises(TransactionAbortable):
@@ -400,7 +400,7 @@ def test_commit_continues_when_caller_is_cancelled(level: int) -> None:
     site.send(b"a")
     site.flush()
     site.world.busy = 5
-    task = site.world.network.spawn(site.core.commit_transaction(), "a call that is given up")
+    task = site.world.network.spawn(site.core.commit_transaction(), "a cancelled call")
     site.world.network.advance(5)
     task.cancel()
     with pytest.raises(IllegalState, match=r"outcome of commit_transaction\(\) is unknown"):

@@ -39,8 +39,8 @@ OF_BATCHES: list[Fault] = [
 FOR_GOOD: list[Fault] = [ErrorCode.PRODUCER_FENCED, ErrorCode.TRANSACTION_ABORTABLE]
 
 
-class Story:
-    """An application that goes on after every error as it should, and remembers its commits."""
+class Application:
+    """An application that handles every error as documented and records its commits."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -58,7 +58,7 @@ class Story:
         }
 
     def transaction(self) -> None:
-        """One, begun and ended in some way."""
+        """Begin a transaction, and commit or abort it."""
         sent: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         offset = self.offset
         try:
@@ -111,7 +111,7 @@ class Story:
     def _add_fault(self) -> None:
         kind = self.chance.choice(KINDS)
         kinds_of_fault = PASSING
-        # A commit whose answer is lost, and that is refused then, may have been done.
+        # A commit that is refused after a lost response may have succeeded.
         if kind is not EndTxnRequest and self.chance.random() < 0.3:
             kinds_of_fault = OF_BATCHES if kind is ProduceRequest else FOR_GOOD
         count = self.chance.choice([1, 1, 1, 2, 4])
@@ -120,7 +120,7 @@ class Story:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_exactly_the_committed_records_are_visible_once(seed: int) -> None:
-    story = Story(seed)
+    story = Application(seed)
     for _ in range(15):
         story.transaction()
     world = story.site.world

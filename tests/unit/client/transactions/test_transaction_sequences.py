@@ -49,7 +49,7 @@ def test_out_of_order_batch_fails_and_none_is_renumbered() -> None:
     sequences, _ = begun()
     sequences.written(sent(sequences, Batch()))
     first, second = sent(sequences, Batch()), sent(sequences, Batch())
-    assert sequences.out_of_order(second), "the one before it may come yet"
+    assert sequences.out_of_order(second), "the batch before it may still be written"
     assert not sequences.out_of_order(first)
     assert sequences.recover() == ([first], [])
     assert sequences.recover() == ([], [])

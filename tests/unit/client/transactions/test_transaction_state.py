@@ -15,22 +15,22 @@ OURS = ProducerIdentity(7, 0)
 
 
 def begun(*, is_v2: bool = False) -> tuple[TransactionState, list[int]]:
-    """Within a transaction; and how many new partitions there were each time it was told."""
+    """Begin a transaction; also return the number of new partitions at each notification."""
     state = TransactionState("shop")
-    told: list[int] = []
-    state.on_new_partition = lambda: told.append(len(state.new_partitions))
+    notified: list[int] = []
+    state.on_new_partition = lambda: notified.append(len(state.new_partitions))
     state.begin_init()
     state.initialized(OURS)
     state.begin(is_v2=is_v2)
-    return state, told
+    return state, notified
 
 
 def test_partition_waits_until_added_in_version_1() -> None:
-    state, told = begun()
+    state, notified = begun()
     assert not state.admits(FIRST)
     assert not state.admits(FIRST)
     assert not state.admits(SECOND)
-    assert (told, state.new_partitions) == ([1, 2], [FIRST, SECOND])
+    assert (notified, state.new_partitions) == ([1, 2], [FIRST, SECOND])
     state.begin_adding()
     assert state.begun is Begun.PERHAPS
     state.added([FIRST])
@@ -41,11 +41,11 @@ def test_partition_waits_until_added_in_version_1() -> None:
 
 
 def test_partition_is_added_by_writing_in_version_2() -> None:
-    state, told = begun(is_v2=True)
+    state, notified = begun(is_v2=True)
     assert state.begun is Begun.NO
     assert state.admits(FIRST)
     assert state.begun is Begun.YES
-    assert told == []
+    assert notified == []
 
 
 @pytest.mark.parametrize("is_v2", [False, True])
@@ -55,7 +55,7 @@ def test_next_transaction_starts_empty(is_v2: bool) -> None:
     state.added([FIRST])
     state.needs_new_epoch = True
     state.begin_commit()
-    assert state.admits(FIRST), "what there is still goes"
+    assert state.admits(FIRST), "partitions of the transaction may still send"
     state.ended(ProducerIdentity(7, 1))
     assert (state.phase, state.identity) == (Phase.READY, (7, 1))
     assert (state.begun, state.needs_new_epoch, state.new_partitions) == (Begun.NO, False, [])
@@ -77,9 +77,9 @@ def test_failed_transaction_can_only_be_aborted() -> None:
     state.fail_transaction(InvalidRequest("the first reason"))
     state.fail_transaction(InvalidRequest("another"))
     for call in (state.check_may_send, state.check_may_commit, state.check_may_begin):
-        with pytest.raises(TransactionAbortable, match="the first reason") as told:
+        with pytest.raises(TransactionAbortable, match="the first reason") as notified:
             call()
-        assert isinstance(told.value.__cause__, InvalidRequest)
+        assert isinstance(notified.value.__cause__, InvalidRequest)
     assert not state.admits(FIRST)
     assert not state.may_retry
     state.begin_abort()
@@ -99,11 +99,11 @@ def test_abort_of_possibly_begun_transaction_needs_new_epoch() -> None:
 
 def test_fatal_error_is_final() -> None:
     state, _ = begun()
-    state.fail_producer(ProducerFenced("by somebody"))
+    state.fail_producer(ProducerFenced("by another producer"))
     state.fail_producer(InvalidRequest("later"))
     state.fail_transaction(InvalidRequest("later still"))
     for call in (state.check_may_send, state.begin_commit, state.begin_abort, state.begin_init):
-        with pytest.raises(ProducerFenced, match="by somebody"):
+        with pytest.raises(ProducerFenced, match="by another producer"):
             call()
 
 

@@ -59,11 +59,11 @@ def test_abort_fails_unsent_records(level: int) -> None:
     with pytest.raises(TransactionAborted, match="aborted before the record was sent"):
         handle.metadata()
     assert not site.world.count(ProduceRequest)
-    assert not site.world.count(EndTxnRequest), "the coordinator has never heard of it"
+    assert not site.world.count(EndTxnRequest), "the coordinator does not know the transaction"
 
 
 def test_partition_is_added_once_before_first_batch_in_version_1() -> None:
-    """That it comes before is the world's to say."""
+    """The simulated cluster checks that it comes before the batch."""
     site = Site(level=1, partitions=2)
     site.send(b"a", partition=0)
     site.send(b"b", partition=1)
@@ -71,7 +71,7 @@ def test_partition_is_added_once_before_first_batch_in_version_1() -> None:
     site.send(b"c", partition=0)
     site.commit()
     assert site.world.count(AddPartitionsToTxnRequest) == 1
-    assert site.world.count(InitProducerIdRequest) == 1, "the epoch stays"
+    assert site.world.count(InitProducerIdRequest) == 1, "the epoch does not change"
 
 
 def test_version_2_uses_an_epoch_per_transaction_and_adds_no_partitions() -> None:
@@ -91,7 +91,7 @@ def test_upgrade_to_version_2_starts_a_new_epoch() -> None:
     site.commit()
     site.world.level = 2
     site.world.network.drop_all()
-    site.run(site.cluster.refresh(()))  # Connects anew, as who has lost its connection does.
+    site.run(site.cluster.refresh(()))  # Reconnect, as after a lost connection.
     site.begin()
     site.send(b"b")
     site.commit()

@@ -19,7 +19,7 @@ _UNKNOWN_TOPIC = 3
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_offsets_that_come_late_are_not_the_next_transactions(level: int) -> None:
+def test_late_offsets_are_not_added_to_the_next_transaction(level: int) -> None:
     site = Site(level=level, partitions=2)
     network, answered = site.world.network, site.world.answer
     is_first = [True]
@@ -30,7 +30,7 @@ def test_offsets_that_come_late_are_not_the_next_transactions(level: int) -> Non
         is_first.clear()
         done, answers = network.signal(), list[Any]()
 
-        async def serve() -> None:  # It has left: giving up the wait takes nothing back.
+        async def serve() -> None:  # The request was sent: cancelling the wait does not revoke it.
             await network.sleep(5)
             answers.append(await answered(request, version, ask, timeout_s))
             done.set()

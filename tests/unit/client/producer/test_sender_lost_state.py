@@ -10,7 +10,7 @@ from tests.unit.client.producer.sender_site import codes, forget_producers, read
 
 
 def test_batch_overtaken_after_broker_lost_state_fails_unwritten() -> None:
-    """It refuses one batch, knows nothing of the producer, and so takes the next."""
+    """It refuses one batch and does not know the producer, so it accepts the next."""
     site = ready(batch_size=1, retry_backoff_ms=1_000)
     forget_producers(site)
     codes(site, ErrorCode.NOT_ENOUGH_REPLICAS)

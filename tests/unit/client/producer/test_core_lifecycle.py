@@ -33,7 +33,7 @@ class Closings:
 
 
 def test_second_close_waits_for_the_first() -> None:
-    """And does not take the connections away from what is still on its way."""
+    """And does not close the connections of requests in flight."""
     closings = Closings()
     site = ready(core={"interceptors": [closings]}, linger_ms=60_000)
     [handle] = site.sent(b"v")
@@ -100,7 +100,7 @@ def test_pending_records_fail_in_forked_child() -> None:
 def test_fork_during_completion_leaves_no_record_pending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A record is known to wait until it is done: there is no moment between."""
+    """At every moment a record is either pending or done."""
     succeed = ProducerBatch.succeed
     seen: list[Exception | None] = []
 
@@ -142,11 +142,11 @@ def test_every_producer_is_closed_at_exit(
     assert "failed to close a producer at exit" in caplog.text
 
 
-# -- what is left ---------------------------------------------------------------------------------
+# -- memory ---------------------------------------------------------------------------------------
 
 
 def refused(site: ProducerSite, count: int) -> list[Any]:
-    """Records that all fail with one error."""
+    """Send records that all fail with the same error."""
     site.run(site.core.room(TOPIC, 10))
     handles = site.sent(*[b"%d" % number for number in range(count)])
     site.run(site.core.close(0))
@@ -168,7 +168,7 @@ def live_batches() -> set[int]:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_unreferenced_records_are_freed_without_garbage_collection(fails: bool) -> None:
-    """No record, batch, callback or future is part of a circle."""
+    """No record, batch, callback or future is part of a reference cycle."""
     site = ready(topic={"max_message_bytes": "300"}, batch_size=16_384)
 
     class Callback:
@@ -179,7 +179,7 @@ def test_unreferenced_records_are_freed_without_garbage_collection(fails: bool) 
     refs: list[weakref.ref[Any]] = []
     gc.collect()
     gc.disable()
-    before = live_batches()  # Of other tests, perhaps.
+    before = live_batches()  # Possibly batches of other tests.
     try:
         for number in range(50):
             callback = Callback()
