@@ -57,7 +57,7 @@ class Fault(Enum):
 
     LOST = "lost with the connection"
     SWALLOWED = "swallowed"
-    TWICE = "told twice"
+    TWICE = "sent twice"
     TORN = "torn in the middle"
 
 

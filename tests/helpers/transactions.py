@@ -165,13 +165,13 @@ class ConfluentTransactions:
         self._producers[name].begin_transaction()
 
     def send(self, name: str, topic: str, value: str) -> int:
-        told: list[Any] = []
+        deliveries: list[Any] = []
         producer = self._producers[name]
         producer.produce(
-            topic, value, partition=0, on_delivery=lambda *outcome: told.append(outcome)
+            topic, value, partition=0, on_delivery=lambda *outcome: deliveries.append(outcome)
         )
         producer.flush(TIMEOUT_S)
-        [(error, message)] = told
+        [(error, message)] = deliveries
         if error is not None:
             raise Refused(error)
         return int(message.offset())

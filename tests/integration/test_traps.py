@@ -41,7 +41,7 @@ HELD_BY = {
         "test_traps.py::test_create_partitions_answers_for_every_topic"
     ),
     "OffsetCommit metadata not returned": (
-        "../helpers/group_scenarios.py::test_a_commit_keeps_its_metadata"
+        "../helpers/group_scenarios.py::test_commit_keeps_its_metadata"
     ),
     "DescribeConfigs empty": (
         "test_confluent_admin.py::test_the_settings_of_a_topic_are_told_with_their_source"
