@@ -35,7 +35,7 @@ class NumberShard:
     def __init__(self, timers: ShardTimers) -> None:
         self.timers = timers
         self.numbers: dict[str, int] = {}
-        self.told: list[Any] = []
+        self.notifications: list[Any] = []
         self.fails_at: str | None = None
 
     def replay(self, record: CoordinatorRecord, *, offset: int, producer_id: int) -> None:
@@ -49,13 +49,13 @@ class NumberShard:
             self.numbers[record.key.group] = record.value.offset
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        self.told.append(("marker", producer_id, committed))
+        self.notifications.append(("marker", producer_id, committed))
 
     def on_loaded(self) -> None:
-        self.told.append("loaded")
+        self.notifications.append("loaded")
 
     def on_unloaded(self, error: KafkaError) -> None:
-        self.told.append(error)
+        self.notifications.append(error)
 
     def set(self, name: str, number: int) -> Result[str]:
         """Set a number; return the previous one."""

@@ -73,7 +73,7 @@ class RecordingListener:
     """Records the calls of a rebalance listener."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, tuple[str, ...]]] = []
+        self.calls: list[tuple[str, tuple[str, ...]]] = []
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._note("revoked", partitions)
@@ -85,7 +85,7 @@ class RecordingListener:
         self._note("lost", partitions)
 
     def _note(self, what: str, partitions: Collection[TopicPartition]) -> None:
-        self.told.append((what, tuple(map(str, partitions))))
+        self.calls.append((what, tuple(map(str, partitions))))
 
 
 class Member:

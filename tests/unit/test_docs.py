@@ -1,4 +1,4 @@
-"""The documentation: files and modules that it names exist, and its links lead somewhere."""
+"""The documentation: the files and modules that it names exist, and its links work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _PATH = re.compile(r"`((?:daemon|docs|etc|plog|tests|twisted)/[\w./-]+\.\w+)`")
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
 _TOUR_ROW = re.compile(r"^\| `([^`]+)` \| (\d+) \|", re.MULTILINE)
-_HISTORY = ("CHANGELOG.md",)  # It names files by the names of their time.
+_HISTORY = ("CHANGELOG.md",)  # It uses the file names of its time.
 
 
 def text_of(page: Path) -> str:

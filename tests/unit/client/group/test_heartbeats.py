@@ -90,7 +90,7 @@ def test_removed_member_rejoins(make_world: MakeWorld, code: int, keeps_member_i
     assert (a.member.generation.member_id == before.member_id) is keeps_member_id
     a.resume()
     world.sim.run_until(lambda: a.is_active)
-    assert [what for what, _ in a.listener.told[-2:]] == ["lost", "assigned"]
+    assert [what for what, _ in a.listener.calls[-2:]] == ["lost", "assigned"]
 
 
 @pytest.mark.parametrize(

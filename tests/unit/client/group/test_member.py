@@ -42,7 +42,7 @@ def test_single_member_has_all_partitions(make_world: MakeWorld) -> None:
     world.create("t", 3)
     a = world.member("a", "t")
     world.run_until_calm(t=3)
-    assert a.listener.told == [("assigned", ("t-0", "t-1", "t-2"))]
+    assert a.listener.calls == [("assigned", ("t-0", "t-1", "t-2"))]
     assert a.member.subscription == {"t"}
 
 
@@ -54,9 +54,9 @@ def test_eager_member_revokes_all_partitions_for_a_second_member(make_world: Mak
     b = world.member("b", "t", partition_assignment_strategy="range")
     world.run_until_calm(t=4)
     assert sorted([numbers(a), numbers(b)]) == [[0, 1], [2, 3]]
-    assert a.listener.told[1] == ("revoked", ("t-0", "t-1", "t-2", "t-3"))
-    assert a.listener.told[2][0] == "assigned"
-    assert len(b.listener.told) == 1
+    assert a.listener.calls[1] == ("revoked", ("t-0", "t-1", "t-2", "t-3"))
+    assert a.listener.calls[2][0] == "assigned"
+    assert len(b.listener.calls) == 1
 
 
 def test_cooperative_member_revokes_only_moving_partitions(make_world: MakeWorld) -> None:
@@ -68,10 +68,10 @@ def test_cooperative_member_revokes_only_moving_partitions(make_world: MakeWorld
     b = world.member("b", "t", partition_assignment_strategy="cooperative-sticky")
     world.run_until_calm(t=4)
     assert (numbers(a), numbers(b)) == ([0, 1], [2, 3])
-    assert ("revoked", ("t-2", "t-3")) in a.listener.told
-    assert not any(what == "revoked" and "t-0" in those for what, those in a.listener.told)
+    assert ("revoked", ("t-2", "t-3")) in a.listener.calls
+    assert not any(what == "revoked" and "t-0" in those for what, those in a.listener.calls)
     assert all((a.positions.offsets[one] or 0) >= (kept[one] or 0) for one in a.owned)
-    assert b.listener.told[-1] == ("assigned", ("t-2", "t-3"))
+    assert b.listener.calls[-1] == ("assigned", ("t-2", "t-3"))
 
 
 def test_close_leaves_the_group_immediately(make_world: MakeWorld) -> None:
@@ -84,7 +84,7 @@ def test_close_leaves_the_group_immediately(make_world: MakeWorld) -> None:
     world.run_until_calm(t=2)
     assert numbers(a) == [0, 1]
     assert world.sim.now_s() - before_s < 5
-    assert b.listener.told[-1][0] == "revoked"
+    assert b.listener.calls[-1][0] == "revoked"
     assert b.owned == frozenset()
 
 
@@ -116,7 +116,7 @@ def test_member_that_does_not_poll_leaves_and_raises(make_world: MakeWorld) -> N
     [error] = b.errors
     assert isinstance(error, MaxPollIntervalExceeded)
     assert "max.poll.interval.ms=30000" in str(error)
-    assert "lost" in [what for what, _ in b.listener.told]
+    assert "lost" in [what for what, _ in b.listener.calls]
 
 
 def test_waiting_poll_counts_as_polling(make_world: MakeWorld) -> None:
@@ -225,7 +225,7 @@ def test_replaced_static_member_stays_fenced(make_world: MakeWorld) -> None:
         with pytest.raises(FencedInstanceId, match=r"group\.instance\.id=one"):
             world.sim.run(a.until_active())
     assert a.owned == frozenset()
-    assert a.listener.told[-1][0] == "lost"
+    assert a.listener.calls[-1][0] == "lost"
 
 
 def fails(world: World, member: Member, error: type[KafkaError]) -> str:
@@ -404,10 +404,10 @@ def test_poll_cancelled_in_a_listener_is_completed_by_the_next(
     world.advance(5_000)
     poll.cancel()
     world.advance(1_000)
-    assert a.listener.told == []
+    assert a.listener.calls == []
     waits = False
     world.sim.run(a.until_active())
-    assert a.listener.told == [("assigned", ("t-0",))]
+    assert a.listener.calls == [("assigned", ("t-0",))]
 
 
 def test_partitions_that_a_hung_static_member_had_to_revoke_get_an_owner(
@@ -425,7 +425,7 @@ def test_partitions_that_a_hung_static_member_had_to_revoke_get_an_owner(
     world.advance(35_000)
     a.resume()
     world.run_until_calm(t=4)
-    assert "lost" in [what for what, _ in a.listener.told]
+    assert "lost" in [what for what, _ in a.listener.calls]
 
 
 def test_metadata_names_the_generation_of_the_read_records(make_world: MakeWorld) -> None:
