@@ -43,7 +43,7 @@ def _translated(suite: str) -> str:
     match = _TLS_1_2.fullmatch(suite)
     if match is None:
         raise ValueError(
-            f"{suite} is not spoken; choose among TLS_AES_128_GCM_SHA256,"
+            f"{suite} is not supported; choose among TLS_AES_128_GCM_SHA256,"
             " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 and others with ECDHE or DHE"
         )
     exchange = match["exchange"].replace("_", "-")

@@ -124,7 +124,7 @@ class OsFile:
         os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, nbytes: int) -> bool:
-        """Reserve space after the end; return False if there is none, or it is not supported."""
+        """Reserve space after the end; return False if the disk is full or lacks support."""
         size = ctypes.c_int64(self.size())
         length = ctypes.c_int64(nbytes)
         return bool(_libc.fallocate64(self._fd, _KEEP_SIZE, size, length) == 0)
@@ -146,8 +146,8 @@ class OsFile:
     def cached(self, position: int, length: int) -> bool:
         """Return whether these bytes seem to be in the page cache: probe a page every 64 KiB.
 
-        On a file system without support for RWF_NOWAIT the result is True, because a probe cannot
-        tell there, and any read may wait.
+        On a file system without support for RWF_NOWAIT the result is True: a probe reveals nothing
+        there, and any read may wait.
         """
         last = position + max(length, 1) - 1
         probe = bytearray(1)

@@ -169,7 +169,7 @@ class Arena(Stage):
         Raises Anomaly.
         """
         self.working = False
-        self.run_until(lambda: not self._running, "the last answers")
+        self.run_until(lambda: not self._running, "the last responses")
         before = self.read_everything()
         self.restart()
         after = self.read_everything()
@@ -338,7 +338,7 @@ class Arena(Stage):
 
         def too_late() -> None:
             if self._last_trouble_ms < asked_ms:
-                self.fail(Anomaly("stuck", f"no answer to {what}"))
+                self.fail(Anomaly("stuck", f"no response to {what}"))
             connection.drop()
 
         return self.timers.call_later(_PATIENCE_MS + patience_ms, too_late)

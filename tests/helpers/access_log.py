@@ -1,8 +1,8 @@
-"""Lines as a web server writes them: the same for the same seed, 100 MB in about a second.
+"""Lines of a web server's access log: the same for the same seed, 100 MB in about a second.
 
-The addresses, paths and agents are drawn from small pools as in a real log, so they compress as
-one does; the request id at the end makes every line different from all others, so that a lost, a
-repeated and a misplaced line are told apart.
+Addresses, paths and user agents come from small pools, as in a real log, so the lines compress like
+one. The request id at the end makes every line unique, so that lost, repeated and misplaced lines
+are detected.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _START = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 def access_lines(seed: int = 2011) -> Iterator[bytes]:
-    """Lines without end, each with its newline."""
+    """Return an endless iterator of lines, each with its newline."""
     chance = random.Random(seed)
     heads = [f"10.{chance.randrange(64)}.{chance.randrange(256)}.9 - - [" for _ in range(_POOL)]
     tails = [_request(chance) for _ in range(_POOL)]
     for second in count():
         moment = (_START + timedelta(seconds=second)).strftime("%d/%b/%Y:%H:%M:%S +0000")
         for i in range(second * 1000, second * 1000 + 1000):
-            # Two pools walked at different steps: no two neighbours look alike.
+            # Different steps through the two pools make neighboring lines differ.
             line = f"{heads[i * 7 % _POOL]}{moment}{tails[i * 11 % _POOL]} {i:012d}\n"
             yield line.encode()
 
 
 def write_access_log(path: Path, size_bytes: int, seed: int = 2011) -> int:
-    """Write whole lines until `size_bytes` are reached; the number of lines."""
+    """Write whole lines until `size_bytes` are reached; return the number of lines."""
     written = lines = 0
     with path.open("wb", buffering=1 << 20) as file:
         for line in access_lines(seed):

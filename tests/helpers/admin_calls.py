@@ -1,4 +1,4 @@
-"""A valid call of every admin operation, for tests of what all of them have in common."""
+"""A valid call of every admin operation, for tests that apply to all of them."""
 
 from __future__ import annotations
 
@@ -78,4 +78,4 @@ ADMIN_CALLS: dict[str, tuple[Any, ...]] = {
     "unregister_broker": (7,),
     "update_features": ({"metadata.version": FeatureUpdate(1)},),
 }
-"""The arguments of each, by its name."""
+"""The arguments of each operation, by name."""

@@ -1,6 +1,7 @@
-"""What admin clients ask for, one class a kind of request: a client's file subclasses what it has.
+"""Scenarios for admin clients, one class per kind of request.
 
-The file gives the fixture `client` (client_under_test.py).
+A client's test file subclasses the classes that the client supports, and provides the fixture
+`client` (client_under_test.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.helpers.group_scenarios import (
 class TopicScenarios:
     """CreateTopics, DeleteTopics, Metadata, CreatePartitions."""
 
-    def test_a_topic_is_created_listed_described_and_deleted(
+    def test_topic_is_created_listed_described_and_deleted(
         self, client: Client, topic: str
     ) -> None:
         create(client, topic, 3)
@@ -33,12 +34,12 @@ class TopicScenarios:
         with pytest.raises(Refused):
             client.create_topic(topic, 3)
         client.delete_topic(topic)
-        # Kafka's brokers hear of it a moment after the answer.
+        # Kafka's brokers apply the change a moment after the response.
         eventually(lambda: topic not in client.topics(), "deletion")
         with pytest.raises(Refused):
             client.delete_topic(topic)
 
-    def test_partitions_can_be_added_but_not_taken_away(self, client: Client, topic: str) -> None:
+    def test_partitions_can_be_added_but_not_removed(self, client: Client, topic: str) -> None:
         create(client, topic, 2)
         client.add_partitions(topic, 5)
         eventually(lambda: client.partition_count(topic) == 5, "five partitions")
@@ -69,7 +70,7 @@ class ConfigScenarios:
 class ListGroupScenarios:
     """ListGroups and DescribeGroups."""
 
-    def test_a_group_is_listed_and_described(self, client: Client, topic: str) -> None:
+    def test_group_is_listed_and_described(self, client: Client, topic: str) -> None:
         create(client, topic)
         member = client.join(topic, topic)
         eventually(lambda: shared(member), "all partitions")
@@ -77,14 +78,14 @@ class ListGroupScenarios:
         facts = client.describe_group(topic)
         assert (facts.state, len(facts.members)) == ("Stable", 1)
         member.leave()
-        # Without offsets nothing of it would be left to be described.
+        # Without offsets, the empty group would be deleted before it is described.
         assert client.describe_group(topic).state == "Empty"
 
 
 class DeleteGroupScenarios:
     """DeleteGroups."""
 
-    def test_a_group_can_be_deleted_once_its_members_are_gone(
+    def test_group_can_be_deleted_after_its_members_have_left(
         self, client: Client, topic: str
     ) -> None:
         create(client, topic)
@@ -103,9 +104,9 @@ class DeleteGroupScenarios:
 
 
 class AlterOffsetScenarios:
-    """What admin clients commit in the name of a group without members."""
+    """Offset commits of admin clients for a group without members."""
 
-    def test_the_offsets_of_a_group_without_members_can_be_altered(
+    def test_offsets_of_a_group_without_members_can_be_altered(
         self, client: Client, topic: str
     ) -> None:
         create(client, topic)

@@ -1,7 +1,7 @@
-"""A real Apache Kafka for tests that hold our answers, or our files, to it.
+"""A real Apache Kafka broker, for tests that compare plog's responses or files with Kafka's.
 
-One KRaft broker on loopback, started by tests/bench/kafka-up from Maven's jars: a few seconds and
-half a gigabyte, so whole packages of tests share one.
+One KRaft broker on loopback, started by tests/bench/kafka-up with the jars from Maven. It needs a
+few seconds and half a gigabyte, so whole packages of tests share one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tests.helpers.outside import missing, need_program
 
 _KAFKA_UP = Path(__file__).parents[1] / "bench" / "kafka-up"
 _START_TIMEOUT_S = 600
-"""The first start fetches the jars."""
+"""The first start downloads the jars."""
 
 
 class ApacheKafka:
-    """A broker below `directory`, with `settings` in the place of Kafka's defaults.
+    """A broker below `directory`, with `settings` that override Kafka's defaults.
 
-    With a `tls_port` it also listens there, for TLS.
+    With a `tls_port`, it also listens there, for TLS.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class ApacheKafka:
         self._pid = int(done.stdout.split()[-1])
 
     def stop(self) -> None:
-        """End it; its files are not needed any more."""
+        """Stop it and delete its files."""
         os.kill(self._pid, signal.SIGKILL)
 
 
 def _listeners(port: int, tls_port: int) -> dict[str, str]:
-    """Those of kafka-up, and one for TLS."""
+    """Return the listeners of kafka-up, and one for TLS."""
     both = f"PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{tls_port}"
     return {
         "listeners": f"{both},CONTROLLER://127.0.0.1:{port + 1}",
@@ -70,7 +70,7 @@ def _listeners(port: int, tls_port: int) -> dict[str, str]:
 
 
 def _free_port_pair() -> int:
-    """A port that is free, as is the next one, which kafka-up takes for the controller."""
+    """Return a free port whose successor, which kafka-up uses for the controller, is also free."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))

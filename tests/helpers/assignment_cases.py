@@ -1,8 +1,8 @@
-"""Groups that meet again and again, for tests of assignors: what their members tell each time.
+"""Groups that rebalance again and again, for tests of assignors, with their subscriptions.
 
-A group is led through rebalances as they happen: members come and go, topics grow, somebody missed
-the last rebalances and still claims what it had then. Made from a seed, so that a failure comes
-again.
+Each group goes through realistic rebalances: members join and leave, topics grow, a member misses
+the last rebalances and still claims its old partitions. A seed generates them, so that a failure is
+reproducible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TOPICS = ("alpha", "beta", "gamma", "delta")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One meeting: what the leader knows."""
+    """One rebalance, as the leader sees it."""
 
     assignor: str
     partition_counts: Mapping[str, int]
@@ -27,7 +27,7 @@ class Case:
 
 
 class Group:
-    """Members of one group and what they remember."""
+    """The members of one group, and the assignments that they remember."""
 
     def __init__(self, seed: int, assignor: str) -> None:
         self._random = random.Random(seed)
@@ -43,30 +43,30 @@ class Group:
         self._subscriptions: dict[str, Subscription] = {}
 
     def meet(self) -> Case:
-        """Somebody comes, goes, or wants something else: what members tell then."""
+        """Change the group at random; return the subscriptions of its members."""
         change = self._random.random()
         if not self._assignors or change < 0.6:
             for _ in range(self._random.randint(1, 3)):
-                self._come()
+                self._join()
         if len(self._assignors) > 1 and change > 0.4:
-            gone = self._random.choice(sorted(self._assignors))
-            del self._assignors[gone], self._subscriptions[gone]
+            left = self._random.choice(sorted(self._assignors))
+            del self._assignors[left], self._subscriptions[left]
         if self._random.random() < 0.3:
             self._counts[self._random.choice(sorted(self._counts))] += 1
         if not self._all_want_the_same and self._random.random() < 0.3:
             member = self._random.choice(sorted(self._subscriptions))
             self._subscriptions[member] = replace(
-                self._subscriptions[member], topics=self._wishes()
+                self._subscriptions[member], topics=self._choose_topics()
             )
         members = list(self._assignors)
         self._random.shuffle(members)
-        told = {member: self._told(member) for member in members}
-        wanted = {topic for one in told.values() for topic in one.topics}
+        subscriptions = {member: self._subscription(member) for member in members}
+        wanted = {topic for one in subscriptions.values() for topic in one.topics}
         counts = {topic: count for topic, count in self._counts.items() if topic in wanted}
-        return Case(assignor=self._name, partition_counts=counts, subscriptions=told)
+        return Case(assignor=self._name, partition_counts=counts, subscriptions=subscriptions)
 
     def divided(self, shares: Mapping[str, Assignment]) -> None:
-        """What came of it; now and then somebody does not hear of it."""
+        """Apply an assignment; occasionally a member does not receive its part."""
         self._generation += 1
         for member, share in shares.items():
             if self._random.random() < 0.15:
@@ -78,21 +78,21 @@ class Group:
                 generation_id=self._generation,
             )
 
-    def _come(self) -> None:
+    def _join(self) -> None:
         self._made += 1
         member = f"member-{self._made}-{self._random.getrandbits(32):08x}"
         [self._assignors[member]] = assignors_from([self._name])
         self._subscriptions[member] = Subscription(
-            topics=self._wishes(),
+            topics=self._choose_topics(),
             group_instance_id=f"i{self._made}" if self._random.random() < 0.2 else None,
         )
 
-    def _wishes(self) -> tuple[str, ...]:
+    def _choose_topics(self) -> tuple[str, ...]:
         topics = sorted(self._counts)
         if self._all_want_the_same:
             return tuple(topics)
         return tuple(self._random.sample(topics, self._random.randint(1, len(topics))))
 
-    def _told(self, member: str) -> Subscription:
+    def _subscription(self, member: str) -> Subscription:
         one = self._subscriptions[member]
         return replace(one, user_data=self._assignors[member].user_data(one.topics))

@@ -1,4 +1,4 @@
-"""What a broker process has logged."""
+"""Assertions about the log of a broker process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from plogd.testing.broker_process import BrokerProcess
 
 
 def assert_one_line(broker: BrokerProcess, *words: str) -> None:
-    """The log has exactly one line with the first of `words`, and it has the others too.
+    """Assert that one line of the log has the first of `words`, and also the others.
 
-    The broker is stopped first: it may close a connection before it tells why.
+    The broker is stopped first, because it may close a connection before it logs the reason.
     """
     if broker.is_running:
         broker.stop()

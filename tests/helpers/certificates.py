@@ -1,6 +1,7 @@
-"""Certificates made on the spot: a CA, and what it signs.
+"""Certificates generated at run time: a CA, and certificates that it signs.
 
-Elliptic curves, because an RSA key takes a tenth of a second. Everything is PEM, as plog reads it.
+They use elliptic curves, because an RSA key takes a tenth of a second. All files are PEM, as plog
+reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """A certificate and its private key, `issuers` being the PEM of those up to the root."""
+    """A certificate and its private key; `issuers` is the PEM of the CAs up to the root."""
 
     certificate: x509.Certificate
     key: Any
@@ -32,11 +33,11 @@ class Signed:
 
     @property
     def certificate_pem(self) -> bytes:
-        """The certificate alone."""
+        """Return the certificate alone."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def key_pem(self, password: str | None = None) -> bytes:
-        """The private key, encrypted if there is a password."""
+        """Return the private key, encrypted if a password is given."""
         encryption: Any = (
             serialization.BestAvailableEncryption(password.encode())
             if password
@@ -49,12 +50,12 @@ class Signed:
         )
 
     def keystore(self, path: Path, password: str | None = None) -> Path:
-        """Write what ``ssl.keystore.location`` is given: key, certificate, issuers."""
+        """Write the file for ``ssl.keystore.location``: key, certificate, issuers."""
         path.write_bytes(self.key_pem(password) + self.certificate_pem + self.issuers)
         return path
 
     def files(self, directory: Path, stem: str) -> tuple[Path, Path]:
-        """Write certificate and key to two files, as other clients want them."""
+        """Write certificate and key to two files, as other clients need them."""
         certificate, key = directory / f"{stem}.crt", directory / f"{stem}.key"
         certificate.write_bytes(self.certificate_pem + self.issuers)
         key.write_bytes(self.key_pem())
@@ -62,14 +63,14 @@ class Signed:
 
 
 class Authority:
-    """A certificate authority; `truststore` is what its clients trust."""
+    """A certificate authority; its clients trust the file `truststore`."""
 
     def __init__(self, name: str = "Test CA") -> None:
         self.signed = _sign(name, None, is_ca=True)
 
     @property
     def pem(self) -> bytes:
-        """The certificate of the CA itself."""
+        """Return the certificate of the CA itself."""
         return self.signed.certificate_pem
 
     def truststore(self, path: Path) -> Path:
@@ -78,17 +79,17 @@ class Authority:
         return path
 
     def server(self, *names: str, **dates: timedelta) -> Signed:
-        """A broker's certificate, valid for these host names and addresses."""
+        """Return a broker's certificate, valid for these host names and addresses."""
         return _sign(
             "broker", self.signed, names=names or ("localhost", "127.0.0.1", "::1"), **dates
         )
 
     def client(self, name: str = "client", **dates: timedelta) -> Signed:
-        """A client's certificate."""
+        """Return a client's certificate."""
         return _sign(name, self.signed, is_client=True, **dates)
 
     def intermediate(self, name: str = "Intermediate CA") -> Authority:
-        """A CA that this one has signed."""
+        """Return a CA whose certificate this one has signed."""
         other = Authority.__new__(Authority)
         other.signed = _sign(name, self.signed, is_ca=True, issuers=b"")
         other.signed = Signed(

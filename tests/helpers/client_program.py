@@ -1,12 +1,12 @@
-"""Clients that are not Python: a program that takes commands on stdin and answers on stdout.
+"""Clients in other languages: programs that read commands from stdin and respond on stdout.
 
-Every line is a JSON object. A command is ``{"id": 1, "op": "seek", …}``, its answer ``{"id": 1,
-"ok": …}``, or ``"refused"`` with the broker's error, or ``"failed"`` where something else went
-wrong. In between come events of the members: ``{"member": 1, "partitions": [0, 3]}`` and
+Every line is a JSON object. A command is ``{"id": 1, "op": "seek", …}``, its response ``{"id": 1,
+"ok": …}``, or ``"refused"`` with the broker's error, or ``"failed"`` for any other error. Between
+them, the program prints its members' events: ``{"member": 1, "partitions": [0, 3]}`` and
 ``{"member": 1, "read": [partition, offset, value]}``.
 
-The programs are below tests/integration/node and tests/integration/go. They, and what they need,
-are made on first use, below the user's cache folder under a name made of their content.
+The programs are below tests/integration/node and tests/integration/go. They and their dependencies
+are built on first use, in a folder of the user's cache whose name is derived from their content.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tests.helpers.outside import missing, need_program
 _INTEGRATION = Path(__file__).parents[1] / "integration"
 _MAKE_TIMEOUT_S = 600
 
-# The newest franz-go for the Go of Debian 13, and an old one for that of Debian 12.
+# The newest franz-go for Debian 13's version of Go, and an old one for Debian 12's.
 _GO_MODULES = [((1, 24), "go.mod"), ((1, 19), "debian12.mod")]
-# With the Go that is there, and without a C compiler.
+# Use the installed Go, without a C compiler.
 _GO_SETTINGS = {"GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
 
 
 class ClientProgram:
-    """A `Client` (client_under_test.py) in a process of its own."""
+    """A `Client` (client_under_test.py) in a separate process."""
 
     def __init__(
         self, command: Sequence[str | Path], bootstrap_servers: str, **environment: str
@@ -68,7 +68,7 @@ class ClientProgram:
         self._reader.start()
 
     def call(self, op: str, **arguments: Any) -> Any:
-        """Send a command and wait for its answer. Raises Refused."""
+        """Send a command and wait for its response. Raises Refused."""
         future: Future[Any] = Future()
         stdin = self._process.stdin
         assert stdin is not None
@@ -80,7 +80,7 @@ class ClientProgram:
         return future.result(TIMEOUT_S)
 
     def close(self) -> None:
-        """The program leaves its groups and ends when its input does."""
+        """Close the program's input: it leaves its groups and exits."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -90,20 +90,20 @@ class ClientProgram:
         self._reader.join()
 
     def join(self, group: str, topic: str) -> ProgramMember:
-        """A new member."""
+        """Start a new member."""
         member = ProgramMember(self, len(self._members))
         self._members.append(member)
         self.call("join", member=member.number, group=group, topic=topic)
         return member
 
     def produce(self, topic: str, values: Mapping[int, list[str]]) -> None:
-        """Send, and wait for all."""
+        """Send the messages, and wait for all acknowledgments."""
         self.call("produce", topic=topic, values=values)
 
     def committed(self, group: str, topic: str) -> dict[int, Place]:
         """OffsetFetch."""
-        told = self.call("committed", group=group, topic=topic)
-        return {int(partition): Place(*place) for partition, place in told.items()}
+        places = self.call("committed", group=group, topic=topic)
+        return {int(partition): Place(*place) for partition, place in places.items()}
 
     def create_topic(
         self, topic: str, partitions: int, settings: Mapping[str, str] | None = None
@@ -149,7 +149,7 @@ class ClientProgram:
         self.call("delete_group", group=group)
 
     def alter_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """OffsetCommit without a member."""
+        """OffsetCommit without a member id."""
         self.call("alter_offsets", group=group, topic=topic, offsets=offsets)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
@@ -158,15 +158,15 @@ class ClientProgram:
 
     def offsets(self, topic: str, when: str | int) -> dict[int, int]:
         """ListOffsets."""
-        told = self.call("offsets", topic=topic, when=str(when))
-        return {int(partition): offset for partition, offset in told.items()}
+        offsets = self.call("offsets", topic=topic, when=str(when))
+        return {int(partition): offset for partition, offset in offsets.items()}
 
     def _read_lines(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             message = json.loads(line)
             if "member" in message:
-                self._members[message["member"]].told(message)
+                self._members[message["member"]].on_event(message)
             elif "ok" in message:
                 self._waiting[message["id"]].set_result(message["ok"])
             elif "refused" in message:
@@ -188,20 +188,20 @@ class ProgramMember:
         self.reads: list[Read] = []
         self._program = program
 
-    def told(self, event: Mapping[str, Any]) -> None:
-        """What the program says of it."""
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """Handle an event that the program reports for this member."""
         if "partitions" in event:
             self.partitions = frozenset(event["partitions"])
         else:
             self.reads.append(Read(*event["read"]))
 
     def commit(self, places: Mapping[int, Place]) -> None:
-        """Commit and wait."""
-        told = {partition: (place.offset, place.metadata) for partition, place in places.items()}
-        self._program.call("commit", member=self.number, places=told)
+        """Commit, and wait for the response."""
+        offsets = {partition: (place.offset, place.metadata) for partition, place in places.items()}
+        self._program.call("commit", member=self.number, places=offsets)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Go on from there."""
+        """Continue reading from this position."""
         self._program.call("seek", member=self.number, partition=partition, offset=offset)
 
     def leave(self) -> None:
@@ -211,7 +211,7 @@ class ProgramMember:
 
 
 def node_modules() -> Path:
-    """The folder of what tests/integration/node/package-lock.json lists, fetched on first use."""
+    """Return the folder of the packages in tests/integration/node, downloaded on first use."""
     need_program("node")
     npm, lists = need_program("npm"), _INTEGRATION / "node"
     files = [lists / "package.json", lists / "package-lock.json"]
@@ -225,7 +225,7 @@ def node_modules() -> Path:
 
 
 def go_program() -> Path:
-    """The compiled tests/integration/go, made on first use with modules that its Go takes."""
+    """Return the compiled tests/integration/go, built on first use for the installed Go."""
     go, sources = need_program("go"), _INTEGRATION / "go"
     modules = next((name for least, name in _GO_MODULES if _go_version(go) >= least), None)
     if modules is None:
@@ -241,9 +241,9 @@ def go_program() -> Path:
 
 
 def _go_version(go: str) -> tuple[int, ...]:
-    """(1, 24) of ``go version go1.24.4 linux/amd64``."""
-    told = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
-    return tuple(map(int, told.split()[2].removeprefix("go").split(".")[:2]))
+    """Return (1, 24) for ``go version go1.24.4 linux/amd64``."""
+    output = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, output.split()[2].removeprefix("go").split(".")[:2]))
 
 
 def _make(command: Sequence[str], folder: Path, what: str, **environment: str) -> None:
@@ -260,7 +260,7 @@ def _make(command: Sequence[str], folder: Path, what: str, **environment: str) -
 
 
 def _made_once(name: str, files: Sequence[Path], make: Callable[[Path], None]) -> Path:
-    """A cached folder that `make` has filled from these files."""
+    """Return a cached folder that `make` has filled from these files."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plog-bench"
     content = hashlib.sha256(b"".join(x.name.encode() + x.read_bytes() for x in files))
     made = cache / f"{name}-{content.hexdigest()[:16]}"
@@ -273,5 +273,5 @@ def _made_once(name: str, files: Sequence[Path], make: Callable[[Path], None]) -
             try:
                 folder.rename(made)
             except OSError:
-                assert made.exists()  # Another run was faster.
+                assert made.exists()  # Another test run finished first.
     return made

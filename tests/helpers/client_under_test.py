@@ -1,8 +1,9 @@
-"""What the scenarios of group_scenarios.py and admin_scenarios.py ask of a client, whoever made it.
+"""The interface that the scenarios require of a client, implemented by one adapter per client.
 
-Each client's test file has an adapter with these methods. Partitions are those of the topic that
-the call names, or that the member has joined with; what a client does not offer its adapter lacks,
-and its file takes no scenario that needs it.
+group_scenarios.py and admin_scenarios.py contain the scenarios; each client's test file contains
+its adapter. Partitions are those of the topic that is passed to the call or that the member has
+joined with. An adapter lacks the methods that its client does not support, and its test file omits
+the scenarios that need them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 TIMEOUT_S = 60.0
 
-# Rebalances are noticed with the next heartbeat, messages with the end of a long poll.
+# A heartbeat reports a rebalance; the end of a long poll returns messages.
 HEARTBEAT_MS = 200
 FETCH_WAIT_MS = 100
 SESSION_TIMEOUT_MS = 6000
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Read:
-    """One message as a member has read it."""
+    """One message that a member has read."""
 
     partition: int
     offset: int
@@ -44,34 +45,34 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group as it is described: `members` has the client id of each."""
+    """The description of a group: `members` has the client id of each."""
 
     state: str
     members: tuple[str, ...]
 
 
 class Refused(Exception):
-    """The broker said no; the text names the error as the client does."""
+    """The broker rejected the request; the text has the error's name in the client."""
 
 
 class Member(Protocol):
-    """A consumer in a group, reading on its own until it leaves."""
+    """A consumer in a group that reads in the background until it leaves."""
 
     partitions: frozenset[int]
     reads: list[Read]
 
     def commit(self, places: Mapping[int, Place]) -> None:
-        """Commit, and wait for the answer."""
+        """Commit, and wait for the response."""
 
     def seek(self, partition: int, offset: int) -> None:
-        """Go on from there."""
+        """Continue reading from this position."""
 
     def leave(self) -> None:
-        """Leave the group, and end; a second call does nothing."""
+        """Leave the group and stop; a second call has no effect."""
 
 
 class Client(Protocol):
-    """Producer, admin client, and where members come from."""
+    """A producer, an admin client, and a factory for members."""
 
     def join(self, group: str, topic: str) -> Member: ...
     def produce(self, topic: str, values: Mapping[int, list[str]]) -> None: ...
@@ -92,16 +93,16 @@ class Client(Protocol):
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None: ...
 
     def offsets(self, topic: str, when: str | int) -> dict[int, int]:
-        """For each partition the offset `when`: "earliest", "latest", or from a time in ms on."""
+        """Return each partition's offset `when`: "earliest", "latest", or a time in ms."""
 
     def close(self) -> None:
-        """End what is left of it."""
+        """Close all its members and connections."""
 
 
 class PollingMember(ABC):
-    """A `Member` of a client that has to be polled, by one thread only: this one's own.
+    """A `Member` of a client that one thread, owned by this object, must poll.
 
-    Subclasses give the four steps; `call` runs anything else between two polls.
+    Subclasses implement the four steps; `call` runs a function between two polls.
     """
 
     def __init__(self) -> None:
@@ -114,32 +115,32 @@ class PollingMember(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Make the consumer and subscribe."""
+        """Create the consumer and subscribe."""
 
     @abstractmethod
     def poll(self) -> None:
-        """Wait a moment for messages; append to `reads`, keep `partitions` up to date."""
+        """Wait briefly for messages; append to `reads`, and update `partitions`."""
 
     @abstractmethod
     def close(self) -> None:
         """Leave the group."""
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start to poll."""
         self._thread.start()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run it on the member's thread; its result."""
+        """Run a function on the member's thread; return its result."""
         self._raise_failure()
         future: Future[T] = Future()
         self._calls.put((function, future))
         return future.result(TIMEOUT_S)
 
     def leave(self) -> None:
-        """Leave the group, and end; raises what went wrong on the way."""
+        """Leave the group and stop; raises the first error that occurred."""
         self._ended.set()
         self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive(), "the member does not end"
+        assert not self._thread.is_alive(), "the member did not stop in time"
         self._raise_failure()
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
-"""The two forms of a module that may be compiled, whichever of them plog itself runs.
+"""The two forms of a module that may be compiled, independent of the form that plog itself uses.
 
-What a form does with something is its `outcome`: both have to have the same.
+The `outcome` of a call must be the same in both forms.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Nine(NamedTuple):
 
 
 def need(form: str, name: str = "codec") -> ModuleType:
-    """A module of plog.records in one of its `FORMS`; ends the test where there is none."""
+    """Return a module of plog.records in one of its `FORMS`; end the test if it is unavailable."""
     if form == "interpreted":
         return interpreted(name)
     module = compiled(name)
@@ -59,7 +59,7 @@ def need(form: str, name: str = "codec") -> ModuleType:
 
 @cache
 def interpreted(name: str = "codec") -> ModuleType:
-    """The module as its source says it."""
+    """Return the module, interpreted from its source."""
     used = importlib.import_module(f"plog.records.{name}")
     if not is_compiled(used):
         return used
@@ -73,7 +73,7 @@ def interpreted(name: str = "codec") -> ModuleType:
 
 @cache
 def compiled(name: str = "codec") -> ModuleType | None:
-    """What was compiled of just this source, None if nothing was."""
+    """Return the module compiled from exactly this source, or None."""
     used = importlib.import_module(f"plog.records.{name}")
     if is_compiled(used):
         return used
@@ -97,7 +97,7 @@ def _no_compiled_form(name: str) -> None:
 def read_columns(
     codec: ModuleType, data: Any, header: BatchHeader, from_offset: int = 0, max_rows: int = 1000
 ) -> list[object]:
-    """What `decode_columns` returns and all that it fills, with this form of the codec."""
+    """Return the result of `decode_columns` and every column that it fills, with this form."""
     filled = RecordColumns()
     with mock.patch.object(columns, "decode_into_columns", codec.decode_into_columns):
         result = columns.decode_columns(
@@ -107,15 +107,15 @@ def read_columns(
 
 
 def outcome(function: Callable[..., Any], *args: Any, **keywords: Any) -> tuple[object, ...]:
-    """What it returns, item by item if it is an iterator, or what it raises.
+    """Return the result (item by item for an iterator), or the exception that is raised.
 
-    An error of Python itself has one text when C raises it and another when Python does.
+    For Python's own errors, only the type counts: their texts differ between C and Python.
     """
     items: list[str] = []
     try:
         result = function(*args, **keywords)
         if hasattr(result, "__next__"):
-            for item in result:  # Those in front of an error count.
+            for item in result:  # The items before an error count.
                 items.append(repr(item))
             return ("end", items)
     except KafkaError as error:

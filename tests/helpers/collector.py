@@ -1,7 +1,8 @@
-"""Nothing but the counts of references: the collector of cycles is told to keep out of it.
+"""Detection of reference cycles, while Python's cycle collector is off.
 
-What a broker makes for each connection, request or topic has to go when its owner goes. Cycles
-would wait for the collector, which looks at old objects only after many new ones.
+Objects that a broker creates for a connection, request or topic must be freed together with their
+owner. Cycles would stay until the collector runs, which visits old objects only after many new
+ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Inside, cycles stay; what was there before has been collected."""
+    """Collect all garbage, then switch the collector off inside the with statement."""
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()
@@ -26,11 +27,12 @@ def no_collector() -> Iterator[None]:
 
 
 def cycles_left_by(function: Callable[[], object]) -> Counter[str]:
-    """The objects, by class, that only the collector could free after a call of `function`.
+    """Return the objects, by class, that only the collector could free after a call of `function`.
 
-    What each of two calls leaves: what an earlier test left behind is let go of once, by chance.
+    It counts what each of two calls leaves, because garbage of an earlier test may be freed once,
+    by chance.
     """
-    function()  # What is made once and kept is made now.
+    function()  # Objects that are created once and kept are created now.
     return _garbage_of(function) & _garbage_of(function)
 
 
@@ -47,10 +49,10 @@ def _garbage_of(function: Callable[[], object]) -> Counter[str]:
 
 
 def growth_of(function: Callable[[int], object], calls: int = 20) -> dict[str, int]:
-    """How many more objects of our own classes there are after calls of `function`, by class.
+    """Return how many more objects of plog's classes exist after calls of `function`, by class.
 
-    It is called with 0, 1, 2 ...; what grows by less than one in two calls, does not leak: the log
-    of the metadata, say, has got an index meanwhile.
+    The calls receive 0, 1, 2 and so on. A class that grows by less than one object in two calls
+    does not leak: for example, the metadata log may create an index meanwhile.
     """
     for number in range(3):
         function(number)

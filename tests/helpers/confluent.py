@@ -1,6 +1,6 @@
-"""confluent-kafka (librdkafka in Python), reduced to what a test says: send these, read those.
+"""confluent-kafka (librdkafka in Python), reduced to sending and reading messages in one call.
 
-Nothing here commits offsets or joins a group: consumers are assigned their partitions.
+These functions neither commit offsets nor join a group: consumers have assigned partitions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_MORE = confluent_kafka.KafkaError._PARTITION_EOF
 
 
 def admin_client(bootstrap_servers: str) -> Any:
-    """An AdminClient; keep it until its futures have their results."""
+    """Return an AdminClient; keep a reference until its futures have results."""
     return admin.AdminClient({"bootstrap.servers": bootstrap_servers})
 
 
@@ -40,7 +40,7 @@ def produce(
     messages: Iterable[Mapping[str, Any]],
     config: Mapping[str, Any] | None = None,
 ) -> list[Any]:
-    """Send messages (arguments of Producer.produce) and wait for all; an error or None for each."""
+    """Send messages (arguments of Producer.produce) and wait; return an error or None for each."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap_servers, **(config or {})})
     errors: list[Any] = []
 
@@ -50,13 +50,13 @@ def produce(
     for message in messages:
         producer.produce(topic, on_delivery=delivered, **message)
         producer.poll(0)
-    assert producer.flush(TIMEOUT_S) == 0, "some messages were neither delivered nor refused"
+    assert producer.flush(TIMEOUT_S) == 0, "some messages were neither delivered nor rejected"
     return errors
 
 
 @contextmanager
 def consumer(bootstrap_servers: str, **config: Any) -> Iterator[Any]:
-    """A consumer that reports the end of each partition; settings with `_` for dots."""
+    """Return a consumer that reports the end of each partition; settings with `_` for dots."""
     settings = {
         name if name.endswith("_cb") else name.replace("_", "."): value
         for name, value in config.items()
@@ -75,14 +75,14 @@ def consumer(bootstrap_servers: str, **config: Any) -> Iterator[Any]:
     try:
         yield client
     finally:
-        assert comes_back_from_close(client, TIMEOUT_S), "the consumer waits in close() for ever"
+        assert comes_back_from_close(client, TIMEOUT_S), "the consumer hangs in close()"
 
 
 def comes_back_from_close(client: Any, timeout_s: float) -> bool:
-    """Close a consumer; whether that took less than `timeout_s`.
+    """Close a consumer; return whether that took less than `timeout_s`.
 
-    librdkafka may wait in close() for ever, after a fatal error above all. So it waits in a thread
-    that holds up neither the other tests nor the end of the process.
+    librdkafka may wait in close() forever, especially after a fatal error. So close() runs in a
+    thread that delays neither the other tests nor the end of the process.
     """
     closing = threading.Thread(target=client.close, daemon=True)
     closing.start()
@@ -91,24 +91,25 @@ def comes_back_from_close(client: Any, timeout_s: float) -> bool:
 
 
 def next_message(client: Any) -> Any:
-    """The next message, or the next error, of an assigned consumer."""
+    """Return the next message, or the next error, of an assigned consumer."""
     while True:
         message = client.poll(TIMEOUT_S)
-        assert message is not None, f"nothing came in {TIMEOUT_S:g} s"
+        assert message is not None, f"no message arrived in {TIMEOUT_S:g} s"
         if not _is_about_the_group(message.error()):
             return message
 
 
 def _is_about_the_group(error: Any) -> bool:
-    """librdkafka looks for the coordinator of its group.id, which it must have, in any case.
+    """Return whether an error is about the coordinator of the consumer's group.
 
-    It tells once that a broker has none, and reads the assigned partitions all the same.
+    librdkafka always looks up the coordinator of its mandatory group.id. It reports once that a
+    broker has none, and reads the assigned partitions anyway.
     """
     return error is not None and error.str().startswith("FindCoordinator")
 
 
 def until_end(client: Any, partitions: int = 1) -> list[Any]:
-    """All messages until each of `partitions` partitions has reported its end."""
+    """Return all messages until each of `partitions` partitions has reported its end."""
     messages = []
     while partitions:
         message = next_message(client)
@@ -124,7 +125,7 @@ def until_end(client: Any, partitions: int = 1) -> list[Any]:
 def read(
     bootstrap_servers: str, topic: str, partitions: int = 1, offset: int = 0, **config: Any
 ) -> list[Any]:
-    """All messages of partitions 0 to `partitions`, each from `offset` to its end."""
+    """Return all messages of partitions 0 to `partitions`, each from `offset` to its end."""
     with consumer(bootstrap_servers, **config) as client:
         client.assign([confluent_kafka.TopicPartition(topic, p, offset) for p in range(partitions)])
         return until_end(client, partitions)

@@ -1,6 +1,6 @@
-"""confluent-kafka as a `Client` (client_under_test.py): members in groups, and admin requests.
+"""confluent-kafka as a `Client` (client_under_test.py): group members and admin requests.
 
-Tests of what only librdkafka does give a member settings of their own, and look at its `events`.
+Tests of behavior specific to librdkafka pass settings to a member and check its `events`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLOSE_S = 30.0
 
 
 class ConfluentMember(PollingMember):
-    """A Consumer. `events` has what its callbacks were told: ("assigned", {0, 2}), …"""
+    """A Consumer. `events` contains the calls of its callbacks: ("assigned", {0, 2}), …"""
 
     def __init__(
         self, bootstrap_servers: str, group: str, topic: str, settings: Mapping[str, Any]
@@ -59,19 +59,19 @@ class ConfluentMember(PollingMember):
         self.consumer = confluent_kafka.Consumer(self._settings)
         self.consumer.subscribe(
             [self._topic],
-            on_assign=self._heard("assigned"),
-            on_revoke=self._heard("revoked"),
-            on_lost=self._heard("lost"),
+            on_assign=self._callback("assigned"),
+            on_revoke=self._callback("revoked"),
+            on_lost=self._callback("lost"),
         )
 
-    def _heard(self, event: str) -> Any:
-        def heard(_: Any, partitions: list[Any]) -> None:
+    def _callback(self, event: str) -> Any:
+        def called(_: Any, partitions: list[Any]) -> None:
             self.events.append((event, frozenset(each.partition for each in partitions)))
 
-        return heard
+        return called
 
     def poll(self) -> None:
-        """One message, or an error, or nothing."""
+        """Poll once: a message, an error, or nothing."""
         message = self.consumer.poll(_POLL_S)
         self.partitions = frozenset(each.partition for each in self.consumer.assignment())
         if message is None:
@@ -83,17 +83,17 @@ class ConfluentMember(PollingMember):
             self.reads.append(read)
 
     def close(self) -> None:
-        """Leave, unless it is a static member: those only end.
+        """Leave the group; a static member only closes the consumer.
 
-        After a fatal error (another has its instance id) librdkafka may wait in close() for ever;
-        that is left to it.
+        After a fatal error (its instance id was taken over), librdkafka may hang in close(); then
+        this does not wait for it.
         """
         is_back = comes_back_from_close(self.consumer, _CLOSE_S)
         has_failed = any(error.code() == confluent_kafka.KafkaError._FATAL for error in self.errors)
-        assert is_back or has_failed, "the consumer does not come back from close()"
+        assert is_back or has_failed, "the consumer hangs in close()"
 
     def commit(self, places: Mapping[int, Place]) -> None:
-        """Commit and wait. Raises Refused."""
+        """Commit, and wait for the response. Raises Refused."""
         offsets = [
             TopicPartition(self._topic, partition, place.offset, place.metadata)
             for partition, place in places.items()
@@ -106,12 +106,12 @@ class ConfluentMember(PollingMember):
                 raise Refused(each.error.name())
 
     def seek(self, partition: int, offset: int) -> None:
-        """Go on from there."""
+        """Continue reading from this position."""
         self.call(lambda: self.consumer.seek(TopicPartition(self._topic, partition, offset)))
 
 
 class ConfluentClient:
-    """A Producer for each call, an AdminClient, and the members it has started."""
+    """Creates a Producer for each call, an AdminClient, and members."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -119,19 +119,19 @@ class ConfluentClient:
         self._members: list[ConfluentMember] = []
 
     def close(self) -> None:
-        """End the members."""
+        """Close the members."""
         for member in self._members:
             member.leave()
 
     def join(self, group: str, topic: str, **settings: Any) -> ConfluentMember:
-        """A new member; settings with `_` for dots."""
+        """Start a new member; settings with `_` for dots."""
         named = {name.replace("_", "."): value for name, value in settings.items()}
         self._members.append(ConfluentMember(self.bootstrap_servers, group, topic, named))
         self._members[-1].start()
         return self._members[-1]
 
     def produce(self, topic: str, values: Mapping[int, list[str]]) -> None:
-        """Send, and wait for all."""
+        """Send the messages, and wait for all acknowledgments."""
         sent = [
             {"partition": partition, "value": value}
             for partition, each in values.items()
@@ -164,8 +164,8 @@ class ConfluentClient:
 
     def settings(self, topic: str) -> dict[str, str]:
         """DescribeConfigs."""
-        [told] = self._run(self.admin.describe_configs, [_resource(topic)])
-        return {name: entry.value for name, entry in told.items()}
+        [result] = self._run(self.admin.describe_configs, [_resource(topic)])
+        return {name: entry.value for name, entry in result.items()}
 
     def alter_settings(self, topic: str, changes: Mapping[str, str]) -> None:
         """IncrementalAlterConfigs."""
@@ -178,33 +178,33 @@ class ConfluentClient:
 
     def groups(self) -> set[str]:
         """ListGroups."""
-        told = self.admin.list_consumer_groups().result(TIMEOUT_S)
-        assert told.errors == []
-        return {each.group_id for each in told.valid}
+        result = self.admin.list_consumer_groups().result(TIMEOUT_S)
+        assert result.errors == []
+        return {each.group_id for each in result.valid}
 
     def describe_group(self, group: str) -> GroupFacts:
         """DescribeGroups."""
-        [told] = self._run(self.admin.describe_consumer_groups, [group])
-        members = tuple(member.client_id for member in told.members)
-        return GroupFacts(told.state.name.capitalize(), members)
+        [result] = self._run(self.admin.describe_consumer_groups, [group])
+        members = tuple(member.client_id for member in result.members)
+        return GroupFacts(result.state.name.capitalize(), members)
 
     def delete_group(self, group: str) -> None:
         """DeleteGroups."""
         self._run(self.admin.delete_consumer_groups, [group])
 
     def committed(self, group: str, topic: str) -> dict[int, Place]:
-        """OffsetFetch of everything the group has."""
+        """OffsetFetch of all partitions of the group."""
         asked = confluent_kafka.ConsumerGroupTopicPartitions(group)
-        [told] = self._run(self.admin.list_consumer_group_offsets, [asked])
-        assert [each.error for each in told.topic_partitions if each.error] == []
-        return {x.partition: Place(x.offset, x.metadata or "") for x in told.topic_partitions}
+        [result] = self._run(self.admin.list_consumer_group_offsets, [asked])
+        assert [each.error for each in result.topic_partitions if each.error] == []
+        return {x.partition: Place(x.offset, x.metadata or "") for x in result.topic_partitions}
 
     def alter_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """OffsetCommit without a member."""
+        """OffsetCommit without a member id."""
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         wanted = confluent_kafka.ConsumerGroupTopicPartitions(group, places)
-        [told] = self._run(self.admin.alter_consumer_group_offsets, [wanted])
-        for each in told.topic_partitions:
+        [result] = self._run(self.admin.alter_consumer_group_offsets, [wanted])
+        for each in result.topic_partitions:
             if each.error is not None:
                 raise Refused(each.error.name())
 
@@ -229,7 +229,7 @@ class ConfluentClient:
 
 
 def result_of(request: Any, *arguments: Any, **options: Any) -> Any:
-    """What it returns; an error of librdkafka becomes Refused."""
+    """Return the result; an error of librdkafka becomes Refused."""
     try:
         return request(*arguments, **options)
     except confluent_kafka.KafkaException as error:

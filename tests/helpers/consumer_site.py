@@ -6,7 +6,7 @@
     site.core.assign([TopicPartition("t", 0)])
     records = site.take(2)
 
-`take` lets time pass until the records are there; what the engine raises, it raises.
+`take` lets time pass until the records have arrived, and raises the engine's errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WITHIN_MS = 60_000.0
 
 
 class ConsumerSite:
-    """See the module's text. `options` are the consumer's settings, `broker` those of SimBroker."""
+    """A consumer's engine. `options` are its settings, `broker` those of SimBroker."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ConsumerSite:
         self.core.on_data = self._on_data
 
     def another(self, **parts: Any) -> tuple[Cluster, ConsumerCore]:
-        """One more consumer with the same settings."""
+        """Return another consumer with the same settings."""
         cluster = Cluster(self.sim, self.settings)
         return cluster, ConsumerCore(cluster, self.sim, self.settings, **parts)
 
@@ -56,12 +56,12 @@ class ConsumerSite:
         self.news += 1
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> list[TopicPartition]:
-        """Create a topic; its partitions."""
+        """Create a topic; return its partitions."""
         create_topic(self.sim.broker, topic, partitions, **config)
         return [TopicPartition(topic, number) for number in range(partitions)]
 
     def produce(self, topic: str, *values: bytes, partition: int = 0, **batch: Any) -> int:
-        """Append a batch; the offset of its first record."""
+        """Append a batch; return the offset of its first record."""
         answer = self.sim.broker.produce(topic, *values, partition=partition, **batch)
         assert answer.error_code == 0
         return answer.base_offset
@@ -86,7 +86,7 @@ class ConsumerSite:
         files.overwrite(path, bytes(content))
 
     def take(self, count: int, at_most: int = 1000) -> list[ConsumerRecord]:
-        """`count` records, letting time pass until they are there."""
+        """Return `count` records, letting time pass until they have arrived."""
         taken: list[ConsumerRecord] = []
         failure: list[Exception] = []
 
@@ -106,11 +106,11 @@ class ConsumerSite:
         return taken
 
     def values(self, count: int) -> list[bytes]:
-        """The values of the next records."""
+        """Return the values of the next records."""
         return [record.value for record in self.take(count)]
 
     def error(self) -> Exception:
-        """What the engine raises next, letting time pass until it does; records are not wanted."""
+        """Return the next error of the engine, letting time pass; discard records."""
         failure: list[Exception] = []
 
         def failed() -> bool:
@@ -126,12 +126,14 @@ class ConsumerSite:
         return failure[0]
 
     def nothing_for(self, ms: float) -> None:
-        """Let time pass; nothing may come."""
+        """Let time pass, and assert that no record arrives."""
         self.sim.advance(ms)
         more = self.core.take(1000)
-        assert more == [], f"{len(more)} came, from offset {more[0].offset} of {more[0].partition}"
+        assert more == [], (
+            f"{len(more)} arrived, from offset {more[0].offset} of {more[0].partition}"
+        )
 
     def close(self) -> None:
-        """End the consumer; nothing may go on behind it."""
+        """Close the consumer, and assert that nothing keeps running."""
         self.sim.run(self.core.close())
         self.sim.run(self.cluster.close())

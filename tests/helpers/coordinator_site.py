@@ -1,7 +1,7 @@
-"""A coordinator of the smallest kind, over a broker on simulated ports.
+"""A minimal coordinator over a broker on simulated ports.
 
-Its state is the last value of each key, and all it was told; its records are committed offsets. The
-topic is an ordinary one, so that nothing here depends on groups.
+Its state is the last value of each key, and the notifications that it received; its records are
+committed offsets. The topic is an ordinary one, so that nothing here depends on groups.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TOPIC = "state"
 
 
 def record(name: str, number: int, metadata: str = "") -> CoordinatorRecord:
-    """`name` is `number` from now on."""
+    """Return a record that sets `name` to `number`."""
     value = OffsetCommitValue(offset=number, metadata=metadata)
     return CoordinatorRecord(OffsetCommitKey(group=name, topic="t"), value)
 
 
 class NumberShard:
-    """Numbers by name, and what the runtime has said."""
+    """Numbers by name, and the notifications of the runtime."""
 
     def __init__(self, timers: ShardTimers) -> None:
         self.timers = timers
         self.numbers: dict[str, int] = {}
-        self.told: list[Any] = []
+        self.notifications: list[Any] = []
         self.fails_at: str | None = None
 
     def replay(self, record: CoordinatorRecord, *, offset: int, producer_id: int) -> None:
@@ -50,16 +50,16 @@ class NumberShard:
             self.numbers[record.key.group] = record.value.offset
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        self.told.append(("marker", producer_id, committed))
+        self.notifications.append(("marker", producer_id, committed))
 
     def on_loaded(self) -> None:
-        self.told.append("loaded")
+        self.notifications.append("loaded")
 
     def on_unloaded(self, error: KafkaError) -> None:
-        self.told.append(error)
+        self.notifications.append(error)
 
     def set(self, name: str, number: int) -> Result[str]:
-        """An operation that writes, and tells what was before."""
+        """Set a number; return the previous one."""
         return Result(records=[record(name, number)], response=str(self.numbers.get(name)))
 
 
@@ -88,37 +88,37 @@ class CoordinatorSite:
         return self.made[-1]
 
     def lead(self) -> CoordinatorSite:
-        """The partition is ours: begin to load."""
+        """Become the leader of the partition, which starts loading."""
         topic = self.broker.broker.cache.topic(TOPIC)
         assert topic is not None
         self.runtime.topic_started(topic)
         return self
 
     def start(self) -> CoordinatorSite:
-        """Lead, and be loaded."""
+        """Become the leader, and finish loading."""
         self.lead()
         self.broker.settle()
         return self
 
     @property
     def shard(self) -> NumberShard:
-        """The state in use."""
+        """The current state."""
         return self.made[-1]
 
     @property
     def runtime_of_shard(self) -> ShardRuntime[NumberShard]:
-        """What looks after it."""
+        """The runtime of the shard."""
         return self.runtime.shards[0]
 
     def begin(self, operation: Callable[[NumberShard], Result[Any]], **options: bool) -> Later[Any]:
-        """A write that has started."""
+        """Start a write."""
         with self.broker.ports.turn:
             return self.runtime.write(0, operation, **options)
 
     def set(self, name: str, number: int) -> Later[Any]:
-        """A write of one number, started."""
+        """Start a write of one number."""
         return self.begin(lambda shard: shard.set(name, number))
 
     def numbers(self) -> Later[dict[str, int]]:
-        """A read of all numbers, started."""
+        """Start a read of all numbers."""
         return self.runtime.read(0, lambda shard: dict(shard.numbers))

@@ -1,4 +1,4 @@
-"""Ask again until the answer is there: for what other programs do without telling anybody."""
+"""Polling for results of other programs, which do not announce them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def eventually(ask: Callable[[], T | None], what: str) -> T:
-    """The first true answer of `ask`; `what` names it in an error."""
+    """Return the first true result of `ask`; `what` names it in an error."""
     deadline = time.monotonic() + TIMEOUT_S
     pause = threading.Event()
     while not (answer := ask()):

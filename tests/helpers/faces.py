@@ -1,12 +1,12 @@
-"""The three faces of the client library behind one, so that the same tests can be run on each.
+"""A common wrapper of the three faces of the client library, so that the same tests run on each.
 
     with open_face("aio") as face:
         producer = face.producer(bootstrap_servers=…)
         producer.send("topic", b"value").result(10)
 
-The face's loop or reactor runs in a thread of its own all the time, as in an application; what is
-called here waits for it. A listener or a callback is called in that thread, for the blocking face
-in the caller's.
+The face's loop or reactor runs in a separate thread all the time, as in an application; calls wait
+for that thread. It also calls listeners and callbacks, except with the blocking face, which calls
+them in the caller's thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = ("blocking", "aio", "twisted")
 
 
 class Face:
-    """One face; what it makes is closed at the end of the test."""
+    """One face; the clients that it creates are closed at the end of the test."""
 
     name = ""
 
@@ -32,31 +32,31 @@ class Face:
         self._opened: list[Proxy] = []
 
     def producer(self, **settings: Any) -> Any:
-        """A producer whose methods wait."""
+        """Return a producer whose methods wait."""
         return self._open(self.module().Producer, settings)
 
     def consumer(self, *topics: str, **settings: Any) -> Any:
-        """A consumer whose methods wait; `listener` and the like are given through."""
+        """Return a consumer whose methods wait; `listener` and similar arguments are passed on."""
         return self._open(self.module().Consumer, settings, *topics)
 
     def admin(self, **settings: Any) -> Any:
-        """An admin client whose methods wait."""
+        """Return an admin client whose methods wait."""
         return self._open(self.module().Admin, settings)
 
     def module(self) -> Any:
-        """Where the classes are."""
+        """The module that contains the classes."""
         raise NotImplementedError
 
     def make(self, what: Callable[..., Any], settings: dict[str, Any], *topics: str) -> Any:
-        """Make a client, where such a client is made."""
+        """Create a client, on the thread where its face requires it."""
         return self.wait(lambda: what(*topics, **settings))
 
     def wait(self, function: Callable[[], Any]) -> Any:
-        """What `function` returns, or what that turns into."""
+        """Return the result of `function`, awaited if necessary."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close all that was opened."""
+        """Close all clients."""
         for proxy in self._opened:
             proxy.close()
 
@@ -67,7 +67,7 @@ class Face:
 
 
 class Proxy:
-    """A client; each call of a method waits for its end."""
+    """A client; each method call waits for its result."""
 
     def __init__(self, face: Face, client: Any) -> None:
         self._face = face
@@ -84,11 +84,11 @@ class Proxy:
         return call
 
     def send(self, *arguments: Any, **options: Any) -> Any:
-        """A future whose `result` is the record's metadata."""
+        """Return a future whose `result` is the record's metadata."""
         return self._face.send(self._client, arguments, options)  # type: ignore[attr-defined]
 
     def take(self, count: int, patience_s: float = PATIENCE_S) -> list[Any]:
-        """The next `count` records."""
+        """Return the next `count` records."""
         records: list[Any] = []
         while len(records) < count:
             some = self.consume(count - len(records), timeout_s=patience_s)
@@ -98,7 +98,7 @@ class Proxy:
 
 
 class BlockingFace(Face):
-    """`plog` itself: called in the test's thread."""
+    """`plog` itself, called in the test's thread."""
 
     name = "blocking"
 
@@ -202,7 +202,7 @@ class TwistedFace(Face):
 
 @contextmanager
 def open_face(name: str) -> Iterator[Any]:
-    """The face of that name; whatever it has made is closed at the end."""
+    """Open the face of that name; all its clients are closed at the end."""
     faces = {face.name: face for face in (BlockingFace, AsyncioFace, TwistedFace)}
     face = faces[name]()
     try:

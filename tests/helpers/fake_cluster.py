@@ -1,10 +1,10 @@
-"""A client's `Cluster` of several brokers that answer at once, and as a test says.
+"""A client's `Cluster` of several brokers that respond immediately, as a test specifies.
 
     cluster = FakeCluster(leaders={TopicPartition("a", 0): 1})
     cluster.answer = lambda node_id, request: ListOffsetsResponse(...)
     run_blocking(RecordAdmin(cluster.as_cluster()).list_offsets(...))
 
-For what one simulated broker cannot show: who is asked what, and who is asked again.
+For behavior that one simulated broker cannot show: which node receives a request or a retry.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ T = TypeVar("T")
 R = TypeVar("R", bound=ApiMessage)
 
 ANY = -1
-"""As the number of a node that was asked: whichever."""
+"""The node number in `asked` of a request that any node may serve."""
 
 
 class FakeNetwork:
-    """Time that passes only by sleeping, and no connections."""
+    """Time that passes only while sleeping, and no connections."""
 
     def __init__(self) -> None:
         self.time_s = 0.0
@@ -49,7 +49,7 @@ class FakeNetwork:
 
 
 class FakeConnection:
-    """Speaks the highest versions we know, but for those the test sets."""
+    """Uses the highest versions that plog supports, except for those that the test sets."""
 
     def __init__(
         self, versions: Mapping[type[ApiMessage], int], api_versions: ApiVersionsResponse
@@ -65,7 +65,7 @@ class FakeConnection:
 
 
 class FakeCluster:
-    """See the module's text. `asked` holds (node, request) in their order."""
+    """A cluster of several brokers; `asked` contains (node, request) in order."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class FakeCluster:
         self.forgotten: list[str] = []
 
     def as_cluster(self) -> Cluster:
-        """This, for who takes a real one."""
+        """Return this object, typed as a real cluster."""
         return cast(Cluster, self)
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
@@ -151,4 +151,4 @@ class FakeCluster:
 
 
 def _no_answer(node_id: int, request: ApiMessage) -> ApiMessage:
-    raise KafkaError("the test has not said what is answered")
+    raise KafkaError("the test has not set `answer`")

@@ -1,4 +1,4 @@
-"""`ZooKeeper` of plog/cli/zookeeper/commands.py, in memory: enough to see what a shell asks."""
+"""`ZooKeeper` of plog/cli/zookeeper/commands.py, in memory: enough to test a shell's requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Node:
 
 
 class FakeZooKeeper:
-    """Znodes by path; `watched` and `asked` tell what else was wanted."""
+    """Znodes by path; `watched` and `asked` record the other requests."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node()}
@@ -42,7 +42,7 @@ class FakeZooKeeper:
         self._node(path, watch)
         prefix = path.rstrip("/") + "/"
         below = [each.removeprefix(prefix) for each in self.nodes if each.startswith(prefix)]
-        # In no order, as a server tells them.
+        # Unsorted, as a server returns them.
         return sorted((x for x in below if x and "/" not in x), reverse=True), self._stat(path)
 
     def create(
@@ -71,7 +71,7 @@ class FakeZooKeeper:
         if self.is_undeletable:
             return False
         for path in paths:
-            assert self.children(path)[0] == [], "its children have to go first"
+            assert self.children(path)[0] == [], "it still has children"
             del self.nodes[path]
         return True
 

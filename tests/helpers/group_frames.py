@@ -1,4 +1,4 @@
-"""Requests of a group's members in few words, over a `SimBroker`; the group is always "g".
+"""Short functions for the requests of group members, over a `SimBroker`; the group is always "g".
 
 leader, follower = stable(broker, 2)
 heartbeat(broker, follower)               # the error code
@@ -28,8 +28,8 @@ GROUP = "g"
 
 
 def join_request(member_id: str = "", **fields: Any) -> JoinGroupRequest:
-    """JoinGroup; `fields` replace what it would say."""
-    told: dict[str, Any] = {
+    """Return a JoinGroup request; `fields` override its defaults."""
+    defaults: dict[str, Any] = {
         "group_id": GROUP,
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 60_000,
@@ -37,11 +37,11 @@ def join_request(member_id: str = "", **fields: Any) -> JoinGroupRequest:
         "protocol_type": "consumer",
         "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"meta")],
     }
-    return JoinGroupRequest(**told | fields)
+    return JoinGroupRequest(**defaults | fields)
 
 
 def join(broker: SimBroker, member_id: str = "", **fields: Any) -> JoinGroupResponse:
-    """Join as the Java consumer does: a new dynamic member asks twice."""
+    """Join as the Java consumer does: a new dynamic member sends JoinGroup twice."""
     if not member_id and "group_instance_id" not in fields:
         member_id = broker.ask(join_request(**fields), 9).member_id
     answer = broker.ask(join_request(member_id, **fields), 9)
@@ -52,8 +52,8 @@ def join(broker: SimBroker, member_id: str = "", **fields: Any) -> JoinGroupResp
 def sync_request(
     joined: JoinGroupResponse, assignments: Mapping[str, bytes] | None = None, **fields: Any
 ) -> SyncGroupRequest:
-    """SyncGroup of who has joined; `fields` replace what it would say."""
-    told: dict[str, Any] = {
+    """Return a SyncGroup request of a joined member; `fields` override its defaults."""
+    defaults: dict[str, Any] = {
         "group_id": GROUP,
         "generation_id": joined.generation_id,
         "member_id": joined.member_id,
@@ -64,18 +64,18 @@ def sync_request(
             for member_id, assignment in (assignments or {}).items()
         ],
     }
-    return SyncGroupRequest(**told | fields)
+    return SyncGroupRequest(**defaults | fields)
 
 
 def sync(
     broker: SimBroker, joined: JoinGroupResponse, assignments: Mapping[str, bytes] | None = None
 ) -> SyncGroupResponse:
-    """The answer to SyncGroup, which must not have to wait."""
+    """Return the response to SyncGroup, which must not have to wait."""
     return cast(SyncGroupResponse, broker.ask(sync_request(joined, assignments), 5))
 
 
 def heartbeat(broker: SimBroker, joined: JoinGroupResponse, *, version: int = 4) -> int:
-    """The error code of a Heartbeat."""
+    """Return the error code of a Heartbeat."""
     request = HeartbeatRequest(
         group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id
     )
@@ -83,7 +83,7 @@ def heartbeat(broker: SimBroker, joined: JoinGroupResponse, *, version: int = 4)
 
 
 def leave(broker: SimBroker, *member_ids: str) -> list[int]:
-    """Each member's error code."""
+    """Leave the group; return each member's error code."""
     members = [MemberIdentity(member_id=member_id) for member_id in member_ids]
     answer = broker.ask(LeaveGroupRequest(group_id=GROUP, members=members), 5)
     return [member.error_code for member in answer.members]
@@ -92,12 +92,13 @@ def leave(broker: SimBroker, *member_ids: str) -> list[int]:
 def stable(
     broker: SimBroker, count: int = 1, *, instances: bool = False, are_synced: bool = True
 ) -> list[JoinGroupResponse]:
-    """A stable generation of `count` new members, the leader first; member n is assigned b"n".
+    """Return a stable generation of `count` new members, the leader first; member n gets b"n".
 
     With `instances` they are static members, i0, i1, …; without `are_synced` nothing is assigned
     yet.
     """
-    broker.ask(FindCoordinatorRequest(key=GROUP), 1)  # Or the first would be the last.
+    # Otherwise the first member would be the last.
+    broker.ask(FindCoordinatorRequest(key=GROUP), 1)
     if instances:
         requests = [join_request(group_instance_id=f"i{n}") for n in range(count)]
     else:

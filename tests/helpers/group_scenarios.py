@@ -1,6 +1,6 @@
-"""What a consumer group has to do for every client: subclass `GroupScenarios` in the client's file.
+"""Scenarios of a consumer group for every client: subclass `GroupScenarios` in the client's file.
 
-The file gives the fixture `client` (client_under_test.py). The topics have four partitions.
+The file provides the fixture `client` (client_under_test.py). The topics have four partitions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ EACH = 10
 
 
 def create(client: Client, topic: str, partitions: int = PARTITIONS, **settings: str) -> None:
-    """Create a topic and wait until it is known, as Kafka's brokers hear of it a moment later."""
+    """Create a topic and wait until it is listed: Kafka's brokers learn of it a moment later."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     client.create_topic(topic, partitions, named)
     eventually(lambda: topic in client.topics(), "new topic")
 
 
 def two_members(client: Client, group: str, topic: str) -> tuple[Member, Member]:
-    """Two members of a new group that have shared the four partitions between them."""
+    """Return two members of a new group that share the four partitions."""
     members = client.join(group, topic), client.join(group, topic)
     owned = eventually(lambda: shared(*members), "partitions for both")
     assert set.intersection(*map(set, owned)) == set()
@@ -30,38 +30,38 @@ def two_members(client: Client, group: str, topic: str) -> tuple[Member, Member]
 
 
 def shared(*members: Member) -> list[frozenset[int]] | None:
-    """What each owns, once everybody owns something and nothing is left."""
+    """Return each member's partitions, once every member has some and none is left."""
     owned = [member.partitions for member in members]
     every = sorted(partition for each in owned for partition in each)
     return owned if all(owned) and every == list(range(PARTITIONS)) else None
 
 
 def produce_each(client: Client, topic: str, word: str) -> set[str]:
-    """Ten messages in each partition; their values."""
+    """Produce ten messages to each partition; return their values."""
     values = {p: [f"{word} {p} {i}" for i in range(EACH)] for p in range(PARTITIONS)}
     client.produce(topic, values)
     return {value for each in values.values() for value in each}
 
 
 def wait_for(values: Iterable[str], *members: Member) -> None:
-    """Until the members, between them, have read each of the values."""
+    """Wait until the members together have read each of the values."""
     expected = set(values)
     eventually(lambda: expected <= {read.value for read in reads(*members)}, "messages")
 
 
 def reads(*members: Member) -> list[Read]:
-    """All that they have read, sorted."""
+    """Return all messages that they have read, sorted."""
     return sorted(read for member in members for read in list(member.reads))
 
 
 def commit_all_read(member: Member) -> None:
-    """Commit what is next in each partition the member owns and has read from."""
+    """Commit the next offset of each partition that the member owns and has read from."""
     ends = {p: [r.offset for r in member.reads if r.partition == p] for p in member.partitions}
     member.commit({p: Place(max(offsets) + 1) for p, offsets in ends.items() if offsets})
 
 
 class GroupScenarios:
-    """Two members, who comes and who goes, and the offsets that they leave behind."""
+    """Two members that join and leave, and the offsets that they commit."""
 
     def test_two_members_share_the_partitions_and_read_each_message_once(
         self, client: Client, topic: str
@@ -76,7 +76,7 @@ class GroupScenarios:
         one.leave()
         other.leave()
 
-    def test_a_member_that_joins_takes_over_and_one_that_leaves_hands_over(
+    def test_joining_member_takes_over_partitions_and_leaving_member_hands_them_over(
         self, client: Client, topic: str
     ) -> None:
         create(client, topic)
@@ -87,7 +87,7 @@ class GroupScenarios:
         goes = client.join(topic, topic)
         eventually(lambda: shared(stays, goes), "partitions for both")
         wait_for(produce_each(client, topic, "both"), stays, goes)
-        # What was committed before the rebalance is read by nobody again.
+        # Messages committed before the rebalance are not read again.
         assert not any(read.value.startswith("alone") for read in goes.reads)
         commit_all_read(stays)
         commit_all_read(goes)
@@ -96,12 +96,12 @@ class GroupScenarios:
         before = len(stays.reads)
         late = produce_each(client, topic, "late")
         wait_for(late, stays)
-        # Neither a gap nor anything twice: the partitions went over where they were committed.
+        # Neither gaps nor duplicates: each partition continued at its committed offset.
         assert {read.value for read in stays.reads[before:]} == late
         assert len(stays.reads) - before == len(late)
         stays.leave()
 
-    def test_a_restarted_client_resumes_from_the_committed_offset(
+    def test_restarted_client_resumes_from_the_committed_offset(
         self, client: Client, topic: str
     ) -> None:
         create(client, topic)
@@ -117,7 +117,7 @@ class GroupScenarios:
         assert {read.value for read in second.reads} == rest | late
         second.leave()
 
-    def test_a_member_can_seek(self, client: Client, topic: str) -> None:
+    def test_member_can_seek(self, client: Client, topic: str) -> None:
         create(client, topic)
         sent = produce_each(client, topic, "seek")
         member = client.join(topic, topic)
@@ -129,7 +129,7 @@ class GroupScenarios:
         assert [read.value for read in member.reads[before:]] == again
         member.leave()
 
-    def test_a_commit_keeps_its_metadata(self, client: Client, topic: str) -> None:
+    def test_commit_keeps_its_metadata(self, client: Client, topic: str) -> None:
         create(client, topic)
         member = client.join(topic, topic)
         eventually(lambda: shared(member), "all partitions")

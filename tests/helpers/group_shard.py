@@ -1,13 +1,13 @@
-"""The groups of one shard without a log: what they want written is kept, failed or held back.
+"""The groups of one shard without a log: their records are applied, failed or held back.
 
     shard = GroupShard()
     a = shard.join("a")               # a JoinGroup that waits, or an outcome
     shard.settle()
     shard.sync(a.response(), {...})
 
-What the runtime does around the operations of a shard, in the shape of a test: a result's records
-are "appended" at once, or when `release` is called; `fail_next` makes the next append fail. Nothing
-here waits; `advance` moves the clock.
+This test double does what the runtime does around the operations of a shard: a result's records are
+"appended" immediately, or when `release` is called; `fail_next` makes the next append fail. No call
+blocks; `advance` moves the clock.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ REBALANCE_MS = 60_000
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer of these topics tells its group."""
+    """Return the subscription of a consumer of these topics."""
     return encode_subscription(ConsumerProtocolSubscription(topics=list(topics)), 1)
 
 
 class Asked(Generic[T]):
-    """A request to the shard and what became of it."""
+    """A request to the shard and its outcome."""
 
     def __init__(self, later: Later[T]) -> None:
         self.later = later
@@ -74,7 +74,7 @@ class Asked(Generic[T]):
 
     @property
     def code(self) -> int:
-        """The error the client sees; 0 for none."""
+        """The error code that the client receives; 0 for none."""
         assert not self.is_waiting, "still waiting"
         if isinstance(self.error, KafkaError):
             return self.error.code
@@ -83,14 +83,14 @@ class Asked(Generic[T]):
         return int(getattr(self.value, "error_code", 0))
 
     def response(self) -> T:
-        """The answer; raises what the request failed with."""
+        """Return the response; raises the error of a failed request."""
         if self.error is not None:
             raise self.error
         assert self.value is not None, "still waiting"
         return self.value
 
     def leave(self) -> None:
-        """The client has left."""
+        """Disconnect the client."""
         self.later.cancel()
         assert isinstance(self.error, Cancelled)
 
@@ -124,7 +124,7 @@ class _Timers:
 
 
 class GroupShard:
-    """See the module's text. `settings` are fields of BrokerConfig."""
+    """The groups of one shard. `settings` are fields of BrokerConfig."""
 
     def __init__(
         self, records: list[CoordinatorRecord] | None = None, *, seed: int = 0, **settings: Any
@@ -200,18 +200,18 @@ class GroupShard:
         return Asked(answer)
 
     def hold(self) -> None:
-        """Let what is appended from now on wait for its disk."""
+        """Make all later appends wait for their disk."""
         self.is_holding = True
 
     def release(self, error: KafkaError | None = None) -> None:
-        """What was held back is durable, or is not."""
+        """Complete the appends that were held back, or fail them."""
         self.is_holding = False
         held, self._held = self._held, []
         for finish in held:
             finish(error)
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Run everything that needs no time."""
         self.ports.settle()
 
     def advance(self, by_ms: float) -> None:
@@ -219,7 +219,7 @@ class GroupShard:
         self.ports.advance(by_ms)
 
     def reload(self, **settings: Any) -> GroupShard:
-        """What another broker, or this one after a restart, finds in the log."""
+        """Load the state that another broker, or this one after a restart, finds in the log."""
         return GroupShard(self.records, seed=self.ports.random.randrange(1 << 30), **settings)
 
     # -- requests -----------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class GroupShard:
         reason: str | None = None,
     ) -> Asked[JoinGroupResponse]:
         """Send JoinGroup."""
-        told = {"range": subscription("t")} if protocols is None else protocols
+        metadata = {"range": subscription("t")} if protocols is None else protocols
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_ms,
@@ -247,7 +247,7 @@ class GroupShard:
             member_id=member_id,
             group_instance_id=instance,
             protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in told.items()],
+            protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in metadata.items()],
             reason=reason,
         )
         return self.write(
@@ -261,11 +261,11 @@ class GroupShard:
         )
 
     def new_id(self, **fields: Any) -> str:
-        """The id a new member is given to ask again with."""
+        """Return the id that a new member receives for its second JoinGroup."""
         return self.join(**fields).response().member_id
 
     def join_new(self, **fields: Any) -> Asked[JoinGroupResponse]:
-        """Join as a new dynamic member does: twice."""
+        """Join as a new dynamic member does: with two requests."""
         return self.join(self.new_id(**fields), **fields)
 
     def sync(
@@ -277,7 +277,7 @@ class GroupShard:
         instance: str | None = None,
         **fields: Any,
     ) -> Asked[SyncGroupResponse]:
-        """Send SyncGroup for who has joined; `fields` of the request replace what it would say."""
+        """Send SyncGroup for a joined member; `fields` override the request's defaults."""
         request = SyncGroupRequest(
             group_id=group,
             generation_id=joined.generation_id,
@@ -297,7 +297,7 @@ class GroupShard:
     def heartbeat(
         self, joined: JoinGroupResponse, *, group: str = "g", instance: str | None = None
     ) -> int:
-        """Send Heartbeat; the error code."""
+        """Send Heartbeat; return the error code."""
         request = HeartbeatRequest(
             group_id=group,
             generation_id=joined.generation_id,
@@ -311,14 +311,14 @@ class GroupShard:
         return self.write(lambda: self.groups.leave(group, members)).response()
 
     def leave_by_id(self, *member_ids: str, group: str = "g") -> list[int]:
-        """Send LeaveGroup; each member's error code."""
+        """Send LeaveGroup; return each member's error code."""
         answer = self.leave(*(MemberIdentity(member_id=one) for one in member_ids), group=group)
         return [member.error_code for member in answer.members]
 
     # -- groups -------------------------------------------------------------------------------
 
     def group(self, group_id: str = "g") -> Group:
-        """The group, which there has to be."""
+        """Return the group, which must exist."""
         group = self.groups.group(group_id)
         assert group is not None
         return group
@@ -331,8 +331,8 @@ class GroupShard:
     def stable(self, count: int = 1, **fields: Any) -> list[JoinGroupResponse]:
         """Bring group g to a stable generation of `count` new members, the leader first.
 
-        Member n is assigned b"n". `fields` are those of `join`; of a static member's `instance`
-        there is one for each, with its number behind it.
+        Member n is assigned b"n". `fields` are those of `join`; each static member has its own
+        `instance`, with its number appended.
         """
         instance = fields.pop("instance", None)
         if instance is None:
@@ -345,7 +345,7 @@ class GroupShard:
         return self.complete(joined)
 
     def complete(self, joined: list[JoinGroupResponse]) -> list[JoinGroupResponse]:
-        """Let everybody of a generation sync, the leader last; the leader first in the list."""
+        """Let every member of a generation sync, the leader last; it is first in the list."""
         joined = sorted(joined, key=lambda one: one.member_id != one.leader)
         assignments = {one.member_id: str(n).encode() for n, one in enumerate(joined)}
         followers = [self.sync(one) for one in joined[1:]]
@@ -356,7 +356,7 @@ class GroupShard:
         return joined
 
     def rebalance(self, joined: list[JoinGroupResponse], **fields: Any) -> list[JoinGroupResponse]:
-        """Let everybody of a generation join the next one, and complete it."""
+        """Let every member of a generation join the next one, and complete it."""
         asked = [self.join(one.member_id, **fields) for one in joined]
         self.settle()
         return self.complete([one.response() for one in asked])

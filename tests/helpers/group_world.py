@@ -5,9 +5,9 @@
     a, b = world.member("a"), world.member("b")
     world.run_until_calm()
 
-Applications poll every now and then on virtual time. Whatever they do is checked at once: nobody
-gets a partition that another one has in the same generation, and nobody commits what lies behind
-what the partition's present owner has committed.
+Applications poll at intervals of virtual time. Every action is checked immediately: no two members
+own the same partition in one generation, and no member commits an offset lower than the offset that
+the partition's current owner has committed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CALM_MS = 600_000.0
 
 
 class Errors(logging.Handler):
-    """What the client logged as an error: tasks that failed, above all."""
+    """Collects the errors that the client logs, especially failed tasks."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -43,7 +43,7 @@ class Errors(logging.Handler):
 
 
 class SimplePositions:
-    """Positions as a group sees them; the application moves them by `read`."""
+    """The positions that a group reads and writes; the application advances them by `read`."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, int | None] = {}
@@ -123,23 +123,23 @@ class Member:
         return function(*arguments)
 
     def start(self, *topics: str, pattern: str | None = None) -> Member:
-        """Subscribe and poll from now on."""
+        """Subscribe, and start to poll."""
         self.member.subscribe(list(topics) if topics else None, pattern, self.listener)
         return self.resume()
 
     def resume(self) -> Member:
-        """Poll on, after `stop_polling`."""
+        """Poll again after `stop_polling`."""
         self.is_running = True
         self._runs += 1
         self._task = self.world.sim.spawn(self._run(self._runs), f"application {self.name}")
         return self
 
     def stop_polling(self) -> None:
-        """The application hangs; its heartbeats go on."""
+        """Stop polling, as an application that hangs; its heartbeats continue."""
         self.is_running = False
 
     def answers(self, *scripted: Any) -> None:
-        """Have its coordinator answer so from now on, one after the other."""
+        """Queue responses for its coordinator to send from now on, in this order."""
         left = list(scripted)
 
         async def answer(*_: Any, **__: Any) -> Any:
@@ -149,14 +149,14 @@ class Member:
         link.ask_on = answer
 
     def die(self) -> None:
-        """Everything of it stops without a word."""
+        """Stop abruptly, without leaving the group."""
         self.is_running = False
         self.member._heartbeats.stop()
         self.member._link.close()
         self.world.gone(self)
 
     def end(self) -> None:
-        """Nothing of it goes on, whatever it was waiting for."""
+        """Stop all its activity, including pending waits."""
         member = self.member
         tasks = (self._task, member._join_task, member._commits._ticker, member._commits._sender)
         for task in tasks:
@@ -167,20 +167,20 @@ class Member:
         self.world.sim.spawn(self.cluster.close(), "closing a cluster")
 
     def close(self) -> None:
-        """Leave in good order."""
+        """Leave the group in an orderly way."""
         self.is_running = False
         self.world.sim.run(self.member.close(10.0))
         self.world.gone(self)
 
     @property
     def is_active(self) -> bool:
-        """Whether it has the assignment of its generation, and nothing is to be done."""
+        """Whether it has the assignment of its generation, and no work is pending."""
         member = self.member
         is_idle = not (member.needs_attention or member.is_revoking)
         return member.state is MemberState.STABLE and is_idle
 
     async def until_active(self) -> None:
-        """Be one poll that waits until the group has assigned it its partitions."""
+        """Poll until the group has assigned its partitions."""
         attention = self.world.sim.signal()
         self.member.on_attention = attention.set
         await self.member.attend()
@@ -191,7 +191,7 @@ class Member:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions it has."""
+        """The partitions that it owns."""
         return self.positions.assigned
 
     async def _run(self, run: int) -> None:
@@ -206,7 +206,7 @@ class Member:
             await self.world.sim.sleep(self.poll_ms / 1000)
 
     async def _read(self) -> None:
-        """Begin where the group is, read some, commit it."""
+        """Start from the group's offsets, read some records, and commit them."""
         unknown = [one for one, offset in self.positions.offsets.items() if offset is None]
         for one, offset in (await self.member.committed(unknown)).items():
             if one in self.positions.offsets and self.positions.offsets[one] is None:
@@ -221,7 +221,7 @@ class Member:
 
 
 class World:
-    """See the module's text. `settings` are the broker's."""
+    """A group in a simulated world. `settings` are the broker's."""
 
     def __init__(self, seed: int = 0, **settings: Any) -> None:
         self.sim = SimNetwork(seed, **settings)
@@ -233,24 +233,24 @@ class World:
         logging.getLogger("plog.client").addHandler(self.errors)
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        """A topic."""
+        """Create a topic."""
         create_topic(self.sim.broker, topic, partitions)
 
     def member(self, name: str, *topics: str, **settings: Any) -> Member:
-        """A new member of group "g", which polls already if `topics` are given."""
+        """Return a new member of group "g", which already polls if `topics` are given."""
         member = Member(self, name, settings)
         self.members.append(member)
         self._made.append(member)
         return member.start(*topics) if topics else member
 
     def gone(self, member: Member) -> None:
-        """It will not be heard of again."""
+        """Record that a member has died or left."""
         self.members.remove(member)
 
     def check_owners(self, member: Member, partitions: Collection[TopicPartition]) -> None:
-        """Nobody else has one of these in the generation in which `member` has them.
+        """Assert that no other member owns one of these partitions in the same generation.
 
-        A static member is the same one in its next life, and when it was replaced.
+        A static member stays the same member in its next life, and after a replacement.
         """
         generation = member.member.generation.generation_id
         place = member.settings.group_instance_id or member.name
@@ -263,15 +263,15 @@ class World:
     def check_commit(
         self, member: Member, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """A commit that was taken leads on from what was committed before."""
+        """Assert that an accepted commit does not move a committed offset back."""
         for partition, offset in offsets.items():
             assert offset.offset >= self.committed[partition], (
-                f"{member.name} has put {partition} back from {self.committed[partition]}"
+                f"{member.name} has moved {partition} back from {self.committed[partition]}"
             )
             self.committed[partition] = offset.offset
 
     def is_calm(self, topics: dict[str, int]) -> bool:
-        """Whether all are in one generation and have all partitions of `topics` between them."""
+        """Whether all members are in one generation and share all partitions of `topics`."""
         everything = {TopicPartition(t, i) for t, count in topics.items() for i in range(count)}
         running = [one for one in self.members if one.is_running]
         owned = [partition for one in running for partition in one.owned]
@@ -288,7 +288,7 @@ class World:
         assert self.errors.texts == []
 
     def end(self) -> None:
-        """Nothing goes on; else the collector would stop it, in the middle of another test."""
+        """Stop all activity; otherwise the collector would stop it during another test."""
         logging.getLogger("plog.client").removeHandler(self.errors)
         for member in self._made:
             member.end()
@@ -299,6 +299,6 @@ class World:
 
 
 def outsider(world: World, **settings: Any) -> Member:
-    """Somebody with a group.id and no subscription; there is a topic "t" of two partitions."""
+    """Return a client with a group.id and no subscription, and a topic "t" with two partitions."""
     world.create("t", 2)
     return world.member("simple", **settings)

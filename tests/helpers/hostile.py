@@ -1,7 +1,7 @@
-"""Clients that mean no good, and the watch over what others notice of them.
+"""Hostile clients, and a measurement of their effect on other clients.
 
-A `HostileConnection` sends whatever it is given. `Pings` asks the broker who it is, again and
-again over a connection of its own, and knows how long it had to wait.
+A `HostileConnection` sends arbitrary bytes. `Pings` repeatedly sends ApiVersions over a separate
+connection, and measures how long each response takes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _SIZE = struct.Struct(">i")
 
 
 def host_and_port(broker: BrokerProcess) -> tuple[str, int]:
-    """Where the broker is."""
+    """Return the host and port of the broker."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     return host, int(port)
 
 
 def frame_of(request: ApiMessage, version: int) -> bytes:
-    """The request as it is sent."""
+    """Return the frame of a request."""
     return encode_request(RequestHeader(request.api_key, version, 1, "hostile"), request)
 
 
 class HostileConnection:
-    """One connection, and no manners."""
+    """A connection that sends arbitrary bytes."""
 
     def __init__(self, broker: BrokerProcess, timeout_s: float = TIMEOUT_S) -> None:
         self._socket = socket.create_connection(host_and_port(broker), timeout_s)
@@ -54,19 +54,19 @@ class HostileConnection:
         self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """Send it, as far as the broker takes it."""
+        """Send the bytes, as far as the broker accepts them."""
         try:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # Closed already: `answer` will say so.
+            pass  # Already closed; `answer` will report it.
 
     def answer(self) -> bytes | None:
-        """The next answer without its size, None if the connection was closed instead."""
+        """Return the next response without its size; None if the connection was closed instead."""
         size = self._receive(_SIZE.size)
         return None if size is None else self._receive(_SIZE.unpack(size)[0])
 
     def ask(self, request: ApiMessage, version: int) -> ApiMessage | None:
-        """The answer to a request, None if the connection was closed instead."""
+        """Return the response to a request; None if the connection was closed instead."""
         self.send(frame_of(request, version))
         data = self.answer()
         if data is None:
@@ -75,7 +75,7 @@ class HostileConnection:
         return API_BY_KEY[request.api_key].response.decode(data[position:], version)
 
     def drain(self, seconds: float) -> None:
-        """Take what comes, for so long or until the broker closes."""
+        """Read until the broker closes the connection, or the time is up."""
         deadline = time.monotonic() + seconds
         try:
             while (left := deadline - time.monotonic()) > 0:
@@ -99,7 +99,7 @@ class HostileConnection:
 
 
 class Pings:
-    """Asks and asks, until the with statement ends; `waits_s` are how long each answer took."""
+    """Sends requests until the with statement ends; `waits_s` are the response times."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         host, port = host_and_port(broker)
@@ -133,8 +133,8 @@ class Pings:
 
 
 def memory_mb(broker: BrokerProcess) -> int:
-    """The most memory the broker has had so far, as the kernel counts it."""
+    """Return the peak memory of the broker (VmHWM)."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) // 1024
-    raise AssertionError("the kernel does not tell VmHWM")
+    raise AssertionError("the kernel does not report VmHWM")

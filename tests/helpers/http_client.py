@@ -1,4 +1,4 @@
-"""A client of the HTTP site over a transport in memory."""
+"""A client of the HTTP site over an in-memory transport."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PEER = IPv4Address("TCP", "192.0.2.7", 5000)
 
 
 class HttpTransport(StringTransport):
-    """Takes what is written when a test reads it."""
+    """Keeps written bytes until a test reads them."""
 
     aborted = half_closed = False
 
@@ -36,19 +36,19 @@ class HttpClient:
         self.protocol.dataReceived(data)
 
     def read_piece(self) -> None:
-        """Read what was written, so that the site may write more."""
+        """Read the written bytes, so that the site may write more."""
         producer = self.transport.producer
         if producer is not None:
             producer.resumeProducing()
 
     def read(self) -> bytes:
-        """Everything the site writes."""
+        """Read everything that the site writes."""
         while self.transport.producer is not None:
             self.read_piece()
         return self.transport.value()
 
     def response(self) -> tuple[int, dict[str, str], bytes]:
-        """(status code, headers, body)."""
+        """Return (status code, headers, body)."""
         head, _, body = self.read().partition(b"\r\n\r\n")
         first, *rest = head.decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (x.partition(": ") for x in rest)}

@@ -1,15 +1,15 @@
-"""Exceptions of any kind at any call of a port: a bug, or no memory, at that very place.
+"""Injection of arbitrary exceptions, such as bugs or a lack of memory, at any call of a port.
 
-`Faults` counts the calls of the ports it has wrapped and makes one of them raise:
+`Faults` counts the calls of the ports that it has wrapped, and makes one of them raise:
 
     faults = Faults()
     broker = Broker(config, faults.ports(ports), metrics=Registry())
     faults.arm(faults.calls + 5, When.AFTER, MemoryError("injected"))
 
-Wrapped are all calls that do something: every method of `Files` and `File` that touches the disk,
-each job, and `Random`. A job fails before it runs, after it has run (its outcome is lost), or is
-never taken. Left out is what only counts or remembers something in memory and cannot fail part of
-the way: `File.retain`, `close` and `fileno`, both clocks, and `Timers.call_later`.
+It wraps all calls with an effect: every method of `Files` and `File` that touches the disk, each
+job, and `Random`. A job fails before it runs, after it has run (its outcome is lost), or on
+submission. Not wrapped are calls that only count or remember something in memory and cannot fail
+partway: `File.retain`, `close` and `fileno`, both clocks, and `Timers.call_later`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class When(Enum):
-    """When a call raises; `PARTWAY` is for those that can take effect in part."""
+    """When a call raises; `PARTWAY` applies to calls that can take effect partially."""
 
     BEFORE = "before"
     PARTWAY = "partway"
@@ -35,7 +35,7 @@ class When(Enum):
 
 
 class Faults:
-    """Makes calls raise; see the module's text. `raised` are the exceptions there have been."""
+    """Makes calls raise. `raised` contains the exceptions raised so far."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -47,20 +47,20 @@ class Faults:
         self._error: Exception = RuntimeError()
 
     def arm(self, number: int, when: When, error: Exception) -> None:
-        """Raise `error` at the call of this number, counted from 1; replaces what was armed."""
+        """Raise `error` at the call with this number, counted from 1; replaces an earlier one."""
         self._at, self._when, self._error = number, when, error
 
     def disarm(self) -> None:
-        """Raise nothing any more."""
+        """Raise no more exceptions."""
         self._at = 0
 
     @property
     def is_armed(self) -> bool:
-        """Whether an exception is still to come."""
+        """Whether an exception is still pending."""
         return self._at > self.calls
 
     def caused(self, error: BaseException | None) -> bool:
-        """Whether an injected exception is `error`, its cause, or what was handled meanwhile."""
+        """Return whether `error` is an injected exception, or has one as its cause or context."""
         if error is None:
             return False
         if any(error is one for one in self.raised):
@@ -79,25 +79,25 @@ class Faults:
         )
 
     def files(self, files: Files) -> Files:
-        """`files` with exceptions."""
+        """Return `files` with exceptions."""
         return cast(Files, _Files(self, files))
 
     def jobs(self, jobs: Jobs) -> Jobs:
-        """`jobs` with exceptions."""
+        """Return `jobs` with exceptions."""
         return _Jobs(self, jobs)
 
     def random(self, random: Random) -> Random:
-        """`random` with exceptions."""
+        """Return `random` with exceptions."""
         return _Random(self, random)
 
     def timers(self, timers: Timers) -> Timers:
-        """`timers` with exceptions."""
+        """Return `timers` with exceptions."""
         return _Timers(self, timers)
 
-    # -- what the wrapped ports use -----------------------------------------------------------
+    # -- used by the wrapped ports -------------------------------------------------------------
 
     def strikes(self, name: str) -> When | None:
-        """Count a call; when it is to raise, if it is."""
+        """Count a call; return when it must raise, or None."""
         self.calls += 1
         if self.calls != self._at:
             return None
@@ -107,11 +107,11 @@ class Faults:
 
     @property
     def error(self) -> Exception:
-        """What the call that was struck last raises."""
+        """Return the exception for the current call."""
         return self.raised[-1]
 
     def call(self, name: str, do: Callable[[], T]) -> T:
-        """Make a call that happens wholly or not at all."""
+        """Make a call that takes effect completely or not at all."""
         when = self.strikes(name)
         if when is None:
             return do()
@@ -121,7 +121,7 @@ class Faults:
 
 
 _OPENING = frozenset({"open_append", "open_existing", "open_read", "lock"})
-"""What these return has to be closed, so they raise only before they open it."""
+"""The results of these calls must be closed, so they raise only before opening."""
 
 
 class _Files:
@@ -131,11 +131,11 @@ class _Files:
         self._faults = faults
         self._files = files
         self.descriptors = files.descriptors
-        # A pool of its own, so that what it opens on demand raises, too.
+        # A pool of its own, so that files opened on demand raise, too.
         self._pool = FilePool(self.open_append, self.open_existing, self.descriptors, nullcontext())
 
     def open_on_demand(self, path: str) -> File:
-        """As `Files.open_on_demand`."""
+        """Like `Files.open_on_demand`."""
         return self._pool.open(path)
 
     def __getattr__(self, name: str) -> Any:
@@ -165,25 +165,25 @@ class _File:
 
     @property
     def is_open(self) -> bool:
-        """As `File.is_open`."""
+        """Like `File.is_open`."""
         return self._file.is_open
 
     def try_retain(self) -> bool:
-        """As `File.try_retain`."""
+        """Like `File.try_retain`."""
         return self._file.try_retain()
 
     def retain(self) -> _File:
-        """As `File.retain`; what the holder does raises, too."""
+        """Like `File.retain`; the holder's calls raise, too."""
         self._file.retain()
         return self
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> _File:
-        """As `File.retain_for_writing`."""
+        """Like `File.retain_for_writing`."""
         self._file.retain_for_writing(is_reserved=is_reserved)
         return self
 
     def append(self, data: Any) -> None:
-        """As `File.append`; in part, too."""
+        """Like `File.append`; may take effect partially."""
         when = self._faults.strikes(f"append {self.path}")
         if when is When.PARTWAY:
             self._file.append(memoryview(data)[: len(data) // 2])
@@ -218,7 +218,7 @@ class _Jobs:
         self._jobs = jobs
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
-        """As `Jobs.submit`."""
+        """Like `Jobs.submit`."""
         when = self._faults.strikes(f"job on {lane}")
         if when is None:
             return self._jobs.submit(lane, function)
@@ -242,7 +242,7 @@ class _Timers:
         self._timers = timers
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
-        """As `Timers.call_later`; a call that raises has never been made."""
+        """Like `Timers.call_later`; a call that raises has no effect."""
         if self._faults.strikes("call_later"):
             raise self._faults.error
         return self._timers.call_later(delay_ms, function)
@@ -256,9 +256,9 @@ class _Random:
         self._random = random
 
     def random_bytes(self, length: int) -> bytes:
-        """As `Random.random_bytes`."""
+        """Like `Random.random_bytes`."""
         return self._faults.call("random_bytes", lambda: self._random.random_bytes(length))
 
     def randrange(self, stop: int) -> int:
-        """As `Random.randrange`."""
+        """Like `Random.randrange`."""
         return self._faults.call("randrange", lambda: self._random.randrange(stop))

@@ -1,8 +1,8 @@
-"""Java programs of these tests, and tools of Kafka that go on running: a JVM for each.
+"""Java programs of these tests, and long-running Kafka tools: one JVM for each.
 
-Sources are tests/integration/java/*.java, compiled together and kept beside Kafka's jars under a
-name made of their content. A program tells what it does in lines on its standard output; tests
-wait for those.
+The sources, tests/integration/java/*.java, are compiled together and cached next to Kafka's jars
+under a name derived from their content. A program reports its actions in lines on standard output;
+tests wait for those lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def installed_jars() -> Path:
-    """The folder of Kafka's jars, fetched on first use; ends the test where that cannot be."""
+    """Return the folder of Kafka's jars, downloaded on first use; end the test if that fails."""
     for program in ("bash", "java", "mvn"):
         need_program(program)
     done = subprocess.run(
@@ -44,7 +44,7 @@ def installed_jars() -> Path:
 
 
 def compiled_programs(jars: Path) -> Path:
-    """The folder of the compiled programs; javac runs only when a source has changed."""
+    """Return the folder of the compiled programs; javac runs only after a source has changed."""
     sources = sorted(_SOURCES.glob("*.java"))
     content = hashlib.sha256(b"".join(x.name.encode() + x.read_bytes() for x in sources))
     classes = jars.parent / f"classes-{jars.name}-{content.hexdigest()[:16]}"
@@ -62,7 +62,7 @@ def compiled_programs(jars: Path) -> Path:
 
 
 def _move_unless_there(made: Path, classes: Path) -> None:
-    """Two runs at once may have compiled the same."""
+    """Move the folder, unless a concurrent test run has compiled the same."""
     try:
         made.rename(classes)
     except OSError:
@@ -70,9 +70,9 @@ def _move_unless_there(made: Path, classes: Path) -> None:
 
 
 class JavaProcess:
-    """A running JVM whose lines are read as they come; ``with`` stops it at the end.
+    """A running JVM whose output lines are read as they arrive; ``with`` stops it at the end.
 
-    `main` is one of our programs (``programs.X``) or a tool's name that kafka-cli knows.
+    `main` is one of the test programs (``programs.X``) or the name of a tool in kafka-cli.
     """
 
     def __init__(self, jars: Path, main: str, *arguments: str | Path) -> None:
@@ -94,7 +94,7 @@ class JavaProcess:
 
     @property
     def lines(self) -> Sequence[str]:
-        """All lines so far."""
+        """Return all lines so far."""
         with self._changed:
             return list(self._lines)
 
@@ -105,7 +105,7 @@ class JavaProcess:
         self._process.stdin.flush()
 
     def wait_for(self, pattern: str, start: int = 0) -> re.Match[str]:
-        """The first line at or after number `start` that `pattern` is found in."""
+        """Return the first line, from number `start` on, that matches `pattern`."""
 
         def found(lines: Sequence[str]) -> re.Match[str] | None:
             return next((m for line in lines[start:] if (m := re.search(pattern, line))), None)
@@ -113,7 +113,7 @@ class JavaProcess:
         return self.wait_until(found, pattern)
 
     def wait_until(self, found: Callable[[Sequence[str]], T | None], what: str) -> T:
-        """What `found` makes of the lines, once that is true; `what` names it in an error."""
+        """Return the first true result of `found` for the lines; `what` names it in an error."""
         deadline = time.monotonic() + WAIT_TIMEOUT_S
         with self._changed:
             result = found(self._lines)
@@ -125,29 +125,29 @@ class JavaProcess:
         return result
 
     def output(self) -> str:
-        """All it printed on both streams, for the text of an error."""
+        """Return all output on both streams, for the text of an error."""
         self._stderr.seek(0)
         return "\n".join([*self.lines, self._stderr.read().decode(errors="replace")])
 
     def wait(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Wait until it exits; return the exit code."""
         code = self._process.wait(WAIT_TIMEOUT_S)
         self._reader.join()
         return code
 
     def end(self) -> None:
-        """Close its input, at which our programs end; they have to end well."""
+        """Close its input, which ends the test programs; they must succeed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert self.wait() == 0, self.output()
 
     def stop(self) -> None:
-        """SIGTERM, and wait for its end."""
+        """Send SIGTERM, and wait for its end."""
         self._process.send_signal(signal.SIGTERM)
         self.wait()
 
     def kill(self) -> None:
-        """SIGKILL: nobody it talked to is told."""
+        """Send SIGKILL: its connections end without a goodbye."""
         self._process.kill()
         self.wait()
 

@@ -1,11 +1,11 @@
-"""A log directory such as a stopped Kafka broker leaves, made by hand on any Files port.
+"""A log directory as a stopped Kafka broker leaves it, built by hand on any Files port.
 
     data = KafkaData(SimFiles(["/kafka"]), "/kafka", node_id=7)
     data.topic("clicks", TOPIC_ID, partitions=2)
     data.log("clicks", 0, batch(values, base_offset=0))
     data.stop()
 
-Only what an import looks at is there. The real thing is in tests/integration/test_adoption.py.
+It contains only the files that an import reads. tests/integration/test_adoption.py uses real ones.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ T0 = 1_700_000_000_000
 
 
 def topic_id(number: int) -> Uuid:
-    """An id for tests."""
+    """Return a topic id."""
     return bytes([0x40 + number] * 16)
 
 
 def batch(values: Sequence[bytes], base_offset: int = 0, epoch: int = 3, **fields: Any) -> bytes:
-    """A batch as it lies on a broker's disk."""
+    """Return a batch in the form in which a broker stores it."""
     records = [Record(timestamp=T0 + n, value=value) for n, value in enumerate(values)]
     return build_batch(records, base_offset=base_offset, partition_leader_epoch=epoch, **fields)
 
 
 def control_batch(kind: ControlType, base_offset: int = 0, **fields: Any) -> bytes:
-    """A control batch of one record."""
+    """Return a control batch of one record."""
     record = Record(timestamp=T0, key=encode_control_key(kind), value=b"\0\0\0\0\0\0")
     return build_batch(
         [record], base_offset=base_offset, is_control=True, partition_leader_epoch=3, **fields
@@ -54,18 +54,18 @@ def control_batch(kind: ControlType, base_offset: int = 0, **fields: Any) -> byt
 
 
 def values_batch(values: Sequence[bytes], base_offset: int) -> bytes:
-    """Encoded metadata records as a batch of Kafka's metadata log."""
+    """Return encoded metadata records as a batch of Kafka's metadata log."""
     records = [Record(timestamp=T0, value=value) for value in values]
     return build_batch(records, base_offset=base_offset, partition_leader_epoch=1)
 
 
 def unknown_record(key: int) -> bytes:
-    """A metadata record of a kind that an import passes over, or does not know."""
+    """Return a metadata record of a type that an import skips or does not know."""
     return b"".join(map(encode_varint, (1, key, 0))) + b"\1\2\3"
 
 
 class KafkaData:
-    """See the module's text. `kraft` is whether the broker has its metadata in a log."""
+    """The files of a Kafka broker; with `kraft`, its metadata is in a log."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class KafkaData:
         self._kraft = kraft
 
     def write(self, name: str, data: bytes) -> None:
-        """A file anew, durably."""
+        """Replace a file, durably."""
         path = f"{self.path}/{name}"
         if self.files.exists(path):
             self.files.unlink(path)
@@ -101,13 +101,13 @@ class KafkaData:
     # -- metadata -----------------------------------------------------------------------------
 
     def record(self, record: MetadataRecord, version: int = 0) -> None:
-        """One more metadata record."""
+        """Append a metadata record."""
         self.metadata.append(encode_metadata_record(record, version))
 
     def topic(
         self, name: str, uuid: Uuid, partitions: int = 1, *, leader_epoch: int = 5, **config: str
     ) -> None:
-        """A topic of one replica in the metadata; `config` with underscores for dots."""
+        """Add a topic with one replica to the metadata; `config` with underscores for dots."""
         self.record(TopicRecord(name=name, topic_id=uuid))
         for number in range(partitions):
             self.record(
@@ -125,13 +125,13 @@ class KafkaData:
             self.config(2, name, key.replace("_", "."), value)
 
     def config(self, resource_type: int, entity: str, name: str, value: str | None) -> None:
-        """A setting."""
+        """Set a config."""
         self.record(
             ConfigRecord(resource_type=resource_type, resource_name=entity, name=name, value=value)
         )
 
     def producer_ids(self, next_producer_id: int) -> None:
-        """Producer ids below are given away."""
+        """Mark the producer ids below a number as assigned."""
         self.record(
             ProducerIdsRecord(
                 broker_id=self.node_id, broker_epoch=1, next_producer_id=next_producer_id
@@ -148,7 +148,7 @@ class KafkaData:
         uuid: Uuid | None = None,
         end_offset: int = 0,
     ) -> str:
-        """A partition's directory with segments (base offset and bytes); its path."""
+        """Create a partition's directory with segments (base offset and bytes); return its path."""
         name = f"{topic}-{partition}"
         self.files.mkdir(f"{self.path}/{name}")
         for segment in segments:
@@ -163,7 +163,7 @@ class KafkaData:
         return f"{self.path}/{name}"
 
     def stop(self, *, clean: bool = True) -> None:
-        """Write what a stop leaves."""
+        """Write the files of a clean stop."""
         if self._kraft:
             self.files.mkdir(f"{self.path}/__cluster_metadata-0")
             log = control_batch(ControlType.LEADER_CHANGE, 0)

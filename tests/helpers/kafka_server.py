@@ -1,8 +1,8 @@
-"""A real Apache Kafka broker, and ZooKeeper for the old ones, as small child processes on loopback.
+"""A real Apache Kafka broker, and ZooKeeper for old versions, as small child processes on loopback.
 
-For tests that need what Kafka itself writes, in several versions: stopped cleanly, and started
-again on what is there (the one of apache_kafka.py is only there to be asked). The jars come through
-Maven as those of the tools do; a broker is up when it says so in its log.
+For tests that need files written by several versions of Kafka, stopped cleanly and restarted on the
+same files (the broker of apache_kafka.py only serves requests). The jars are downloaded by Maven
+like those of the tools; a line in the broker's log shows that it is ready.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def kafka_jars(version: str) -> Path:
-    """The folder with the jars of a Kafka version; ends the test where they cannot be had."""
+    """Return the folder with the jars of a Kafka version; end the test if they are unavailable."""
     for program in ("bash", "java", "mvn"):
         need_program(program)
     done = subprocess.run(
@@ -55,7 +55,7 @@ def kafka_jars(version: str) -> Path:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on now."""
+    """Return an unused loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -63,7 +63,7 @@ def free_port() -> int:
 
 
 class JavaServer:
-    """A JVM that runs until it is told to stop; `start` returns once its log has `ready`."""
+    """A JVM that runs until `stop`; `start` returns as soon as its log contains `ready`."""
 
     def __init__(self, jars: Path, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class JavaServer:
         self._reader: threading.Thread | None = None
 
     def command(self, main: str, *arguments: str) -> list[str]:
-        """How to run a class."""
+        """Return the command line for a class."""
         log4j2 = self._directory / "log4j2.properties"
         log4j2.write_text(_LOG4J2)
         reload4j = self._directory / "log4j.properties"
@@ -117,7 +117,7 @@ class JavaServer:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it on the spot."""
+        """Kill it."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:
@@ -131,7 +131,7 @@ class JavaServer:
 
 
 class ZooKeeperServer(JavaServer):
-    """ZooKeeper by itself, from the jars of an old Kafka."""
+    """A standalone ZooKeeper, from the jars of an old Kafka."""
 
     def __init__(self, jars: Path, directory: Path) -> None:
         super().__init__(jars, directory)
@@ -149,9 +149,9 @@ class ZooKeeperServer(JavaServer):
 
 
 class KafkaServer(JavaServer):
-    """One broker: KRaft with its own controller, or in ZooKeeper mode where `zookeeper` is given.
+    """One broker: KRaft with its own controller, or ZooKeeper mode if `zookeeper` is given.
 
-    `log_dirs` is where its data is.
+    Its data is in `log_dirs`.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class KafkaServer(JavaServer):
         }
 
     def start(self) -> None:
-        """Format the directory if it is new, start the broker."""
+        """Format the directory if it is new, and start the broker."""
         properties = self._directory / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self._settings.items()))
         if self._zookeeper is None and not (self.log_dir / "meta.properties").exists():

@@ -1,8 +1,8 @@
-"""Apache Kafka's own Java tools: they decide whether our wire and our files are Kafka's.
+"""Apache Kafka's own Java tools, which show whether plog's wire format and files are Kafka's.
 
-tests/bench/kafka-jars fetches the jars from Maven, once, into a cache below the home folder. The
-tools run one after the other in one JVM (tests/integration/java/ToolServer.java), so that a call
-takes a fifth of a second and not a whole one.
+tests/bench/kafka-jars downloads the jars from Maven once, into a cache below the home folder. The
+tools run sequentially in one JVM (tests/integration/java/ToolServer.java), so that a call takes a
+fifth of a second instead of a whole one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTH = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """How a tool ended, and what it printed on both of its streams."""
+    """A tool's exit status, and its output on both streams."""
 
     code: int
     stdout: str
@@ -34,12 +34,12 @@ class ToolOutput:
 
     @property
     def text(self) -> str:
-        """Both streams: tools complain on either."""
+        """Both streams: tools print errors on either."""
         return self.stdout + self.stderr
 
 
 class RunTool(Protocol):
-    """Run a tool against one broker, whatever becomes of it."""
+    """Runs a tool against one broker, with any exit status."""
 
     def __call__(self, tool: str, *arguments: str | Path, stdin: str = "") -> ToolOutput: ...
 
@@ -53,17 +53,17 @@ class KafkaTools:
 
     @classmethod
     def installed(cls) -> KafkaTools:
-        """Install the jars if they are not there; ends the test where that is not possible."""
+        """Install the jars if necessary; end the test if that is impossible."""
         return cls(installed_jars())
 
     def attempt(self, tool: str, *arguments: str | Path, stdin: str = "") -> ToolOutput:
-        """Run a tool, whatever becomes of it."""
+        """Run a tool, with any exit status."""
         server = self._started()
         assert server.stdin is not None
         assert server.stdout is not None
         words = [tool, *map(str, arguments)]
         request = b"".join([_LENGTH.pack(len(words)), *map(_framed, [*words, stdin])])
-        # A tool that hangs takes the JVM with it; the next call starts another.
+        # A tool that hangs stops the JVM; the next call starts another one.
         too_late = threading.Timer(_RUN_TIMEOUT_S, server.kill)
         too_late.start()
         try:
@@ -75,26 +75,28 @@ class KafkaTools:
             )
         except (EOFError, BrokenPipeError) as error:
             self.close()
-            message = f"the JVM ended under it, by itself or after {_RUN_TIMEOUT_S} s: {words}"
+            message = (
+                f"the JVM exited during the call, or was killed after {_RUN_TIMEOUT_S} s: {words}"
+            )
             raise AssertionError(message) from error
         finally:
             too_late.cancel()
         return output
 
     def run(self, tool: str, *arguments: str | Path, stdin: str = "") -> str:
-        """Run a tool that has to succeed; what it printed on its standard output."""
+        """Run a tool that must succeed; return its standard output."""
         output = self.attempt(tool, *arguments, stdin=stdin)
         assert output.code == 0, output.text
         return output.stdout
 
     def refusal(self, tool: str, *arguments: str | Path) -> str:
-        """Run a tool that has to fail; all it printed."""
+        """Run a tool that must fail; return all its output."""
         output = self.attempt(tool, *arguments)
         assert output.code != 0, output.text
         return output.text
 
     def against(self, bootstrap_servers: str) -> RunTool:
-        """`attempt` with the address of a broker."""
+        """Return `attempt` with the address of a broker."""
 
         def run_tool(tool: str, *arguments: str | Path, stdin: str = "") -> ToolOutput:
             server = ("--bootstrap-server", bootstrap_servers)
@@ -103,7 +105,7 @@ class KafkaTools:
         return run_tool
 
     def start(self, main: str, *arguments: str | Path) -> JavaProcess:
-        """Start a tool, or one of our programs (``programs.X``), in a JVM of its own."""
+        """Start a tool, or a test program (``programs.X``), in a separate JVM."""
         return JavaProcess(self.jars, main, *arguments)
 
     def close(self) -> None:
@@ -144,14 +146,14 @@ def table(text: str) -> list[dict[str, str]]:
 
 
 def offsets(run: RunTool, topic: str, *options: str) -> dict[int, int]:
-    """What GetOffsetShell tells of each partition."""
+    """Return the offset that GetOffsetShell prints for each partition."""
     out = run("GetOffsetShell", "--topic", topic, *options).stdout
     lines = [line.split(":") for line in out.split()]
     return {int(partition): int(offset) for _, partition, offset in lines}
 
 
 def broker_id(run: RunTool) -> str:
-    """The id of the only broker."""
+    """Return the id of the only broker."""
     found = re.search(r"\(id: (\d+) ", run("BrokerApiVersionsCommand").stdout)
     assert found is not None
     return found[1]

@@ -1,4 +1,4 @@
-"""kcat, the command-line client over librdkafka: one call, one finished process."""
+"""kcat, the command-line client based on librdkafka: each call runs one process to its end."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 
 from tests.helpers.outside import need_program
 
-# kcat waits for ever by itself; a test that hangs should say where.
+# kcat has no timeout of its own; this one makes a hanging test fail at the right place.
 TIMEOUT_S = 120
-# Only to save time: a new topic is asked for again without a pause, the end of a partition is known
-# without a long poll.
+# These only save time: metadata of a new topic is requested again without a pause, and the end of a
+# partition is detected without a long poll.
 _QUICK = ("-X", "topic.metadata.refresh.fast.interval.ms=50")
 _QUICK_READER = (*_QUICK, "-X", "fetch.wait.max.ms=10")
 
 
 @dataclass(frozen=True, slots=True)
 class Kcat:
-    """kcat against the brokers `bootstrap_servers`."""
+    """kcat with the brokers `bootstrap_servers`."""
 
     bootstrap_servers: str
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """The command line, for tests that want to run it themselves."""
+        """Return the command line, for tests that start it themselves."""
         server = ("-b", self.bootstrap_servers)
         quick = _QUICK_READER if "-C" in arguments else _QUICK
         return [need_program("kcat"), *server, *quick, *map(str, arguments)]
 
     def run(self, *arguments: str | Path, stdin: bytes = b"") -> bytes:
-        """Run it to its end; what it wrote to its standard output. An error of kcat is raised."""
+        """Run it to its end; return its standard output. Raises an error if kcat fails."""
         done = subprocess.run(
             self.command(*arguments), input=stdin, capture_output=True, timeout=TIMEOUT_S
         )
@@ -37,9 +37,9 @@ class Kcat:
         return done.stdout
 
     def produce(self, topic: str, data: bytes, *arguments: str | Path) -> None:
-        """Send `data`, a message a line unless `arguments` say otherwise."""
+        """Send `data`, one message per line unless `arguments` specify otherwise."""
         self.run("-P", "-t", topic, *arguments, stdin=data)
 
     def consume(self, topic: str, *arguments: str | Path) -> bytes:
-        """Everything from the beginning to the end of the topic, or as `arguments` say."""
+        """Read from the beginning to the end of the topic, or as `arguments` specify."""
         return self.run("-C", "-t", topic, "-e", "-q", *arguments)

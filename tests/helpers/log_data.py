@@ -11,10 +11,10 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.topic_config import TopicConfig
 
 T0 = 1_700_000_000_000
-"""A moment in 2023, ms."""
+"""A moment in 2023, in milliseconds."""
 
 SMALL = TopicConfig(index_interval_bytes=300)
-"""Settings with which a few batches make some index entries."""
+"""Settings with which a few batches create several index entries."""
 
 
 def client_batch(
@@ -31,7 +31,7 @@ def client_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> memoryview:
-    """A batch as a producer sends it, in memory that a log may write to."""
+    """Return a batch as a producer sends it, in memory that a log may overwrite."""
     times = timestamps or [timestamp] * count
     return memoryview(
         bytearray(
@@ -49,7 +49,7 @@ def client_batch(
 
 
 def append(segment: LogSegment, batch: memoryview, offset: int, leader_epoch: int = 0) -> int:
-    """Append a client's batch at `offset`; returns the offset after it."""
+    """Append a client's batch at `offset`; return the offset after it."""
     set_base_offset_and_epoch(batch, 0, offset, leader_epoch)
     header = parse_header(batch)
     segment.append(
@@ -79,7 +79,7 @@ def fill(
     step_ms: int = 10,
     start_ms: int = T0,
 ) -> int:
-    """Append that many batches, each `step_ms` after the one before; the offset after them."""
+    """Append `count` batches, `step_ms` apart; return the offset after them."""
     offset = next_offset(segment)
     for number in range(batches):
         batch = client_batch(

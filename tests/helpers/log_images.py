@@ -1,7 +1,7 @@
-"""A partition's directory as bytes: taken once, damaged in many ways, loaded each time anew.
+"""A partition's directory as bytes: captured once, damaged in many ways, loaded each time.
 
-For tests that try every byte: a load of such an image takes under a millisecond, where a whole
-`LogSite` would take many.
+For tests that damage every byte: loading such an image takes less than a millisecond, a whole
+`LogSite` takes many.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DIRECTORY = "/a/t-0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogImage:
-    """The files of one log by name, and what the log directory's checkpoints say of it."""
+    """The files of one log by name, and the checkpoints of its log directory."""
 
     content_by_name: Mapping[str, bytes]
     recovery_point: int = 0
@@ -36,7 +36,7 @@ class LogImage:
     config: TopicConfig = CONFIG
 
     def with_file(self, name: str, content: bytes | None) -> LogImage:
-        """The same with other content of one file; None removes it."""
+        """Return the same image with different content of one file; None removes it."""
         contents = {**self.content_by_name, name: content}
         return replace(
             self,
@@ -44,13 +44,13 @@ class LogImage:
         )
 
     def without(self, *suffixes: str) -> LogImage:
-        """The same without the files of some kinds."""
+        """Return the same image without the files of some kinds."""
         contents = self.content_by_name
         kept = {name: contents[name] for name in contents if not name.endswith(suffixes)}
         return replace(self, content_by_name=kept)
 
     def load(self, *, clean: bool = False) -> LoadedLog:
-        """What a start makes of it."""
+        """Load the image as the start of a broker does."""
         files = SimFiles([DIRECTORY])
         for name, content in self.content_by_name.items():
             file = files.open_append(f"{DIRECTORY}/{name}")
@@ -87,7 +87,7 @@ class LoadedLog:
 
     @property
     def contents(self) -> dict[str, bytes]:
-        """Records and indexes that hold something, by file name."""
+        """Return the records and the indexes that are not empty, by file name."""
         kinds = (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
         found = {
             name: self.files.read_file(f"{DIRECTORY}/{name}")
@@ -98,13 +98,13 @@ class LoadedLog:
 
     @property
     def producers(self) -> dict[int, SnapshotEntry]:
-        """What is known of producers."""
+        """Return the producer state."""
         producers = self.state.producer_state.producers
         return {number: state.to_snapshot() for number, state in producers.items()}
 
     @property
     def summary(self) -> object:
-        """All that has to be equal in two logs that are."""
+        """Return all values that must be equal in equal logs."""
         state = self.state
         return (
             state.log_start_offset,
@@ -117,7 +117,7 @@ class LoadedLog:
 
 
 def image_of(log: Log, files: SimFiles, *, now_ms: int = 0, **fields: int) -> LogImage:
-    """What is in a log's directory at this moment; `fields` are what the checkpoints say."""
+    """Capture a log's directory now; `fields` are the values of the checkpoints."""
     return LogImage(
         content_by_name={
             name: files.read_file(f"{log.directory}/{name}")
@@ -130,7 +130,7 @@ def image_of(log: Log, files: SimFiles, *, now_ms: int = 0, **fields: int) -> Lo
 
 
 def whole_batches(content: bytes) -> list[tuple[int, int, int]]:
-    """(position, end position, first offset) of each batch; all of them have to be sound."""
+    """Return (position, end position, first offset) of each batch; all must be valid."""
     found = []
     for position, header in iter_batches(content):
         assert header.size_bytes >= HEADER_SIZE

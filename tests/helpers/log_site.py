@@ -5,10 +5,10 @@
     log = site.create("t-0")
     site.append(log, 3)
     site.ports.settle()
-    site = site.crash(seed=1)   # a power loss, and the next life on what it left
+    site = site.crash(seed=1)   # a power loss, and the next life on the remaining files
 
-The site remembers which topics there are, as the metadata would, and moves the high watermark of
-each log as a partition with one replica does.
+The site remembers the existing topics, as the metadata would, and advances the high watermark of
+each log like a partition with one replica.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tests.helpers.sim_ports import SimPorts, settled
 CONFIG = TopicConfig(
     segment_bytes=1000, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=1000
 )
-"""Segments of a few batches; nothing is deleted unless a test says so."""
+"""Segments of a few batches; no deletion unless a test requests it."""
 
 
 def partition_of(name: str) -> TopicPartition:
-    """``"t-0"`` as a partition."""
+    """Return ``"t-0"`` as a partition."""
     parsed = file_names.parse_partition_dir_name(name)
     assert parsed is not None
     return parsed.topic_partition
 
 
 SUFFIXES = (".log", ".index", ".timeindex")
-"""Of the files every segment has."""
+"""The files that every segment has."""
 
 
 class LogSite:
-    """One life of a broker's logs; see the module's text."""
+    """One life of a broker's logs."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class LogSite:
         self.topics: dict[TopicPartition, tuple[bytes, TopicConfig]] = {}
         self.epoch = 0
         self.leads = True
-        """Whether high watermarks are moved."""
+        """Whether the site advances high watermarks."""
         ports_of_manager = self.ports.bundle()
         self.manager = LogManager(
             self.config,
@@ -88,15 +88,15 @@ class LogSite:
             on_bug=lambda where, error: self.bugs.append(error),
         )
         self.manager.on_offline = lambda log_dir, logs: self.offline.append(log_dir)
-        self.manager.on_last_offline = self._hear_last_offline
+        self.manager.on_last_offline = self._on_last_offline
 
-    def _hear_last_offline(self) -> None:
+    def _on_last_offline(self) -> None:
         self.last_is_offline = True
 
     # -- lives --------------------------------------------------------------------------------
 
     def start(self) -> LogSite:
-        """Take over the directories and load what is in them."""
+        """Take over the directories and load their logs."""
         self.settle(self.manager.open_directories())
         self.settle(self.manager.load_logs(self._topic_of))
         for log in self.manager.logs.values():
@@ -110,24 +110,24 @@ class LogSite:
         return KnownTopic(topic_id=topic_id, config=config)
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop cleanly."""
         self.settle(self.manager.shutdown())
 
     def crash(self, seed: int) -> LogSite:
-        """The next life, on what a power loss leaves."""
+        """Return the next life, after a power loss."""
         return self._successor(self.files.crash(random.Random(seed))).start()
 
     def kill(self) -> LogSite:
-        """The next life, after the process has ended in the middle of what it did."""
+        """Return the next life, after the process was killed."""
         return self._successor(self.files.kill()).start()
 
     def restart(self) -> LogSite:
-        """The next life, after a clean stop."""
+        """Return the next life, after a clean stop."""
         self.stop()
         return self.kill()
 
     def next_life(self) -> LogSite:
-        """As `kill`, but not started yet."""
+        """Like `kill`, but without starting the next life."""
         return self._successor(self.files.kill())
 
     def _successor(self, files: SimFiles) -> LogSite:
@@ -137,14 +137,14 @@ class LogSite:
         return site
 
     def settle(self, later: Any = None) -> Any:
-        """Let everything go on that can; the outcome of `later`."""
+        """Run all pending work; return the outcome of `later`."""
         self.ports.settle()
         return settled(self.ports, later)
 
     # -- logs ---------------------------------------------------------------------------------
 
     def create(self, name: str, config: TopicConfig = CONFIG) -> Log:
-        """Make a topic of one partition, and its log."""
+        """Create a topic of one partition, and its log."""
         new = self.new(name, config)
         self.topics[new.topic_partition] = (new.topic_id, config)
         [log] = self.settle(self.manager.create([new]))
@@ -153,7 +153,7 @@ class LogSite:
         return log
 
     def new(self, name: str, config: TopicConfig = CONFIG) -> NewLog:
-        """What `LogManager.create` is to be told."""
+        """Return the argument of `LogManager.create` for a new log."""
         return NewLog(
             topic_partition=partition_of(name),
             topic_id=self.ports.random.random_bytes(16),
@@ -167,7 +167,7 @@ class LogSite:
         self.settle(self.manager.delete(key))
 
     def log(self, name: str = "t-0") -> Log:
-        """The log of a partition."""
+        """Return the log of a partition."""
         log = self.manager.get(partition_of(name))
         assert log is not None
         return log
@@ -181,7 +181,7 @@ class LogSite:
             log.high_watermark = max(log.high_watermark, log.acknowledged_end_offset)
 
     def append(self, log: Log, records: int = 1, **how: Any) -> AppendInfo:
-        """Append a batch, as a leader does; each is a little younger than the one before."""
+        """Append a batch as a leader; each one is slightly newer than the previous one."""
         how.setdefault("timestamp", self.ports.clock.now_ms() + log.log_end_offset)
         info = log.append_as_leader(
             client_batch(records, **how),
@@ -192,30 +192,30 @@ class LogSite:
         return info
 
     def fill(self, log: Log, batches: int, value_bytes: int = 100, **how: Any) -> None:
-        """Append batches of one record, each with its number and `value_bytes` in all."""
+        """Append batches of one record; values are `value_bytes` long and start with a number."""
         for _ in range(batches):
             value = str(log.log_end_offset).encode().ljust(value_bytes, b".")
             self.append(log, value=value, **how)
 
     def write_checkpoints(self) -> None:
-        """As tasks.py does every few seconds."""
+        """Write the checkpoints, which tasks.py does every few seconds."""
         self.settle(self.manager.write_recovery_points())
         self.settle(self.manager.write_high_watermarks())
 
     def forget(self, *checkpoints: str) -> None:
-        """Remove checkpoints of the first directory, so that recovery looks at everything."""
+        """Remove checkpoints of the first directory, so that recovery reads everything."""
         for name in checkpoints:
             if self.files.exists(f"{self.log_dirs[0]}/{name}"):
                 self.files.unlink(f"{self.log_dirs[0]}/{name}")
 
     def flip(self, path: str, position: int) -> None:
-        """Damage one byte of a file."""
+        """Corrupt one byte of a file."""
         content = bytearray(self.files.read_file(path))
         content[position] ^= 0xFF
         self.files.overwrite(path, bytes(content))
 
     def contents(self, log: Log) -> dict[str, bytes]:
-        """Records and indexes, by file name."""
+        """Return records and indexes, by file name."""
         return {
             name: self.files.read_file(f"{log.directory}/{name}")
             for name in self.files.listdir(log.directory)
@@ -223,7 +223,7 @@ class LogSite:
         }
 
     def state(self, log: Log) -> object:
-        """All that a refused append must not change."""
+        """Return everything that a rejected append must not change."""
         segment, producers = log.segments.active, log.producer_state.producers
         return (
             log.log_end_offset,
@@ -238,17 +238,17 @@ class LogSite:
         )
 
     def path(self, log: Log, base_offset: int, suffix: str = file_names.LOG_SUFFIX) -> str:
-        """The path of a segment's file."""
+        """Return the path of a segment's file."""
         return file_names.segment_path(log.directory, base_offset, suffix)
 
     def listing(self, log: Log, suffix: str = file_names.LOG_SUFFIX) -> list[int]:
-        """The base offsets of all files of one kind in a log's directory."""
+        """Return the base offsets of all files of one kind in a log's directory."""
         parsed = map(file_names.parse_segment_file_name, self.files.listdir(log.directory))
         return [name.base_offset for name in parsed if name and name[1:] == (suffix, "")]
 
 
 def four_segments(batches: int = 17) -> tuple[LogSite, Log]:
-    """A site, and its log: segments at 0, 5, 10 and 15, all but the last sealed, all durable."""
+    """Return a site and its log: segments at 0, 5, 10 and 15, all durable, all but one sealed."""
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, batches)
@@ -257,18 +257,18 @@ def four_segments(batches: int = 17) -> tuple[LogSite, Log]:
 
 
 def base_offsets(log: Log) -> list[int]:
-    """Of the log's segments."""
+    """Return the base offsets of the log's segments."""
     return [segment.base_offset for segment in log.segments]
 
 
 def batch_offsets(log: Log, offset: int | None = None, end_offset: int | None = None) -> list[int]:
-    """The base offset of each batch that reads give, from `offset` to what may be shown."""
+    """Return the base offset of each readable batch, from `offset` to the high watermark."""
     end_offset = log.high_watermark if end_offset is None else end_offset
     return [header.base_offset for header, _ in _read(log, offset, end_offset)]
 
 
 def values(log: Log, offset: int | None = None) -> dict[int, bytes | None]:
-    """The value at each offset that may be shown."""
+    """Return the value at each readable offset."""
     found: dict[int, bytes | None] = {}
     for header, payload in _read(log, offset, log.high_watermark):
         found.update({r.offset: r.value for r in read_records(payload, 0, header)})
@@ -276,7 +276,7 @@ def values(log: Log, offset: int | None = None) -> dict[int, bytes | None]:
 
 
 def _read(log: Log, offset: int | None, end_offset: int) -> list[Any]:
-    """Header and bytes of each batch, read in pieces that cut batches."""
+    """Return header and bytes of each batch, read in pieces that split batches."""
     offset = log.log_start_offset if offset is None else offset
     found: list[Any] = []
     while offset < end_offset:
@@ -289,12 +289,12 @@ def _read(log: Log, offset: int | None, end_offset: int) -> list[Any]:
         for position, header in iter_batches(payload):
             found.append((header, payload[position : position + header.size_bytes]))
             offset = header.next_offset
-        assert offset > before, "a read from the middle of nothing"
+        assert offset > before, "a read without any batch"
     return found
 
 
 def spied(files: SimFiles, *names: str) -> Callable[[], list[str]]:
-    """Notes the path of every operation called one of `names` from now on."""
+    """Record the path of every later operation that is one of `names`."""
     paths: list[str] = []
 
     def hear(operation: Any) -> None:

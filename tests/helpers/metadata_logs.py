@@ -1,4 +1,4 @@
-"""A log of KRaft metadata with something of every kind, which two metadata shells shall read."""
+"""A KRaft metadata log with records of every type, for comparing two metadata shells."""
 
 from __future__ import annotations
 
@@ -132,9 +132,9 @@ RECORDS: tuple[MetadataRecord, ...] = (
 
 
 def write_metadata_log(directory: Path) -> Path:
-    """Write the records as the first segment of ``__cluster_metadata``, a batch each; its path.
+    """Write one batch per record to the first segment of ``__cluster_metadata``; return its path.
 
-    Beside it stands what tells that Kafka's quorum has written it.
+    A ``quorum-state`` file next to it shows that Kafka's quorum has written it.
     """
     directory.mkdir()
     (directory / "quorum-state").write_text("{}")

@@ -1,7 +1,7 @@
-"""A member of a group as a program: `python -m tests.helpers.mixed_member CLIENT SERVERS …`.
+"""A group member as a program: `python -m tests.helpers.mixed_member CLIENT SERVERS …`.
 
-Arguments: CLIENT SERVERS GROUP TOPIC STRATEGY FILE. Whenever it has other partitions than before it
-adds a line to FILE: their numbers, as JSON. It leaves the group when its standard input ends.
+Arguments: CLIENT SERVERS GROUP TOPIC STRATEGY FILE. After each change of its partitions it appends
+a line to FILE: their numbers, as JSON. It leaves the group when its standard input ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Members of one group, each of another client: what they have, and how they come and go.
+"""Members of one group with different clients: their assignments, and how they join and leave.
 
-Only assignments matter here, so ours is a `GroupMember` without a consumer around it, on a reactor
-of its own thread; the others are whole consumers. Each polls by itself until it leaves or dies.
+Only assignments matter here, so plog's is a `GroupMember` without a consumer, on a reactor in its
+own thread; the others are complete consumers. Each polls in the background until it leaves or dies.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _IN_JAVA = {
 
 
 class MixedMember(Protocol):
-    """A member that polls by itself."""
+    """A member that polls in the background."""
 
     @property
     def partitions(self) -> frozenset[int]:
-        """What it has now."""
+        """Return its current partitions."""
 
     def leave(self) -> None:
-        """Leave in good order, and end."""
+        """Leave in an orderly way, and exit."""
 
     def kill(self) -> None:
-        """End without a word."""
+        """Exit without leaving."""
 
 
 class ProcessMember:
-    """A member in a Python process of its own, so that it can be killed; see mixed_member.py."""
+    """A member in a separate Python process, so that it can be killed; see mixed_member.py."""
 
     def __init__(
         self, client: str, bootstrap_servers: str, group: str, topic: str, strategy: str
@@ -70,12 +70,12 @@ class ProcessMember:
 
     @property
     def partitions(self) -> frozenset[int]:
-        """What it has told last."""
-        assert self._process.poll() is None, self._complaint()
+        """Return the partitions in its last report."""
+        assert self._process.poll() is None, self._error_output()
         lines = Path(self._told.name).read_text().splitlines()
         return frozenset(json.loads(lines[-1])) if lines else frozenset()
 
-    def _complaint(self) -> str:
+    def _error_output(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-3000:]
 
@@ -83,7 +83,7 @@ class ProcessMember:
         """See `MixedMember`."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        assert self._process.wait(TIMEOUT_S) == 0, self._complaint()
+        assert self._process.wait(TIMEOUT_S) == 0, self._error_output()
         self._end()
 
     def kill(self) -> None:
@@ -118,7 +118,7 @@ class JavaMember:
 
 
 class MixedGroup:
-    """One group on one topic; ``with`` ends whoever is left."""
+    """One group on one topic; ``with`` ends all remaining members."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class MixedGroup:
         self.members: list[MixedMember] = []
 
     def join(self, client: str) -> MixedMember:
-        """A new member: "plog", "confluent", "kafka-python" or "java"."""
+        """Start a new member: "plog", "confluent", "kafka-python" or "java"."""
         bootstrap_servers, group, topic, strategy = self._place
         member: MixedMember
         if client == "java":
@@ -158,17 +158,17 @@ class MixedGroup:
         return member
 
     def leave(self, member: MixedMember) -> None:
-        """Have it leave."""
+        """Make it leave."""
         self.members.remove(member)
         member.leave()
 
     def kill(self, member: MixedMember) -> None:
-        """Have it die."""
+        """Kill it."""
         self.members.remove(member)
         member.kill()
 
     def settle(self, count: int) -> None:
-        """Wait until the members have all `count` partitions between them, evenly, each once."""
+        """Wait until the members together own all `count` partitions, evenly, each once."""
 
         def shared() -> bool:
             owned = [member.partitions for member in self.members]

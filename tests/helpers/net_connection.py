@@ -1,4 +1,4 @@
-"""A `plogd.net.connection.Connection` over a wire that keeps what it is given."""
+"""A `plogd.net.connection.Connection` over a transport that keeps written data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class FakeWire:
-    """Keeps what is written until a test lets it leave."""
+    """Keeps written data until a test sends it."""
 
     def __init__(self) -> None:
         self.answers: list[list[Part]] = []
@@ -50,7 +50,7 @@ class FakeWire:
 
 
 class ConnectionHarness:
-    """A connection, its wire and its broker."""
+    """A connection, its transport and its broker."""
 
     def __init__(self, **settings: Any) -> None:
         self.dispatch = ScriptedDispatch()
@@ -65,11 +65,11 @@ class ConnectionHarness:
         return self.connection
 
     def feed(self, data: bytes) -> bytes:
-        """Give the connection what it takes of `data`; the rest."""
+        """Feed `data` to the connection; return the part that it did not accept."""
         while data and self.wire.is_reading:
             target = self.connection.target()
             nbytes = min(len(target), len(data))
-            assert nbytes, "asked to read, and no place to read to"
+            assert nbytes, "reading is on, but there is no buffer"
             target[:nbytes] = data[:nbytes]
             data = data[nbytes:]
             self.connection.received(nbytes)
@@ -80,7 +80,7 @@ class ConnectionHarness:
         return [joined(answer)[4:].decode() for answer in self.wire.answers]
 
     def let_leave(self, nbytes: int | None = None) -> None:
-        """Have the client read `nbytes` of what waits, or all of it."""
+        """Make the client read `nbytes` of the written data, or all of it."""
         wire = self.wire
         nbytes = wire.buffered_bytes if nbytes is None else nbytes
         wire.buffered_bytes -= nbytes

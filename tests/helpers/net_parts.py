@@ -1,7 +1,7 @@
-"""What the tests of plogd/net share: requests as bytes, a dispatch by script, a reactor to pump.
+"""Shared parts of the tests of plogd/net: encoded requests, a scripted dispatch, a reactor.
 
-A request here is an API key (two bytes, as in Kafka) and a text. `ScriptedDispatch` answers it with
-the same text at once, unless a test holds it back: then `waiting` has a `Later` of that text.
+A request here is an API key (two bytes, as in Kafka) and a text. `ScriptedDispatch` responds with
+the same text immediately, unless a test holds it back: then `waiting` has a `Later` of that text.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ PUMP_MAX_S = 10.0
 
 
 def body(api_key: int, text: str) -> bytes:
-    """A request without its size."""
+    """Return a request without its size."""
     return struct.pack(">h", api_key) + text.encode()
 
 
 def frame(api_key: int, text: str) -> bytes:
-    """A request as it travels."""
+    """Return a request with its size."""
     data = body(api_key, text)
     return struct.pack(">i", len(data)) + data
 
 
 def response(text: str) -> bytes:
-    """The answer of `ScriptedDispatch` as it travels."""
+    """Return the encoded response of `ScriptedDispatch`."""
     return struct.pack(">i", len(text)) + text.encode()
 
 
 def joined(answer: Sequence[Part]) -> bytes:
-    """An answer that is bytes only, in one piece."""
+    """Return a response without file regions in one piece."""
     pieces = []
     for part in answer:
-        assert isinstance(part, bytes), "a region of a file is no bytes"
+        assert isinstance(part, bytes), "a file region is not bytes"
         pieces.append(part)
     return b"".join(pieces)
 
 
 def make_context() -> ConnectionContext:
-    """Some client."""
+    """Return the context of some client."""
     return ConnectionContext(
         listener_name="PLAINTEXT",
         security_protocol="PLAINTEXT",
@@ -69,12 +69,12 @@ def make_context() -> ConnectionContext:
 
 
 class ScriptedDispatch:
-    """Answers by echoing, in whatever way a test asks for. A text that ends in "alone" runs alone.
+    """Responds by echoing, in any way that a test needs. A text ending in "alone" runs alone.
 
     Attributes:
-        started: the texts of all requests, in the order they began.
-        waiting: what was held back, by text; `succeed` it with `[response(text)]`, say.
-        views: the views it was given, which it may not keep.
+        started: the texts of all requests, in the order in which they began.
+        waiting: the requests held back, by text; `succeed` one with `[response(text)]`.
+        views: the views that it received, which it may not keep.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class ScriptedDispatch:
         self.on_start(text)
         is_produce, runs_alone = api_key == PRODUCE, text.endswith("alone")
         if text == "nonsense":
-            raise CloseConnection("it makes no sense")
+            raise CloseConnection("the request is invalid")
         if text == "bug":
             raise ZeroDivisionError("a bug")
         if self.hold(api_key, text):
@@ -105,14 +105,14 @@ class ScriptedDispatch:
         return Dispatched(is_produce, self.answer(api_key, text), runs_alone)
 
     def release(self, text: str) -> None:
-        """Let a request that was held back have its answer."""
+        """Send the response to a request that was held back."""
         self.waiting.pop(text).succeed([response(text)])
 
 
 def make_connections(
     dispatch: ScriptedDispatch, ports: SimPorts | None = None, **settings: Any
 ) -> Connections:
-    """What connections share, over simulated ports; `settings` are attributes of the table."""
+    """Return the table of connections, over simulated ports; `settings` are its attributes."""
     ports = ports or SimPorts()
     return Connections(
         dispatch,
@@ -123,7 +123,7 @@ def make_connections(
 
 @implementer(ILogObserver)
 class LogLines(list[str]):
-    """Collects what is logged at "warn" or above, as text."""
+    """Collects texts logged at level "warn" or above."""
 
     def __call__(self, event: dict[str, Any]) -> None:
         if event["log_level"] in (LogLevel.warn, LogLevel.error, LogLevel.critical):
@@ -131,28 +131,28 @@ class LogLines(list[str]):
 
 
 class Pump:
-    """A reactor of its own that runs only while `until` waits for something."""
+    """A private reactor that runs only while `until` waits for a condition."""
 
     def __init__(self) -> None:
         self.reactor = EPollReactor()
 
     def turn(self, ports: SimPorts | None = None) -> None:
-        """One round: everything that is ready now, or becomes so within a millisecond."""
+        """Run one iteration: all events that are ready now or within a millisecond."""
         self.reactor.iterate(0.001)
         if ports is not None:
             ports.settle()
 
     def until(self, condition: Callable[[], object], ports: SimPorts | None = None) -> None:
-        """Run until `condition`; an AssertionError if that takes seconds."""
+        """Run until `condition` holds; AssertionError after several seconds."""
         deadline = time.monotonic() + PUMP_MAX_S
         while not condition():
-            assert time.monotonic() < deadline, "it never happened"
+            assert time.monotonic() < deadline, "the condition did not become true"
             self.turn(ports)
 
     def exchange(
         self, client: socket.socket, expected: int, ports: SimPorts | None = None
     ) -> bytes:
-        """Read `expected` bytes from the client's end while the reactor runs."""
+        """Read `expected` bytes at the client's end while the reactor runs."""
         received = bytearray()
 
         def read() -> bool:
@@ -179,7 +179,7 @@ class Pump:
         self.until(is_closed, ports)
 
     def close(self) -> None:
-        """Give the reactor's descriptors back."""
+        """Close the reactor's descriptors."""
         self.reactor.removeAll()
         for delayed in self.reactor.getDelayedCalls():
             delayed.cancel()
@@ -189,7 +189,7 @@ class Pump:
 
 
 class WatchedFile(OsFile):
-    """A real file that counts its holders and says what a test wants of the page cache."""
+    """A real file that counts its holders and reports the page cache state a test has set."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)

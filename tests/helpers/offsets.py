@@ -1,4 +1,4 @@
-"""Committed offsets asked for and told in few words, over a `SimBroker`.
+"""Short functions that commit and fetch offsets, over a `SimBroker`.
 
 commit(broker, "g", {("t", 0): 5})       {("t", 0): 0}, codes by partition
 fetch(broker, "g")                       {("t", 0): 5}
@@ -33,7 +33,7 @@ Key = tuple[str, int]
 
 
 def by_topic(keys: Iterable[Key]) -> list[tuple[str, list[int]]]:
-    """Partitions by topic, as messages have them."""
+    """Group partitions by topic, as messages contain them."""
     return [
         (topic, [number for _, number in rest])
         for topic, rest in groupby(sorted(keys), key=lambda key: key[0])
@@ -41,7 +41,7 @@ def by_topic(keys: Iterable[Key]) -> list[tuple[str, list[int]]]:
 
 
 def topic_id(broker: SimBroker, name: str) -> Uuid:
-    """The id of a topic."""
+    """Return the id of a topic."""
     topic = broker.broker.cache.topic(name)
     assert topic is not None
     return topic.topic_id
@@ -57,7 +57,7 @@ def commit_request(
     leader_epoch: int = -1,
     **fields: Any,
 ) -> OffsetCommitRequest:
-    """A request to keep `offsets`; with topic ids from version 10 on."""
+    """Return a request to commit `offsets`; with topic ids from version 10 on."""
     topics = []
     for name, numbers in by_topic(offsets):
         partitions = [
@@ -80,13 +80,13 @@ def commit_request(
 def commit(
     broker: SimBroker, group: str, offsets: Mapping[Key, int], *, version: int = 8, **fields: Any
 ) -> dict[Key, int]:
-    """Keep `offsets`; the error code of each."""
+    """Commit `offsets`; return the error code of each."""
     request = commit_request(broker, group, offsets, version=version, **fields)
     return commit_codes(broker, broker.ask(request, version))
 
 
 def commit_codes(broker: SimBroker, answer: Any) -> dict[Key, int]:
-    """The error codes of an answer, by topic and partition."""
+    """Return the error codes of a response, by topic and partition."""
     return {
         (topic.name or broker.broker.cache.topic_name(topic.topic_id) or "", one.partition_index): (
             one.error_code
@@ -99,7 +99,7 @@ def commit_codes(broker: SimBroker, answer: Any) -> dict[Key, int]:
 def fetch_request(
     group: str, keys: Iterable[Key] | None = None, *, version: int = 8, **fields: Any
 ) -> OffsetFetchRequest:
-    """A request for some offsets of one group, or for all of them; by name."""
+    """Return a request for some or all offsets of one group, by name."""
     asked = None if keys is None else by_topic(keys)
     if version < 8:
         topics = asked and [
@@ -121,7 +121,7 @@ def fetch(
     version: int = 8,
     **fields: Any,
 ) -> dict[Key, int]:
-    """The offsets of one group; -1 where there is none. The answer must have no error."""
+    """Return the offsets of one group; -1 without an offset. Fails if there is an error."""
     answer = broker.ask(fetch_request(group, keys, version=version, **fields), version)
     if version >= 8:
         [answer] = answer.groups
@@ -135,13 +135,13 @@ def fetch(
 
 
 def fetch_error(broker: SimBroker, group: str, *, version: int = 8, **fields: Any) -> int:
-    """The error code of a fetch of everything."""
+    """Return the error code of a fetch of all offsets."""
     answer = broker.ask(fetch_request(group, version=version, **fields), version)
     return int(answer.groups[0].error_code if version >= 8 else answer.error_code)
 
 
 def delete(broker: SimBroker, group: str, keys: Iterable[Key]) -> Any:
-    """Forget offsets; the answer."""
+    """Delete offsets; return the response."""
     topics = [
         OffsetDeleteRequestTopic(
             name=name,

@@ -1,7 +1,7 @@
-"""Programs that are not Python packages: found, or the reason why a test cannot run.
+"""External programs that tests need: find them, or report why a test cannot run.
 
-./test installs them where it may. Where it could not, their tests are skipped with the reason;
-under ``CI=true`` they fail instead: a green run always means that every client was there.
+./test installs them where it has permission. If one is missing, its tests are skipped with the
+reason; under ``CI=true`` they fail instead, so that a green run always includes every client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 
 def need_program(name: str) -> str:
-    """The path of a program this test needs."""
+    """Return the path of a program that the test needs."""
     path = shutil.which(name)
     if path is None:
         missing(f"{name} is not installed")
@@ -21,7 +21,7 @@ def need_program(name: str) -> str:
 
 
 def missing(reason: str) -> None:
-    """End this test: it needs something that is not on this machine."""
+    """End this test: it needs something that is not installed."""
     if os.environ.get("CI") == "true":
-        pytest.fail(f"{reason}, and under CI=true everything has to be there", pytrace=False)
+        pytest.fail(f"{reason}, and CI=true requires everything", pytrace=False)
     pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""The `plog` command as a process of its own: what it prints, and how it ends."""
+"""The `plog` command in a separate process: its output and exit status."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class Plog:
         self.bootstrap_servers = bootstrap_servers
 
     def command(self, tool: str, *arguments: str | Path) -> list[str]:
-        """The whole command line of a tool."""
+        """Return the complete command line of a tool."""
         server = ("--bootstrap-server", self.bootstrap_servers)
         return [sys.executable, "-m", "plog.cli", tool, *server, *map(str, arguments)]
 
     def attempt(
         self, tool: str, *arguments: str | Path, stdin: bytes = b""
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a tool, whatever becomes of it."""
+        """Run a tool, with any exit status."""
         return subprocess.run(
             self.command(tool, *arguments), input=stdin, capture_output=True, timeout=_TIMEOUT_S
         )
 
     def run(self, tool: str, *arguments: str | Path, stdin: bytes = b"") -> bytes:
-        """Run a tool that has to succeed; what it printed on its standard output."""
+        """Run a tool that must succeed; return its standard output."""
         done = self.attempt(tool, *arguments, stdin=stdin)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
 
     def refusal(self, tool: str, *arguments: str | Path, stdin: bytes = b"") -> str:
-        """Run a tool that has to fail; its one line of complaint."""
+        """Run a tool that must fail; return its single line of error output."""
         done = self.attempt(tool, *arguments, stdin=stdin)
         text = done.stderr.decode()
         assert done.returncode == 1, (done.returncode, text)
@@ -57,7 +57,7 @@ class Plog:
 
 
 class RunningPlog:
-    """A command that runs; ``with`` kills it at the end if it still does."""
+    """A running command; ``with`` kills it at the end if it is still running."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -67,7 +67,7 @@ class RunningPlog:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            # A script in the background ignores Ctrl-C, and its children inherit that.
+            # A background script ignores Ctrl-C, and its children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.lines: list[str] = []
@@ -89,25 +89,25 @@ class RunningPlog:
         self._process.stdin.flush()
 
     def wait_until(self, found: Callable[[Sequence[str]], T | None], what: str) -> T:
-        """The first true answer of `found` about the lines it has printed."""
+        """Return the first true result of `found` for its output lines."""
         try:
             return eventually(lambda: found(list(self.lines)), what)
         except AssertionError as error:
             raise AssertionError(f"{error}; it printed {self.lines} {self.errors}") from None
 
     def wait_for_lines(self, count: int) -> list[str]:
-        """What it has printed, once there are so many lines."""
+        """Wait until it has printed `count` lines; return them."""
         return self.wait_until(
             lambda lines: list(lines) if len(lines) >= count else None, f"{count} lines"
         )
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Send a signal, and wait for its end; the exit code."""
+        """Send a signal, and wait for its end; return the exit code."""
         self._process.send_signal(number)
         return self.wait()
 
     def wait(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for its end; return the exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         code = self._process.wait(_TIMEOUT_S)

@@ -1,12 +1,13 @@
-"""A TCP proxy between a client and a broker that knows where one answer ends and the next begins.
+"""A TCP proxy between a client and a broker that recognizes the frames of responses.
 
-It passes requests on untouched and shows every answer, with the request's key and version, to a
-function of the test, which may let it pass, change it, or lose it: then the connection is cut, as
-by a network that fails after the broker did its work. Or it says what bytes the client gets in its
-place: nothing, the answer twice, a part of it. Another function may have requests sent to the
-broker again, whose answers the client never sees. Two threads a connection, blocking sockets.
+It forwards requests unchanged and passes every response, with the request's key and version, to a
+function of the test, which may forward it, change it, or lose it: then the proxy cuts the
+connection, like a network that fails after the broker has processed the request. The function may
+also return the bytes that the client receives instead: none, the response twice, or a part of it.
+Another function may repeat requests to the broker; the client never receives those responses. Each
+connection has two threads with blocking sockets.
 
-The addresses in Metadata answers are replaced by the proxy's own, so clients stay behind it.
+The proxy replaces the addresses in Metadata responses by its own, so that clients keep using it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PRODUCE = 0
 FETCH = 1
 METADATA = 3
 _REPEATED = b"\xff\xff\xff\xff"  # A correlation id that clients do not use: -1.
-_HEADER = struct.Struct(">hhi")  # The start of every request: api key, version, correlation id.
+_HEADER = struct.Struct(">hhi")  # The start of every request: API key, version, correlation id.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,31 +39,31 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes for the client in the place of an answer, sizes included."""
+    """Bytes for the client in place of a response, including sizes."""
 
     data: bytes
     then_cut: bool = False
-    """Whether the connection ends behind them."""
+    """Whether the connection ends after them."""
 
 
 OnAnswer = Callable[[Answer], bytes | Raw | None]
-"""The payload to send on instead, or None to lose the answer and cut the connection."""
+"""The payload to forward instead, or None to lose the response and cut the connection."""
 
 Again = Callable[[bytes], Sequence[bytes]]
-"""Given a request, those to send once more behind it."""
+"""Given a request, the requests to send after it once more."""
 
 
 class Fault(Enum):
-    """What may become of an answer on its way."""
+    """What may happen to a response in transit."""
 
     LOST = "lost with the connection"
     SWALLOWED = "swallowed"
-    TWICE = "told twice"
+    TWICE = "sent twice"
     TORN = "torn in the middle"
 
 
 class FaultyAnswers:
-    """Does something to every third answer of a kind, `times` times; and lets all others pass."""
+    """Applies a fault to every third response of some kinds, `times` times; forwards all others."""
 
     def __init__(self, api_key: int, fault: Fault, times: int) -> None:
         self.done = 0
@@ -109,7 +110,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # shutdown, not close, is what wakes a thread blocked in accept or recv.
+        # shutdown, not close, wakes a thread that is blocked in accept or recv.
         with self._lock:
             sockets = [self._listener, *self._open_sockets]
         for each in sockets:
@@ -125,10 +126,10 @@ class Proxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        """Requests in this thread, answers in another; whichever ends first cuts both sides."""
+        """Forward requests here, responses in another thread; the first to end cuts both."""
         try:
             broker = socket.create_connection(self._upstream)
-        except OSError:  # The broker is down: so is the proxy.
+        except OSError:  # The broker is down, so the proxy closes the connection, too.
             client.close()
             return
         with client, broker:
@@ -171,7 +172,7 @@ class Proxy:
         _cut(client)
 
     def _with_our_address(self, payload: bytes) -> bytes:
-        """Host and port stand side by side in every version of Metadata, and keep their length."""
+        """Host and port are adjacent in every version of Metadata; the length stays the same."""
         host, port = self._upstream
         our_port = int(self.bootstrap_servers.rpartition(":")[2])
         theirs, ours = (host.encode() + struct.pack(">i", x) for x in (port, our_port))
@@ -179,7 +180,7 @@ class Proxy:
 
 
 def _marked(request: bytes) -> bytes:
-    """The request with a correlation id by which its answer is known as one to be dropped."""
+    """Return the request with a correlation id that marks its response to be dropped."""
     return request[:4] + _REPEATED + request[8:]
 
 
@@ -189,7 +190,7 @@ def _cut(each: socket.socket) -> None:
 
 
 def framed(payload: bytes) -> bytes:
-    """With its size in front."""
+    """Return the payload with its size in front."""
     return len(payload).to_bytes(4, "big") + payload
 
 
@@ -198,7 +199,7 @@ def _send_frame(to: socket.socket, payload: bytes) -> None:
 
 
 def _read_frame(source: socket.socket) -> bytes | None:
-    """The next frame without its size; None at the end of the stream."""
+    """Return the next frame without its size; None at the end of the stream."""
     size = _read_exactly(source, 4)
     return None if size is None else _read_exactly(source, int.from_bytes(size, "big"))
 

@@ -1,7 +1,7 @@
-"""Members of a group that send exactly the requests a test wants, one at a time.
+"""Group members that send exactly the requests of a test, one at a time.
 
-The bytes are kafka-python's, so that a mistake of our own tables cannot hide itself. A request that
-has to wait for other members is sent first and its answer received later.
+kafka-python encodes the bytes, so that an error in plog's own message tables cannot go unnoticed. A
+request that has to wait for other members is sent first, and its response is received later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROTOCOL = "range"
 
 
 class RawConnection:
-    """One connection to a broker; answers come in the order of the requests."""
+    """One connection to a broker; responses arrive in the order of the requests."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
@@ -31,13 +31,13 @@ class RawConnection:
         self._protocol = parser.KafkaProtocol(client_id="raw")
 
     def send(self, request: Any, version: int) -> None:
-        """Send it."""
+        """Send a request."""
         request.API_VERSION = version
         self._protocol.send_request(request)
         self._socket.sendall(self._protocol.send_bytes())
 
     def receive(self) -> Any:
-        """The next answer."""
+        """Return the next response."""
         answers: list[Any] = []
         while not answers:
             data = self._socket.recv(_RECEIVE_BYTES)
@@ -48,19 +48,19 @@ class RawConnection:
         return answer
 
     def ask(self, request: Any, version: int) -> Any:
-        """Send it and wait for the answer."""
+        """Send a request and return its response."""
         self.send(request, version)
         return self.receive()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._socket.close()
 
 
 class RawMember:
-    """A member that does nothing on its own: neither heartbeats nor joins again.
+    """A passive member: it sends no heartbeats and does not rejoin.
 
-    What it subscribes to and is assigned are the test's bytes: to the broker they are opaque.
+    Its subscription and assignment are arbitrary bytes, because they are opaque to the broker.
     """
 
     def __init__(self, bootstrap_servers: str, group: str) -> None:
@@ -70,7 +70,7 @@ class RawMember:
         self.generation = -1
 
     def send_join(self) -> None:
-        """Ask to join; the answer comes once everybody has."""
+        """Send JoinGroup; the response arrives when all members have joined."""
         protocol = messages.JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL, metadata=b"s")
         request = messages.JoinGroupRequest(
             group_id=self.group,
@@ -80,23 +80,23 @@ class RawMember:
             protocol_type="raw",
             protocols=[protocol],
         )
-        # Versions below 4 need no member id to begin with.
+        # Versions below 4 need no member id at first.
         self.connection.send(request, 3)
 
     def joined(self) -> Any:
-        """The answer to `send_join`."""
+        """Return the response to `send_join`."""
         answer = self.connection.receive()
         assert answer.error_code == 0
         self.member_id, self.generation = answer.member_id, answer.generation_id
         return answer
 
     def sync(self, assignments: dict[str, bytes] | None = None) -> Any:
-        """Ask for the assignment; the leader gives everybody's."""
+        """Send SyncGroup and return the assignment; the leader sends all assignments."""
         self.send_sync(assignments)
         return self.connection.receive()
 
     def send_sync(self, assignments: dict[str, bytes] | None = None) -> None:
-        """Ask for the assignment; the answer comes once the leader has given it."""
+        """Send SyncGroup; the response arrives after the leader has sent the assignments."""
         each = messages.SyncGroupRequest.SyncGroupRequestAssignment
         request = messages.SyncGroupRequest(
             group_id=self.group,
@@ -107,14 +107,14 @@ class RawMember:
         self.connection.send(request, 2)
 
     def heartbeat(self) -> int:
-        """The error code of a Heartbeat."""
+        """Return the error code of a Heartbeat."""
         request = messages.HeartbeatRequest(
             group_id=self.group, generation_id=self.generation, member_id=self.member_id
         )
         return int(self.connection.ask(request, 2).error_code)
 
     def commit(self, topic: str, offset: int, generation: int | None = None) -> int:
-        """The error code of a commit for partition 0."""
+        """Return the error code of a commit for partition 0."""
         kind = messages.OffsetCommitRequest.OffsetCommitRequestTopic
         partition = kind.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""

@@ -1,6 +1,6 @@
-"""A TCP proxy that keeps every byte that passes, to be searched for what must not be there.
+"""A TCP proxy that records all bytes, to be searched for data that must not appear.
 
-It knows no protocol. Two threads a connection, blocking sockets, like proxy.py.
+It knows no protocol. Each connection has two threads with blocking sockets, as in proxy.py.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ class RecordingProxy:
     """Listens on a free loopback port; ``with`` starts and ends it.
 
     Attributes:
-        bootstrap_servers: where clients connect.
-        to_broker, to_client: all bytes that went either way.
+        bootstrap_servers: the address for clients.
+        to_broker, to_client: all bytes sent in each direction.
     """
 
     def __init__(self, upstream: str, port: int = 0) -> None:

@@ -1,8 +1,8 @@
-"""One request to two brokers, and their answers compared field by field.
+"""One request to two brokers, and a comparison of their responses field by field.
 
-The answers are read by kio, which knows the protocol from other people, so that a mistake of our
-own tables cannot hide itself. What differs by nature (addresses, ids, times) is compared by kind:
-both null, or both of one type.
+The responses are decoded by kio, which has its own protocol definitions, so that an error in plog's
+message tables cannot go unnoticed. Fields that necessarily differ (addresses, ids, times) are
+compared by kind: both null, or both of one type.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ BY_KIND = frozenset(
         "topic_id",
     }
 )
-"""Fields that no two brokers have in common."""
+"""Fields that differ between any two brokers."""
 
 UNORDERED = frozenset({"api_keys", "configs", "partition_responses"})
-"""Lists that Kafka gives in the order of a hash."""
+"""Lists that Kafka returns in hash order."""
 
 Request: TypeAlias = ApiMessage | Callable[["Side"], ApiMessage]
-"""What to ask: the same of both, or made from what a side has told before."""
+"""The request: the same for both brokers, or built from earlier responses of a side."""
 
 
 @dataclass(slots=True)
@@ -52,16 +52,16 @@ class Side:
     name: str
     address: str
     told: dict[str, Any] = field(default_factory=dict)
-    """What tests remember of its earlier answers: ids, epochs."""
+    """Values of earlier responses that tests need again: ids, epochs."""
     _correlation_id: int = 0
 
     def connect(self) -> Connection:
-        """A connection of its own, for requests that must not wait for one another."""
+        """Open a separate connection, for requests that must not wait for each other."""
         host, _, port = self.address.rpartition(":")
         return Connection(socket.create_connection((host, int(port)), 30))
 
     def ask(self, request: Request, version: int) -> Any:
-        """The answer as plain values, read by kio."""
+        """Return the response as plain values, decoded by kio."""
         connection = self.connect()
         try:
             message = request if isinstance(request, ApiMessage) else request(self)
@@ -72,26 +72,26 @@ class Side:
 
 
 class Connection:
-    """Requests out, answers in, in order."""
+    """Sends requests and receives responses, in order."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._asked: list[tuple[int, int]] = []
 
     def send(self, message: ApiMessage, version: int) -> None:
-        """Ask, and do not wait."""
+        """Send a request without waiting."""
         header = RequestHeader(message.api_key, version, len(self._asked) + 1, "side-by-side")
         self._asked.append((message.api_key, version))
         self._socket.sendall(encode_request(header, message))
 
     def receive(self) -> Any:
-        """The answer to the oldest request that has none yet."""
+        """Return the response to the oldest unanswered request."""
         api_key, version = self._asked.pop(0)
         frame = self._exactly(int.from_bytes(self._exactly(4), "big"))
         _, position = decode_response_header(frame, api_key, version)
         entity_type = kio.index.load_response_schema(api_key, version)
         entity, size = kio.serial.entity_reader(entity_type)(frame[position:], 0)
-        assert size == len(frame) - position, "bytes behind the answer"
+        assert size == len(frame) - position, "bytes after the response"
         return plain(entity)
 
     def _exactly(self, size: int) -> bytes:
@@ -103,12 +103,12 @@ class Connection:
         return data
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
 
 def plain(value: Any) -> Any:
-    """kio's entity as dictionaries, lists and numbers."""
+    """Return kio's entity as dictionaries, lists and numbers."""
     match value:
         case tuple():
             return [plain(item) for item in value]
@@ -122,13 +122,13 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Ours and Apache Kafka."""
+    """plog and Apache Kafka."""
 
     ours: Side
     kafka: Side
 
     def ask(self, request: Request, version: int) -> tuple[Any, Any]:
-        """Both answers, ours first."""
+        """Return both responses, plog's first."""
         return self.ours.ask(request, version), self.kafka.ask(request, version)
 
     def same(
@@ -140,12 +140,12 @@ class Pair:
         ignoring: Collection[str] = (),
         unordered: Collection[str] = (),
     ) -> Any:
-        """Ask both, demand the same answer, and return ours.
+        """Send a request to both, assert that the responses are equal, and return plog's.
 
         Args:
-            by_kind: more fields to compare by kind only.
-            ignoring: fields not to compare; the test says why.
-            unordered: lists whose order means nothing.
+            by_kind: additional fields to compare by kind only.
+            ignoring: fields not to compare; the test explains why.
+            unordered: lists whose order has no meaning.
         """
         ours, kafkas = self.ask(request, version)
         compare = Comparison(
@@ -154,13 +154,13 @@ class Pair:
             unordered=UNORDERED | set(unordered),
         )
         found = list(compare.differences(ours, kafkas))
-        assert not found, "\n".join(["ours differs from Kafka's answer:", *found])
+        assert not found, "\n".join(["plog's response differs from Kafka's:", *found])
         return ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How to compare two answers; sets of names of fields."""
+    """The fields that a comparison treats specially; sets of names."""
 
     by_kind: Collection[str] = BY_KIND
     ignoring: Collection[str] = ()
@@ -175,7 +175,7 @@ class Comparison:
         name = path.rpartition(".")[2]
         if name in self.by_kind and not isinstance(ours, list | dict):
             if _kind(ours) != _kind(kafkas):
-                yield f"{path}: {ours!r}, which is not of the kind of {kafkas!r}"
+                yield f"{path}: {ours!r}, which differs in kind from {kafkas!r}"
         elif isinstance(ours, dict) and isinstance(kafkas, dict):
             yield from self._in_struct(ours, kafkas, path)
         elif isinstance(ours, list) and isinstance(kafkas, list):
@@ -187,7 +187,7 @@ class Comparison:
         for name in ours | kafkas:
             if name in self.ignoring:
                 continue
-            # With an error, each broker has its own words, and ours may speak where Kafka does not.
+            # Error messages are not standardized, and plog may return one where Kafka does not.
             if name == "error_message" and ours[name] and ours.get("error_code", -1):
                 continue
             if name == "error_message" and ours[name] == NOT_ENFORCED:  # Kafka enforces them.
@@ -205,7 +205,7 @@ class Comparison:
             yield from self.differences(one, other, f"{path}[{index}]")
 
     def _order(self, value: Any) -> str:
-        """Something to sort by that what may differ has no part in."""
+        """Return a sort key that excludes the fields that may differ."""
         if isinstance(value, list):
             return repr(sorted(map(self._order, value)))
         if not isinstance(value, dict):
@@ -215,7 +215,7 @@ class Comparison:
 
 
 def _kind(value: Any) -> str:
-    """Null, or the type; times and ids have a null of their own."""
+    """Return null or the type; times and ids have null values of their own."""
     if value is None or (isinstance(value, int) and value == -1):
         return "null"
     match value:

@@ -1,12 +1,12 @@
-"""A broker over the simulated ports, spoken to with real frames and without sockets.
+"""A broker over the simulated ports; tests send it real frames without sockets.
 
     broker = SimBroker(num_partitions=3)
     broker.start()
     answer = broker.ask(MetadataRequest(topics=None), 12)
 
-`ask` settles everything first; `begin` leaves a request that waits in its place. Frames are wiped
-after the handler has returned, as the transport reuses its receive buffer, so that late use shows.
-`restart` gives the next broker over what the disk holds.
+`ask` runs all pending work first; `begin` leaves a waiting request pending. Frames are overwritten
+after the handler has returned, because the transport reuses its receive buffer, so that late use is
+detected. `restart` starts the next broker on the same disk.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LOG_DIR = "/data"
 def connection(
     listener_name: str = "PLAINTEXT", local_address: tuple[str, int] = ("192.0.2.1", 9092)
 ) -> ConnectionContext:
-    """A connection as the transport would make it."""
+    """Return a connection context as the transport would create it."""
     return ConnectionContext(
         listener_name=listener_name,
         security_protocol="PLAINTEXT",
@@ -64,7 +64,7 @@ def connection(
 
 
 class Asked:
-    """A request that has started; `response` once there is one."""
+    """A request that has started; `response` is set when it has finished."""
 
     def __init__(self, broker: SimBroker, header: RequestHeader, result: Any) -> None:
         self._broker = broker
@@ -74,17 +74,17 @@ class Asked:
 
     @property
     def is_done(self) -> bool:
-        """Whether the answer is there."""
+        """Whether the response is available."""
         return not isinstance(self._result, Later) or self._result.done
 
     def parts(self) -> Any:
-        """The answer as the transport gets it."""
+        """The response in the form that the transport receives."""
         if isinstance(self._result, Later):
             self._result = outcome(self._result)
         return self._result
 
     def response(self, version: int | None = None) -> Any:
-        """The answer, decoded; its file regions are read and closed. None for no answer."""
+        """The response, decoded; its file regions are read and closed. None for no response."""
         parts = self.parts()
         if parts is None:
             return None
@@ -100,7 +100,7 @@ class Asked:
         return message
 
     def cancel(self) -> None:
-        """The client has left."""
+        """Disconnect the client."""
         assert isinstance(self._result, Later)
         self._result.cancel()
 
@@ -114,7 +114,7 @@ def _bytes_of(part: Any) -> bytes:
 
 
 class SimBroker:
-    """See the module's text. `settings` are fields of BrokerConfig."""
+    """A broker on simulated ports. `settings` are fields of BrokerConfig."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class SimBroker:
     # -- its life -----------------------------------------------------------------------------
 
     def start(self) -> SimBroker:
-        """Start, and be ready."""
+        """Start, and run until ready."""
         started = self.broker.start()
         self.ports.settle()
         outcome(started)
@@ -157,19 +157,19 @@ class SimBroker:
         outcome(stopped)
 
     def restart(self, files: SimFiles | None = None, **settings: Any) -> SimBroker:
-        """The next broker, over `files` or the same disk; this one must not be used any more."""
+        """Return the next broker, over `files` or the same disk; do not use this one afterwards."""
         ports = self.ports.next_life(files or self.files.kill())
         ports.clock.jump_wall(1000)
         return SimBroker(ports=ports, **(self._settings | settings)).start()
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Run everything that needs no time."""
         self.ports.settle()
 
     # -- requests -----------------------------------------------------------------------------
 
     def dispatch_frame(self, frame: bytes, connection: ConnectionContext | None = None) -> Any:
-        """Hand over a frame without its size; wiped when the handler has returned."""
+        """Pass a frame without its size to the broker; overwrite it afterwards."""
         buffer = bytearray(frame)
         with self.ports.turn:
             dispatched = self.dispatch(memoryview(buffer), connection or self.connection)
@@ -184,7 +184,7 @@ class SimBroker:
         client_id: str | None = "test",
         connection: ConnectionContext | None = None,
     ) -> Asked:
-        """Start a request and return at once."""
+        """Start a request and return immediately."""
         self._correlation_id += 1
         header = RequestHeader(message.api_key, version, self._correlation_id, client_id)
         frame = encode_request(header, message)[4:]
@@ -199,12 +199,12 @@ class SimBroker:
         client_id: str | None = "test",
         connection: ConnectionContext | None = None,
     ) -> Any:
-        """The answer to a request, after everything has settled; no time passes."""
+        """Return the response to a request after running all pending work; no time passes."""
         asked = self.begin(message, version, client_id=client_id, connection=connection)
         self.ports.settle()
         return asked.response()
 
-    # -- the most usual ones ------------------------------------------------------------------
+    # -- common requests -----------------------------------------------------------------------
 
     def produce(
         self,
@@ -215,7 +215,7 @@ class SimBroker:
         version: int = 9,
         **batch: Any,
     ) -> PartitionProduceResponse:
-        """Append records to one partition; what was answered of it."""
+        """Append records to one partition; return its part of the response."""
         answer = self.ask(
             produce_request(topic, *values, partition=partition, acks=acks, **batch), version
         )
@@ -224,17 +224,17 @@ class SimBroker:
     def fetch(
         self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 11, **fields: Any
     ) -> Any:
-        """Read one partition; what was answered of it."""
+        """Read one partition; return its part of the response."""
         request = fetch_request(topic, offset, partition=partition, **fields)
         return self.ask(request, version).responses[0].partitions[0]
 
     def log(self, topic: str, partition: int = 0) -> Any:
-        """The log of a partition."""
+        """Return the log of a partition."""
         return self.broker.log_manager.get(TopicPartition(topic, partition))
 
 
 def records_of(values: tuple[bytes, ...], now_ms: int = START_MS, **batch: Any) -> bytes:
-    """A batch with these values; `batch` are arguments of `build_batch`."""
+    """Return a batch with these values; `batch` are arguments of `build_batch`."""
     records = [Record(offset=i, timestamp=now_ms, value=value) for i, value in enumerate(values)]
     return build_batch(records, **batch)
 
@@ -248,7 +248,7 @@ def produce_request(
     records: bytes | None = None,
     **batch: Any,
 ) -> ProduceRequest:
-    """A request for one partition; `records` instead of values for something special."""
+    """Return a request for one partition; `records` replaces `values` in special cases."""
     data = records_of(values, **batch) if records is None else records
     return ProduceRequest(
         acks=acks,
@@ -273,7 +273,7 @@ def fetch_request(
     current_leader_epoch: int = -1,
     **fields: Any,
 ) -> FetchRequest:
-    """A request for one partition."""
+    """Return a request for one partition."""
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,

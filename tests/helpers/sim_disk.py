@@ -1,6 +1,6 @@
-"""The disk below `SimFiles`: files and names as they are, and as a power loss may leave them.
+"""The disk below `SimFiles`: current files and names, and the state that a power loss may leave.
 
-Split from sim_files.py, whose head comment is the fault model; nothing else uses this.
+Only sim_files.py uses this module; its module docstring describes the fault model.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Protocol, TypeAlias
 
 
 class Chance(Protocol):
-    """What a power loss needs of `random.Random` or of the Random port."""
+    """The methods that a power loss needs, of `random.Random` or of the Random port."""
 
     def randrange(self, stop: int, /) -> int: ...
 
 
 class Inode:
-    """A file's bytes: what processes see, and how much of that the disk has for sure."""
+    """A file's bytes: the content that processes see, and the part that is durable."""
 
     __slots__ = (
         "_disk_tail",
@@ -35,15 +35,15 @@ class Inode:
         self.content = bytearray(content)
         self.modified_ms = 0
         self.reserved_end = 0
-        """Up to here there is room on the disk, whatever else fills it."""
+        """Space on the disk is reserved up to this size, even when the disk is full."""
         self.is_warm = False
         """Whether it was read since the page cache was dropped; matters if not all is cached."""
         self._stable = len(content)
-        """Bytes in front that are the same on disk."""
+        """The length of the prefix that is equal on disk."""
         self._disk_tail = b""
-        """What the disk has behind them: durable bytes cut off since the last sync."""
+        """The durable bytes after that prefix, which were truncated since the last sync."""
         self._doomed = False
-        """A sync failed: the kernel has dropped what it could not write and forgets about it."""
+        """A sync failed: the kernel has dropped and forgotten the data that it could not write."""
 
     @property
     def used_bytes(self) -> int:
@@ -59,7 +59,7 @@ class Inode:
         self.content.extend(bytes(size_bytes - len(self.content)))
 
     def replace(self, content: bytes) -> None:
-        """Other bytes, durable at once."""
+        """Replace the content, durably."""
         self.content = bytearray(content)
         self._stable, self._disk_tail, self._doomed = len(content), b"", False
 
@@ -68,7 +68,7 @@ class Inode:
         return self._stable == len(self.content) and not self._disk_tail
 
     def sync(self) -> None:
-        """All of it becomes durable; after a failed sync this is a lie, as on Linux."""
+        """Make all bytes durable; after a failed sync this silently does nothing, as on Linux."""
         if not self._doomed:
             self._stable, self._disk_tail = len(self.content), b""
 
@@ -76,13 +76,13 @@ class Inode:
         self._doomed = not self.is_durable
 
     def drop_cache(self) -> None:
-        """Clean pages are read from the disk again; dirty ones stay."""
+        """Drop clean pages, which are then read from disk; dirty ones stay."""
         if self._doomed:
             self.content[self._stable :] = bytes(len(self.content) - self._stable)
-            self._doomed = False  # What is written from now on is dirty again, and is synced.
+            self._doomed = False  # Later writes are dirty again, and are synced.
 
     def after_power_loss(self, chance: Chance) -> bytes:
-        """What the disk may hold. Below what was stable it is always what was written."""
+        """Return content that the disk may have. The stable prefix is always as written."""
         old = bytes(self.content[: self._stable]) + self._disk_tail
         new = bytes(self.content)
         if self.is_durable or (self._doomed and chance.randrange(2)):
@@ -100,7 +100,7 @@ class Inode:
         return self._mix_sectors(old, new, 512 if kind == 4 else 4096, chance)
 
     def _mix_sectors(self, old: bytes, new: bytes, sector_bytes: int, chance: Chance) -> bytes:
-        """Each unsynced sector was written, or not, or is garbage, in no order."""
+        """Return the content with each unsynced sector written, skipped, or garbage."""
         size = max(len(old), len(new)) if chance.randrange(2) else len(new)
         mixed = bytearray(new[: self._stable])
         while len(mixed) < size:
@@ -118,7 +118,7 @@ class Inode:
 
 
 class Directory:
-    """Names now, and names the disk has for sure."""
+    """The current names of a directory, and its durable names."""
 
     __slots__ = ("device", "durable", "entries")
 
@@ -136,7 +136,7 @@ Node: TypeAlias = Inode | Directory
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One name in one directory now stands for `node`, or for nothing."""
+    """One name in one directory that now refers to `node`, or to nothing."""
 
     directory: Directory
     name: str
@@ -145,7 +145,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Edits that reach the disk together or not at all: two for a rename, else one."""
+    """Edits that reach the disk atomically: two for a rename, otherwise one."""
 
     edits: tuple[Edit, ...]
 
@@ -162,7 +162,7 @@ class Change:
 
 
 class Disk:
-    """A tree of directories and files, and the changes of names the disk does not have yet."""
+    """A tree of directories and files, and the changes of names that are not durable yet."""
 
     def __init__(self, root: Directory) -> None:
         self.root = root
@@ -188,7 +188,7 @@ class Disk:
                     self.sync_directory(node)
 
     def nodes(self) -> Iterator[Node]:
-        """Every file and directory that has a name, the root first."""
+        """Return every file and directory that has a name, the root first."""
         todo: list[Node] = [self.root]
         while todo:
             node = todo.pop()
@@ -197,7 +197,7 @@ class Disk:
                 todo.extend(node.entries.values())
 
     def after_power_loss(self, chance: Chance) -> Disk:
-        """The disk as the next start may find it; this one must not be used any more."""
+        """Return the disk as the next start may find it; do not use this one afterwards."""
         in_order = chance.randrange(2)
         kept = chance.randrange(len(self.changes) + 1)
         for number, change in enumerate(self.changes):

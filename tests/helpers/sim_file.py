@@ -1,4 +1,4 @@
-"""An open file of the simulated file system; its fault model is in sim_files.py."""
+"""An open file of the simulated file system; sim_files.py describes the fault model."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class SimFile:
 
 
 def open_file(file: File) -> SimFile:
-    """The open file behind one that was opened on demand."""
+    """Return the open file behind a file that is opened on demand."""
     assert isinstance(file, PooledFile)
     assert isinstance(file.opened, SimFile)
     return file.opened

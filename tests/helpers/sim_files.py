@@ -1,32 +1,32 @@
-"""The Files port in memory, with a disk that fails as real ones do.
+"""The Files port in memory, with a disk that fails like real disks.
 
 The fault model:
 
 Power loss (`crash`)
-    Of each file, what was there at its last sync is there afterwards; of the rest nothing, all, a
-    part cut at any byte, a part followed by zeros, or a random mix of 512- or 4096-byte sectors
-    that are new, old, zero or garbage. A truncation that was not synced may be undone.
-    Names (created, renamed, removed) since their directory's last `sync_dir` may each be there or
-    not, in order or in none; a rename or an exchange happens as a whole. A file whose name is lost
-    is lost.
-    `sync_fs` makes everything on its device durable, names too.
+    Each file keeps the content of its last sync; of later bytes it keeps none, all, a part cut at
+    any byte, a part followed by zeros, or a random mix of 512- or 4096-byte sectors that are new,
+    old, zero or garbage. A truncation that was not synced may be undone.
+    Names (created, renamed, removed) since their directory's last `sync_dir` may each be kept or
+    lost, in any order; a rename or an exchange is atomic. A file whose name is lost is lost.
+    `sync_fs` makes everything on its device durable, including names.
 Death of the process (`kill`)
-    Everything written is still there and no more durable than it was; the last append may be cut.
+    Everything written is still there and no more durable than before; the last append may be cut.
 Crash at an operation (`crash_at`)
     The n-th operation that changes anything (create, append, truncate, rename, exchange, unlink,
-    mkdir, rmdir, sync, sync_dir, sync_fs) raises `SimCrash`, and so does whatever follows. It may
-    have had its effect or not, but a sync has made nothing durable for sure.
+    mkdir, rmdir, sync, sync_dir, sync_fs) raises `SimCrash`, as do all later ones. It may or may
+    not have had its effect, but a sync has not certainly made anything durable.
 Errors (`fail_at`, `fail_when`, `capacity_bytes`)
     An operation raises OSError. A failed append leaves the first half of its bytes. After a failed
-    sync the kernel has forgotten the dirty pages: the open file that heard of it fails from then
-    on, for any other later syncs succeed and make nothing durable (until the file is cut back), and
-    `drop_cache` shows zeros.
-    With `capacity_bytes` appends beyond it raise ENOSPC until something is removed or cut.
+    sync the kernel has forgotten the dirty pages: the open file that received the error fails from
+    then on; for any other file object, later syncs succeed and make nothing durable (until the file
+    is truncated), and `drop_cache` reveals zeros.
+    With `capacity_bytes`, appends beyond it raise ENOSPC until something is removed or truncated.
 
-Not modelled: damage to what was synced (tests flip bits themselves), hard links, reading old data
-in place of new without a power loss.
+Not modeled: damage to synced data (tests flip bits themselves), hard links, reading old data in
+place of new data without a power loss.
 
-A test that passes on real files passes here: tests/unit/test_os_files.py holds both to one port.
+A test that passes on real files also passes here: tests/unit/test_os_files.py tests both
+implementations.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tests.helpers.sim_file import SimFile
 
 
 class SimCrash(BaseException):
-    """The machine stopped here. Not an Exception: no code under test may catch it and go on."""
+    """The machine stopped here. Not an Exception: no code under test may catch it and continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,10 @@ class _OperationScope:
 
 
 class SimFiles:
-    """A file system; see the module's text. `directories` exist, durably, from the start.
+    """A simulated file system. `directories` exist, durably, from the start.
 
-    `device_by_path` puts the trees below some paths on devices of their own; all else is device 1.
+    `device_by_path` places the trees below some paths on separate devices; everything else is on
+    device 1.
     """
 
     def __init__(
@@ -100,11 +101,11 @@ class SimFiles:
         self._crash_at: int | None = None
         self._fault: Callable[[Operation], OSError | None] = _no_fault
         self.operations = 0
-        """How many operations there have been."""
+        """How many operations have been counted."""
         self.on_operation: Callable[[Operation], None] = lambda operation: None
-        """Hears of each operation before it happens: to list crash points, or to trace."""
+        """Called before each operation: to list crash points, or to trace."""
         self.append_ms: Callable[[str], float] = lambda path: 0.0
-        """How long an append to a path takes: the clock goes on meanwhile."""
+        """How long an append to a path takes; the clock advances meanwhile."""
         self.capacity_bytes: int | None = None
         self.everything_cached = True
         self.sync_fs_supported = True
@@ -120,11 +121,11 @@ class SimFiles:
     # -- faults -------------------------------------------------------------------------------
 
     def crash(self, chance: Chance) -> SimFiles:
-        """Pull the plug: the file system as the next start may find it. This one is dead."""
+        """Lose power: return the file system as the next start finds it. This one is unusable."""
         return self._successor(self._disk.after_power_loss(chance))
 
     def kill(self, chance: Chance | None = None) -> SimFiles:
-        """End the process: all it wrote is there; with `chance` its last append may be cut."""
+        """Kill the process: keep all writes; with `chance` the last append may be cut."""
         if chance is not None and self._last_append is not None:
             inode, start = self._last_append
             if len(inode.content) > start:
@@ -142,17 +143,17 @@ class SimFiles:
         return successor
 
     def crash_at(self, number: int | None) -> None:
-        """Raise SimCrash at the operation of this number, counted from 1; None: not any more."""
+        """Raise SimCrash at the operation with this number, counted from 1; None cancels it."""
         self._crash_at = number
 
     def fail_at(self, number: int, error_number: int) -> None:
-        """Raise OSError(`error_number`) at the operation of this number, counted from 1."""
+        """Raise OSError(`error_number`) at the operation with this number, counted from 1."""
         self.fail_when(
             lambda operation: operation.number == number and not operation.is_read, error_number
         )
 
     def fail_when(self, applies: Callable[[Operation], bool], error_number: int) -> None:
-        """Raise OSError at every operation or read that `applies`; replaces what was set before."""
+        """Raise OSError at every operation or read that `applies`; replaces earlier errors."""
 
         def fault(operation: Operation) -> OSError | None:
             if applies(operation):
@@ -162,10 +163,10 @@ class SimFiles:
         self._fault = fault
 
     def fail_no_more(self) -> None:
-        """The disk is sound again; what was lost stays lost."""
+        """Repair the disk; lost data stays lost."""
         self._fault = _no_fault
 
-    # -- what SimFile uses --------------------------------------------------------------------
+    # -- used by SimFile -----------------------------------------------------------------------
 
     def operation(self, name: str, path: str) -> _OperationScope:
         """Count an operation; raises the OSError that prevents it."""
@@ -182,20 +183,20 @@ class SimFiles:
         return operation, self._fault(operation)
 
     def maybe_crash(self, operation: Operation) -> None:
-        """Die if this was the operation to die at."""
+        """Raise SimCrash if this is the operation to crash at."""
         if operation.number == self._crash_at:
             self._is_dead = True
             raise SimCrash(operation)
 
     def reading(self, name: str, path: str) -> None:
-        """Raise the OSError a read is to meet."""
+        """Raise the OSError planned for a read."""
         self._check_alive()
         error = self._fault(Operation(self.operations, name, path, is_read=True))
         if error is not None:
             raise error
 
     def append(self, path: str, inode: Inode, data: bytes) -> None:
-        """Append to an open file; half of it if that fails."""
+        """Append to an open file; only half of the bytes if that fails."""
         took_ms = self.append_ms(path)
         if took_ms and self.clock is not None:
             self.clock.advance_to(self.clock.monotonic_ms() + took_ms)
@@ -211,7 +212,7 @@ class SimFiles:
         self.maybe_crash(operation)
 
     def reserve(self, inode: Inode, nbytes: int) -> bool:
-        """Keep room behind a file's end, if there is any; no operation that may fail."""
+        """Reserve space after a file's end, if available; not an operation that may fail."""
         end = len(inode.content) + nbytes
         if not self.reserve_supported:
             return False
@@ -221,7 +222,7 @@ class SimFiles:
         return True
 
     def sync(self, path: str, inode: Inode) -> None:
-        """Make an open file durable, or fail to for good."""
+        """Make an open file durable, or fail permanently."""
         operation, error = self._begin("sync", path)
         self.maybe_crash(operation)
         if error is not None:
@@ -372,11 +373,11 @@ class SimFiles:
         self._locks.add(key)
         return lambda: self._locks.discard(key)
 
-    # -- what it is made of -------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------
 
     @property
     def used_bytes(self) -> int:
-        """Bytes in all files that have a name, and what is reserved for them."""
+        """Bytes of all files that have a name, and the space reserved for them."""
         return sum(node.used_bytes for node in self._disk.nodes() if isinstance(node, Inode))
 
     def _is_full(self, more_bytes: int) -> bool:
@@ -385,7 +386,7 @@ class SimFiles:
         )
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Damage a file behind everybody's back, durably: no operation, no fault."""
+        """Damage a file silently and durably, without an operation or a fault."""
         _as_file(self._find(path), path).replace(content)
 
     def _now_ms(self) -> int:

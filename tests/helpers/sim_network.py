@@ -1,12 +1,12 @@
-"""The client's engine against a whole broker in the same process, on virtual time, with faults.
+"""The client's engine against a complete broker in the same process, in virtual time, with faults.
 
     sim = SimNetwork()
     cluster = Cluster(sim, ClientSettings(bootstrap_servers=sim.bootstrap_servers))
     metadata = sim.run(cluster.refresh(all_topics=True))
 
-Connections are those of tests/sim: real frames, a real request queue, delays by the seed. `run`
-lets time pass until a coroutine has ended. Faults: `drop_all`, `refuses`, `restart`, and
-`on_request`, which sees each request before it leaves and may say what is to become of it.
+Connections are those of tests/sim: real frames, a real request queue, delays chosen by the seed.
+`run` lets time pass until a coroutine has ended. Faults: `drop_all`, `refuses`, `restart`, and
+`on_request`, which is called with each request before it is sent and may decide its fate.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ T = TypeVar("T")
 R = TypeVar("R", bound=ApiMessage)
 
 HOST, PORT = "127.0.0.1", 9092
-"""Where every simulated broker listens."""
+"""The address of every simulated broker."""
 _MAX_RUN_MS = 3_600_000.0
 
 
 class SimNetwork(DeferredNetwork):
-    """See the module's text. `seed` decides delays and jitter, `settings` are SimBroker's."""
+    """A network with one broker. `seed` decides delays and jitter, `settings` are SimBroker's."""
 
     bootstrap_servers = (f"{HOST}:{PORT}",)
 
@@ -55,21 +55,21 @@ class SimNetwork(DeferredNetwork):
         self._settings = settings
         self.chance = random.Random(seed)
         self.failures: list[Exception] = []
-        """What went wrong in the broker or with its answers: no test expects any."""
+        """Errors of the broker or in its responses: tests expect none."""
         self.channels: list[SimChannel] = []
         self.refuses = False
         """Whether new connections are refused."""
         self.swallows = False
-        """Whether new connections get no answer at all, as behind a firewall that drops packets."""
+        """Whether new connections get no response, as behind a firewall that drops packets."""
         self.deaf = False
-        """Whether requests are lost on their way, and connections stay."""
+        """Whether requests are lost in transit while connections stay open."""
         self.stuck: list[Callable[[], None]] | None = None
-        """If not None, requests without an answer do not leave, but wait here."""
+        """If not None, requests without a response are kept here instead of being sent."""
         self.on_request: Callable[[ApiMessage], str | None] | None = None
-        """Asked about each request: None lets it pass, "drop" cuts the connection before it leaves,
-        "lose" lets it arrive and cuts the connection when its answer comes."""
+        """Called with each request: None forwards it, "drop" breaks the connection before it is
+        sent, "lose" breaks the connection when its response arrives."""
         self.requests: list[ApiMessage] = []
-        """All requests sent, in their order."""
+        """All requests sent, in order."""
         self._wire = Network(
             self._ports.clock, self.timers, random.Random(seed + 1), self.failures.append
         )
@@ -103,15 +103,15 @@ class SimNetwork(DeferredNetwork):
 
     @property
     def deferred_clock(self) -> Any:
-        """The clock, as Twisted has them."""
+        """The clock, with Twisted's interface."""
         return self._clock
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> _Call:
-        """Call `function` when `delay_s` have passed."""
+        """Call `function` after `delay_s`."""
         return self._clock.callLater(delay_s, function)  # type: ignore[return-value]
 
     def run(self, coroutine: Coroutine[Any, Any, T], within_ms: float = _MAX_RUN_MS) -> T:
-        """What `coroutine` returns or raises, letting as much time pass as it needs."""
+        """Return the result of `coroutine`, letting as much time pass as it needs."""
         outcomes: list[Any] = []
         Deferred.fromCoroutine(coroutine).addBoth(outcomes.append)
         self.run_until(lambda: bool(outcomes), within_ms)
@@ -126,7 +126,7 @@ class SimNetwork(DeferredNetwork):
         self.settle()
         while not condition():
             due_ms = self.timers.next_due_ms
-            assert due_ms is not None and due_ms <= until_ms, "it waits for ever"
+            assert due_ms is not None and due_ms <= until_ms, "it waits forever"
             self.timers.run_next()
             self.settle()
 
@@ -136,7 +136,7 @@ class SimNetwork(DeferredNetwork):
         self.settle()
 
     def settle(self) -> None:
-        """Run all that can go on without time passing. Raises what failed in the broker."""
+        """Run all work that needs no time. Raises errors of the broker."""
         self.broker.ports.settle()
         if self.failures:
             raise self.failures[0]
@@ -144,25 +144,25 @@ class SimNetwork(DeferredNetwork):
             raise self.broker.bugs[0][1]
 
     def create_soon(self, topic: str, partitions: int = 1) -> None:
-        """Begin to create a topic, as another client would."""
+        """Start to create a topic, as another client would."""
         created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
         self.broker.begin(CreateTopicsRequest(topics=[created]), 7)
 
     # -- faults -------------------------------------------------------------------------------
 
     def drop_all(self) -> None:
-        """Every connection breaks; what is under way may still arrive at the broker."""
+        """Break every connection; frames in transit may still arrive at the broker."""
         for channel in self.channels:
             channel.drop()
 
     def unstick(self) -> None:
-        """What is stuck leaves."""
+        """Send the requests that were kept back."""
         stuck, self.stuck = self.stuck or [], None
         for leave in stuck:
             leave()
 
     def restart(self) -> None:
-        """The broker dies as by SIGKILL, and another starts at once over what the disk holds."""
+        """Kill the broker as by SIGKILL; another one starts immediately on the same disk."""
         self._wire.server_died()
         self._life.end()
         self._life = LifeTimers(self.timers)
@@ -172,7 +172,7 @@ class SimNetwork(DeferredNetwork):
 
 
 class _Call:
-    """A call in the future, as Twisted has them."""
+    """A delayed call, with Twisted's interface."""
 
     def __init__(self, timer: SimTimer, due_s: float) -> None:
         self._timer = timer
@@ -189,7 +189,7 @@ class _Call:
 
 
 class _Clock:
-    """As much of a reactor's clock as a `DeferredNetwork` uses, on simulated timers."""
+    """The part of a reactor's clock that a `DeferredNetwork` uses, on simulated timers."""
 
     def __init__(self, timers: SimTimers, ports: SimPorts) -> None:
         self._timers = timers
@@ -210,7 +210,7 @@ class _Clock:
 
 
 class SimChannel:
-    """See `Channel`, over a connection of tests/sim."""
+    """A `Channel` over a connection of tests/sim."""
 
     address = f"{HOST}:{PORT}"
 
@@ -251,7 +251,7 @@ class SimChannel:
 
         def answered(message: Any) -> None:
             if fault == "lose":
-                end(answer.errback, Failure(ConnectionFailed("the answer was lost")))
+                end(answer.errback, Failure(ConnectionFailed("the response was lost")))
                 self.drop()
             else:
                 end(answer.callback, message)
@@ -302,7 +302,7 @@ class SimChannel:
         self.drop()
 
     def drop(self) -> None:
-        """The connection breaks."""
+        """Break the connection."""
         self._connection.drop()
 
     def close(self) -> None:

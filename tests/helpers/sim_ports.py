@@ -1,8 +1,8 @@
-"""The ports as a test or the simulator wants them: virtual time, jobs on command, seeded chance.
+"""The ports for tests and the simulator: virtual time, jobs on command, seeded random numbers.
 
-Nothing here waits. Time moves only in `SimTimers.advance`, which steps from one due call to the
-next, so that each sees its own moment; a job runs only when told to, in lane order, lanes in the
-order they were first used. `SimPorts` holds one of each, a disk and a `Turn`. Every test that needs
+Nothing blocks. Time advances only in `SimTimers.advance`, which steps from one due call to the
+next, so that each call sees its exact time; jobs run only on request, in lane order, with lanes in
+the order of first use. `SimPorts` contains one of each, a disk and a `Turn`. Every test that needs
 a broker, or a part of one, builds it on `SimPorts`.
 """
 
@@ -22,11 +22,11 @@ from tests.helpers.sim_files import SimFiles
 T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
-"""What a wall clock says at first: some moment in 2023."""
+"""The initial time of the wall clock, in 2023."""
 
 
 class SimClock:
-    """Both clocks; `jump_wall` sets the wall clock without the other, as an operator may."""
+    """Both clocks; `jump_wall` sets only the wall clock, as an operator may."""
 
     def __init__(self, wall_ms: int = START_MS) -> None:
         self._wall_offset_ms = float(wall_ms)
@@ -39,18 +39,18 @@ class SimClock:
         return self._monotonic_ms
 
     def advance_to(self, monotonic_ms: float) -> None:
-        """Both clocks go on to the moment `monotonic_ms`; never back."""
+        """Advance both clocks to the time `monotonic_ms`; never back."""
         assert monotonic_ms >= self._monotonic_ms
         self._monotonic_ms = monotonic_ms
 
     def jump_wall(self, by_ms: float) -> None:
-        """The wall clock is set; the other goes on as if nothing were."""
+        """Set the wall clock; the monotonic clock is unaffected."""
         self._wall_offset_ms += by_ms
 
 
 @dataclass(order=True, slots=True)
 class SimTimer:
-    """A call due at `due_ms`; calls due together are made in the order they were asked for."""
+    """A call due at `due_ms`; calls due together run in the order of their creation."""
 
     due_ms: float
     number: int
@@ -61,7 +61,7 @@ class SimTimer:
 
 
 class SimTimers:
-    """Calls in the future of a `SimClock`."""
+    """Delayed calls on a `SimClock`."""
 
     def __init__(self, clock: SimClock) -> None:
         self.clock = clock
@@ -76,22 +76,22 @@ class SimTimers:
 
     @property
     def next_due_ms(self) -> float | None:
-        """When the next call is due, by the monotonic clock; None if there is none."""
+        """When the next call is due, by the monotonic clock; None without any."""
         while self._heap and self._heap[0].function is None:
             heapq.heappop(self._heap)
         return self._heap[0].due_ms if self._heap else None
 
     def run_next(self) -> None:
-        """Move time on to the next due call and make it."""
+        """Advance time to the next due call and make it."""
         due_ms = self.next_due_ms
-        assert due_ms is not None, "no call is due, ever"
+        assert due_ms is not None, "no call is scheduled"
         self.clock.advance_to(max(due_ms, self.clock.monotonic_ms()))
         function = heapq.heappop(self._heap).function
         assert function is not None
         function()
 
     def run_due(self) -> bool:
-        """Make every call that is due now, and those they add for now; whether there was one."""
+        """Make every call that is due now, including added ones; return whether there was any."""
         ran = False
         while (due_ms := self.next_due_ms) is not None and due_ms <= self.clock.monotonic_ms():
             self.run_next()
@@ -99,7 +99,7 @@ class SimTimers:
         return ran
 
     def advance(self, by_ms: float) -> None:
-        """Let `by_ms` pass; each call due on the way is made at its own moment."""
+        """Let `by_ms` pass; each call that becomes due is made at its exact time."""
         until_ms = self.clock.monotonic_ms() + by_ms
         while (due_ms := self.next_due_ms) is not None and due_ms <= until_ms:
             self.run_next()
@@ -140,7 +140,7 @@ class LifeTimers(SimTimers):
 
 
 class SimRandom:
-    """Chance from a seed."""
+    """Random numbers from a seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
@@ -153,7 +153,7 @@ class SimRandom:
 
 
 class SimJobs:
-    """Jobs on serial lanes, run one at a time when told to."""
+    """Jobs on serial lanes, run one at a time on request."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, deque[Callable[[], None]]] = {}
@@ -174,19 +174,19 @@ class SimJobs:
 
     @property
     def waiting(self) -> list[str]:
-        """The lanes that have something to run."""
+        """The lanes with pending jobs."""
         return [lane for lane, jobs in self._lanes.items() if jobs]
 
     def run_one(self, lane: str | None = None) -> None:
         """Run the first job of `lane`, or of the first lane with a job."""
         if lane is None:
             lanes = self.waiting
-            assert lanes, "no job waits"
+            assert lanes, "no job is pending"
             lane = lanes[0]
         self._lanes[lane].popleft()()
 
     def run_all(self) -> bool:
-        """Run jobs, and those they lead to, until none waits; whether there was one."""
+        """Run all jobs, including those that they submit; return whether there was any."""
         ran = False
         while self.waiting:
             self.run_one()
@@ -194,12 +194,12 @@ class SimJobs:
         return ran
 
     def forget_all(self) -> None:
-        """Drop what waits, as the end of a process does."""
+        """Drop all pending jobs, as the end of a process does."""
         self._lanes.clear()
 
 
 class SimPorts:
-    """A simulated machine: one clock, its timers, jobs, chance, disk, turn and the reports."""
+    """A simulated machine: clock, timers, jobs, random numbers, disk, turn and reports."""
 
     def __init__(
         self,
@@ -241,12 +241,12 @@ class SimPorts:
         return SimPorts(seed, timers=timers or SimTimers(self.clock), files=files)
 
     def settle(self) -> None:
-        """Run all that can go on without time passing."""
+        """Run all work that needs no time."""
         while self.timers.run_due() or self.jobs.run_all():
             pass
 
     def advance(self, by_ms: float) -> None:
-        """Let time pass, and let everything settle at each moment something is due."""
+        """Let time pass; run all pending work at each time at which a timer is due."""
         until_ms = self.clock.monotonic_ms() + by_ms
         self.settle()
         while (due_ms := self.timers.next_due_ms) is not None and due_ms <= until_ms:
@@ -256,7 +256,7 @@ class SimPorts:
 
 
 def outcome(later: Later[T]) -> T:
-    """The value of a Later that has one; raises what it failed with, or AssertionError if neither.
+    """Return the value of a completed Later; raises its error, or AssertionError if incomplete.
 
     Consumes it: a Later has one consumer.
     """
@@ -270,7 +270,7 @@ def outcome(later: Later[T]) -> T:
 
 
 def settled(ports: SimPorts, value: Later[T] | Any) -> Any:
-    """What `value` is once everything has settled; what is no Later is returned as it is."""
+    """Return the outcome of `value` after all pending work; `value` if it is not a Later."""
     if not isinstance(value, Later):
         return value
     ports.settle()

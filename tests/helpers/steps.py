@@ -1,4 +1,4 @@
-"""Work in steps, run to its end: what a look-up by time returns when nothing interrupts it."""
+"""Work in steps, run to its end without interruption."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def finished(steps: Generator[None, None, T]) -> T:
-    """Make all the steps; their result."""
+    """Run all steps; return their result."""
     while True:
         try:
             next(steps)

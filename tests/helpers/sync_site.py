@@ -11,7 +11,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class DirtyLog:
-    """A log as group commit sees it: some files, an end, and the ends it was told are durable."""
+    """A log as group commit sees it: files, an end offset, and the ends reported as durable."""
 
     def __init__(self, site: Site, name: str, log_dir: str, file_count: int) -> None:
         self.log_dir = log_dir
@@ -44,7 +44,7 @@ class DirtyLog:
 
 
 class Site:
-    """The rounds of one device with two log directories on it."""
+    """The sync rounds of one device with two log directories."""
 
     def __init__(self, *, sync_fs: bool = True, max_unsynced_bytes: int = 1000) -> None:
         self.files = SimFiles(["/a", "/b"])
@@ -72,7 +72,7 @@ class Site:
         self.ports.timers.run_due()
 
     def let_take(self, **ms: float) -> None:
-        """How long operations take, by their names."""
+        """Set the duration of operations, by name."""
 
         def hear(operation: Operation) -> None:
             self._hear(operation)
@@ -82,7 +82,7 @@ class Site:
         self.files.on_operation = hear
 
     def sync(self, log: DirtyLog) -> list[str]:
-        """What one round of this log's does on the disk."""
+        """Return the disk operations of one sync round of this log."""
         self.operations.clear()
         log.append()
         self.ports.settle()

@@ -1,14 +1,14 @@
-"""A broker with transactions, as far as a producer can see: in the place of a simulated one.
+"""A broker with transactions, as far as a producer can observe it, in place of a simulated one.
 
     world = TransactionWorld(level=2)
     network = world.network
     ...
-    world.committed("orders")   # what read_committed consumers see
+    world.committed("orders")   # the values that read_committed consumers see
 
-Rules are those of Kafka 4.3's TransactionCoordinator and ProducerStateManager, for one broker and
-without time. What a producer must not do is an assertion here: Produce before its partition was
-added, a request in a version of the other transactions. Requests meet `faults`: the next one of a
-kind is refused with a code, is lost on its way, or its answer is.
+It follows Kafka 4.3's TransactionCoordinator and ProducerStateManager, for one broker and without
+time. Forbidden actions of a producer fail an assertion: Produce before its partition was added, or
+a request in a version of the other transaction protocol. `faults` apply to requests: the next one
+of a type is rejected with a code, or it or its response is lost.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from plog.wire.schema import ApiMessage
 from tests.helpers.sim_network import HOST, PORT, SimChannel, SimNetwork
 
 Fault = int | str
-"""A code to answer, "drop": lost on its way, "lose": its answer is, "hang": no answer comes."""
+"""An error code, "drop": the request is lost, "lose": its response is, "hang": no response."""
 
 
 @dataclass(slots=True)
 class Producer:
-    """What the coordinator knows of a transactional.id."""
+    """The coordinator's state of a transactional.id."""
 
     producer_id: int
     epoch: int = 0
@@ -78,7 +78,7 @@ class Producer:
 
 
 class TransactionWorld:
-    """See the module's text. `level` is that of the feature transaction.version."""
+    """A broker with transactions. `level` is that of the feature transaction.version."""
 
     def __init__(self, *, level: int = 2, seed: int = 0) -> None:
         self.level = level
@@ -88,20 +88,20 @@ class TransactionWorld:
         self.asked: list[tuple[ApiMessage, int]] = []
         """Every request of a producer, and its version."""
         self.busy = 0
-        """How many more times the coordinator is busy with the transaction that has ended."""
+        """How many more times the coordinator is busy completing the last transaction."""
         self.offsets: dict[tuple[str, TopicPartition], int] = {}
-        """Committed, by group."""
+        """Committed offsets, by group."""
         self.generation: dict[str, int] = {}
-        """The current one of groups that have members."""
+        """The current generation of groups that have members."""
         self._log: dict[TopicPartition, list[tuple[str, int, list[bytes]]]] = {}
         self._sequences: dict[tuple[TopicPartition, int], tuple[int, list[tuple[int, int]]]] = {}
         self._outcomes: dict[tuple[str, int], bool] = {}
         self._next_id = 1000
 
-    # -- what can be seen -----------------------------------------------------------------------
+    # -- observations ---------------------------------------------------------------------------
 
     def committed(self, topic: str, partition: int = 0) -> list[bytes]:
-        """Values that read_committed consumers see, of transactions that have ended."""
+        """Return the values that read_committed consumers see, of completed transactions."""
         return [
             value
             for name, number, values in self._log.get(TopicPartition(topic, partition), [])
@@ -110,16 +110,16 @@ class TransactionWorld:
         ]
 
     def count(self, kind: type[ApiMessage]) -> int:
-        """How many requests of a kind were sent."""
+        """Return how many requests of a type were sent."""
         return sum(isinstance(request, kind) for request, _ in self.asked)
 
     def time_out(self, name: str) -> None:
-        """The coordinator aborts the transaction, as it takes too long, and fences its epoch."""
+        """Abort the transaction as the coordinator does after its timeout, and fence its epoch."""
         producer = self.producers[name]
         self._finish(name, committed=False)
         producer.last_epoch, producer.epoch = producer.epoch, producer.epoch + 1
 
-    # -- answering ------------------------------------------------------------------------------
+    # -- responses ------------------------------------------------------------------------------
 
     async def answer(
         self,
@@ -128,7 +128,7 @@ class TransactionWorld:
         ask: Callable[[], Awaitable[Any]],
         timeout_s: float,
     ) -> Any:
-        """What a broker says to `request`."""
+        """Return the broker's response to `request`."""
         if isinstance(request, ApiVersionsRequest):
             return self._with_transactions(await ask())
         handler = self._handler(request)
@@ -140,14 +140,14 @@ class TransactionWorld:
             self.faults.remove((type(request), fault))
         await self.network.sleep(0.001)
         if fault == "drop":
-            raise ConnectionFailed("lost on its way")
+            raise ConnectionFailed("lost in transit")
         answer = handler(version, fault if isinstance(fault, int) else 0)
         await self.network.sleep(0.001)
         if fault == "hang":
             await self.network.sleep(timeout_s)
-            raise RequestTimedOut("no answer came")
+            raise RequestTimedOut("no response arrived")
         if fault == "lose":
-            raise ConnectionFailed("its answer was lost")
+            raise ConnectionFailed("its response was lost")
         return answer
 
     def _handler(self, request: Any) -> Callable[[int, int], ApiMessage] | None:
@@ -210,7 +210,7 @@ class TransactionWorld:
             return 0
         if producer_id >= 0:
             if (producer_id, epoch) == (producer.producer_id, producer.last_epoch):
-                return 0  # Asked again.
+                return 0  # A retry.
             if (producer_id, epoch) != (producer.producer_id, producer.epoch):
                 return ErrorCode.PRODUCER_FENCED
         if producer.state == "ongoing":
@@ -398,7 +398,7 @@ class TransactionWorld:
 
 
 class _Network(SimNetwork):
-    """One whose broker has transactions."""
+    """A simulated network whose broker supports transactions."""
 
     def __init__(self, world: TransactionWorld, seed: int) -> None:
         super().__init__(seed)

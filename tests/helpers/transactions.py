@@ -1,7 +1,7 @@
-"""Transactional producers of plog, confluent-kafka (librdkafka) and Java, used alike.
+"""Transactional producers of plog, confluent-kafka (librdkafka) and Java, with one interface.
 
-A producer is known by its transactional.id; all goes to partition 0, a record a batch, so that a
-transaction is many batches.
+A producer is identified by its transactional.id; all records go to partition 0, one per batch, so
+that a transaction has many batches.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from tests.helpers.java_process import JavaProcess
 
 TIMEOUT_S = 30.0
 _LONG_MS = 600_000
-"""No transaction is to end by itself that a test has left open."""
+"""No transaction that a test leaves open may time out."""
 
 
 class Refused(Exception):
-    """The broker does not let this producer go on: it is fenced, or its transaction has ended."""
+    """The broker rejects this producer: it is fenced, or its transaction has ended."""
 
 
 class Transactions(Protocol):
     """Producers of one library, by transactional.id."""
 
     def open(self, name: str, timeout_ms: int = _LONG_MS) -> None:
-        """A new producer; who had that id is ``old-<id>`` from now on, and fenced."""
+        """Open a producer; an earlier one with this id is renamed to ``old-<id>`` and fenced."""
 
     def begin(self, name: str) -> None: ...
 
     def send(self, name: str, topic: str, value: str) -> int:
-        """Send, and wait; the offset. Raises Refused."""
+        """Send, and wait; return the offset. Raises Refused."""
 
     def offsets(self, name: str, group: str, topic: str, offset: int) -> None:
-        """Have the transaction commit an offset of a group."""
+        """Commit an offset of a group as part of the transaction."""
 
     def commit(self, name: str) -> None:
         """Raises Refused."""
@@ -49,7 +49,7 @@ class JavaTransactions:
         self._process = process
 
     def ask(self, *words: object) -> list[str]:
-        """What it answers to a line."""
+        """Return its response to a line."""
         start = len(self._process.lines)
         self._process.tell(" ".join(map(str, words)))
         line = self._process.wait_for("^(ok|failed)", start).string
@@ -77,20 +77,20 @@ class JavaTransactions:
         self.ask("abort", name)
 
     def look(self, isolation_level: str, topic: str, timestamp: int) -> Sight:
-        """What Java's consumer sees of all the topic."""
+        """Return the records of the topic that Java's consumer sees."""
         end, position, lag, found, *records = self.ask("look", isolation_level, topic, timestamp)
         read = [(int(offset), value) for offset, _, value in map(_parted, records)]
         return Sight(int(end), int(position), int(lag), int(found), read)
 
 
 class Sight(NamedTuple):
-    """What a consumer sees of a partition that it has read to its end."""
+    """The records that a consumer sees in a partition that it has read to its end."""
 
     end: int
     position: int
     lag: int
     offset_at_time: int
-    """Where the records of some moment begin; -1 if there is none it may see."""
+    """The first visible offset at or after a given time; -1 without any."""
     records: list[tuple[int, str]]
     """Offsets and values."""
 
@@ -100,7 +100,7 @@ def _parted(text: str) -> tuple[str, str, str]:
 
 
 class PlogTransactions:
-    """Ours, through one of the faces."""
+    """plog's producers, through one of the faces."""
 
     def __init__(self, face: Face, bootstrap_servers: str) -> None:
         self._face = face
@@ -141,7 +141,7 @@ class PlogTransactions:
 
 
 class ConfluentTransactions:
-    """librdkafka's."""
+    """librdkafka's producers."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -165,13 +165,13 @@ class ConfluentTransactions:
         self._producers[name].begin_transaction()
 
     def send(self, name: str, topic: str, value: str) -> int:
-        told: list[Any] = []
+        deliveries: list[Any] = []
         producer = self._producers[name]
         producer.produce(
-            topic, value, partition=0, on_delivery=lambda *outcome: told.append(outcome)
+            topic, value, partition=0, on_delivery=lambda *outcome: deliveries.append(outcome)
         )
         producer.flush(TIMEOUT_S)
-        [(error, message)] = told
+        [(error, message)] = deliveries
         if error is not None:
             raise Refused(error)
         return int(message.offset())

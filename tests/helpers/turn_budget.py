@@ -108,7 +108,7 @@ class TurnMeter:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the turns so far."""
+        """Discard the turns so far."""
         self.turns = 0
         self.excesses: list[str] = []
         self.most = TurnCost("none")

@@ -10,7 +10,7 @@ from typing import Any
 from tests.helpers.java_process import JavaProcess
 from tests.helpers.kafka_tools import KafkaTools
 
-# A member learns of a rebalance from its heartbeat: every 3 s unless told otherwise.
+# A member learns of a rebalance from its heartbeat, by default every 3 s.
 QUICK_MEMBER = "heartbeat.interval.ms=100\nfetch.max.wait.ms=50\nmetadata.max.age.ms=1000\n"
 
 
@@ -39,11 +39,11 @@ class VerifiableMember:
         )  # fmt: skip
 
     def partitions(self) -> set[int]:
-        """What it has now."""
+        """Return its current partitions."""
         return _assigned(_events(self.process.lines))
 
     def wait_until_it_has(self, count: int) -> set[int]:
-        """Its partitions, once there are `count` of them."""
+        """Wait until it has `count` partitions; return them."""
 
         def found(lines: Sequence[str]) -> set[int] | None:
             partitions = _assigned(_events(lines))

@@ -1,8 +1,8 @@
-"""A real Apache ZooKeeper on loopback, and its own shell: the judges of `plog zookeeper-shell`.
+"""A real Apache ZooKeeper on loopback, and its shell, as references for `plog zookeeper-shell`.
 
-The jars come from Maven, once, by zookeeper-jars. A server is up in about a second. It is an
+Maven downloads the jars once, through zookeeper-jars. A server starts in about a second. It is an
 ensemble of one, so that it can be reconfigured, by the superuser `SUPERUSER`; it also listens for
-TLS, and its hard quotas bind.
+TLS, and enforces its hard quotas.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JARS = Path(__file__).with_name("zookeeper-jars")
 _INSTALL_TIMEOUT_S = 600
 _SHELL_TIMEOUT_S = 60
 _JVM = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
-# User and password, and their SHA-1 as ZooKeeper is told it.
+# User and password, and the SHA-1 in ZooKeeper's configuration.
 SUPERUSER = "super:secret"
 _SUPER_DIGEST = base64.b64encode(hashlib.sha1(SUPERUSER.encode()).digest()).decode()
 _QUIET = "<configuration><root level='OFF'/></configuration>"
@@ -32,8 +32,8 @@ _QUIET = "<configuration><root level='OFF'/></configuration>"
 class ZooKeeperServer:
     """A server with its data below `directory`; ``with`` kills it at the end.
 
-    `keystore` and `truststore` are PEM files: with them `tls_address` speaks TLS and wants to know
-    who a client is.
+    `keystore` and `truststore` are PEM files: with them, `tls_address` serves TLS and requires
+    client certificates.
     """
 
     def __init__(self, directory: Path, *, keystore: Path, truststore: Path) -> None:
@@ -73,7 +73,7 @@ class ZooKeeperServer:
         self.start()
 
     def start(self) -> None:
-        """Start it, again after `stop`."""
+        """Start it, also again after `stop`."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop().
         self._process = subprocess.Popen(
             self._java("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config)),
@@ -111,12 +111,12 @@ class ZooKeeperServer:
     def _answers(self) -> bool:
         if self._process.poll() is not None:
             self._errors.seek(0)
-            missing(f"ZooKeeper ended at once: {self._errors.read().decode()[-500:]}")
+            missing(f"ZooKeeper exited immediately: {self._errors.read().decode()[-500:]}")
         host, _, port = self.address.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), 1) as probe:
                 probe.sendall(b"srvr")
-                # Listens before it serves.
+                # It listens before it serves.
                 return b"Mode: leader" in probe.recv(4096)
         except OSError:
             return False
@@ -128,7 +128,7 @@ class ZooKeeperServer:
         self.stop()
 
     def stop(self) -> None:
-        """Kill it; more than once is harmless."""
+        """Kill it; repeated calls are harmless."""
         self._process.kill()
         self._process.wait()
         self._errors.close()

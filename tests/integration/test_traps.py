@@ -41,7 +41,7 @@ TEST_BY_TRAP = {
         "test_traps.py::test_create_partitions_has_a_result_for_every_topic"
     ),
     "OffsetCommit metadata not returned": (
-        "../helpers/group_scenarios.py::test_a_commit_keeps_its_metadata"
+        "../helpers/group_scenarios.py::test_commit_keeps_its_metadata"
     ),
     "DescribeConfigs empty": (
         "test_confluent_admin.py::test_topic_settings_are_described_with_their_source"

@@ -1,11 +1,11 @@
-"""``python -m tests.sim``: run seeds, and replay the one that failed.
+"""``python -m tests.sim``: run seeds, and replay a seed that failed.
 
-    python -m tests.sim --seed 7 --steps 400          one run; the same again each time
-    python -m tests.sim --seeds 1-100 --steps 400     many, until one fails
-    python -m tests.sim --seed 7 --steps 400 --trace  every event worth a line
-    python -m tests.sim --plant ack-before-flush      with a bug on purpose
+python -m tests.sim --seed 7 --steps 400          one run, the same every time
+python -m tests.sim --seeds 1-100 --steps 400     many seeds, until one fails
+python -m tests.sim --seed 7 --steps 400 --trace  print every notable event
+python -m tests.sim --plant ack-before-flush      with a planted bug
 
-Exits with 0, or with 1 and the anomaly's name on the last line.
+Exits with 0, or with 1 and the name of the anomaly on the last line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEFAULT_SEEDS = range(1, 21)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; the exit status."""
+    """Run the seeds that the command line selects; return the exit status."""
     options = _parse(arguments)
     seeds = [options.seed] if options.seed is not None else options.seeds
     with planted(options.plant):
@@ -56,18 +56,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seed", type=int, help="run this seed")
     parser.add_argument("--seeds", type=_range, default=_DEFAULT_SEEDS, help="run seeds A-B")
-    parser.add_argument("--steps", type=int, default=400, help="how much the clients do")
-    parser.add_argument("--members", type=int, help="of groups; else the seed decides")
+    parser.add_argument("--steps", type=int, default=400, help="number of steps of the clients")
+    parser.add_argument("--members", type=int, help="group members (default: chosen by the seed)")
     parser.add_argument(
         "--exceptions",
         action=argparse.BooleanOptionalAction,
-        help="inject exceptions; else the seed decides",
+        help="inject exceptions (default: chosen by the seed)",
     )
-    parser.add_argument("--plant", choices=sorted(PLANTS), help="put in this bug")
-    parser.add_argument("--trace", action="store_true", help="tell what happens")
-    parser.add_argument("--trace-disk", action="store_true", help="and each file operation")
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="plant this bug in the broker")
+    parser.add_argument("--trace", action="store_true", help="print each notable event")
+    parser.add_argument("--trace-disk", action="store_true", help="print each file operation, too")
     parser.add_argument(
-        "--no-monitor", action="store_true", help="judge only by what clients can see"
+        "--no-monitor", action="store_true", help="check only what clients can observe"
     )
     return parser.parse_args(arguments)
 

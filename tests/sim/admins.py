@@ -1,7 +1,7 @@
-"""Scripted admins: the first makes the topics that stay, others make, delete and remake some.
+"""Scripted admins: one creates the permanent topics, the others create, delete and recreate topics.
 
-Each name belongs to one admin, so that what should be there can be told. Where the outcome of a
-request is unknown because its connection broke, the next metadata answer decides.
+Each topic name belongs to one admin, so that the expected state is always known. If a connection
+breaks and the outcome of a request is unknown, the next Metadata response decides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TIMEOUT_MS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic to make."""
+    """The name and settings of a topic that an admin creates."""
 
     name: str
     partitions: int
@@ -45,20 +45,20 @@ class TopicPlan:
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether nothing of it is ever deleted by retention."""
+        """Whether retention never deletes any of its records."""
         return self.settings.get("retention.ms") == "-1" and "retention.bytes" not in self.settings
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is acknowledged survives a power loss."""
+        """Whether acknowledged records survive a power loss."""
         return "flush.messages" not in self.settings
 
 
 class Admin(Client):
-    """Creating and deleting, with the checks of both."""
+    """A client that creates and deletes topics and checks the responses."""
 
     async def create(self, plan: TopicPlan) -> None:
-        """Create a topic; that it exists already is no surprise after a lost answer."""
+        """Create a topic; after a lost response, TOPIC_ALREADY_EXISTS is a valid outcome."""
         await self.connected()
         version = self.version(ApiKey.CREATE_TOPICS, 2)
         request = CreateTopicsRequest(
@@ -86,7 +86,7 @@ class Admin(Client):
             self.world.topics.created(plan.name, result.topic_id, plan.partitions)
 
     async def delete(self, name: str, topic_id: Uuid) -> None:
-        """Delete a topic, by id or by name."""
+        """Delete a topic by id or by name."""
         await self.connected()
         version = self.version(ApiKey.DELETE_TOPICS, 1)
         by_id = version >= _FIRST_ID_IN_DELETE and self.chance.random() < 0.8
@@ -109,7 +109,7 @@ class Admin(Client):
 
 
 class Founder(Admin):
-    """Makes the topics that stay; done when all are shown."""
+    """The admin that creates the permanent topics; finished when Metadata lists all of them."""
 
     def __init__(self, world: World, name: str, plans: Sequence[TopicPlan]) -> None:
         super().__init__(world, name)
@@ -128,7 +128,7 @@ class Founder(Admin):
 
 
 class Remaker(Admin):
-    """Makes its topics, deletes them, makes them again."""
+    """An admin that repeatedly creates its topics and deletes them."""
 
     def __init__(self, world: World, name: str, topics: Sequence[str]) -> None:
         super().__init__(world, name)

@@ -1,9 +1,10 @@
-"""How simulated members divide partitions: what each tells, and what their leader makes of it.
+"""Subscriptions and assignments of simulated group members, eager and cooperative.
 
-Eager members give everything up before they join. Cooperative ones (KIP-429) go on with what they
-have, and tell so; their leader leaves out whatever has to change hands, and who has lost something
-joins again. Each assignment names the member it is for and the decision it is part of, so that one
-that went astray shows. The broker looks into neither.
+Eager members revoke all their partitions before they join. Cooperative members (KIP-429) keep
+consuming and list their partitions in the subscription; their leader leaves out every partition
+that has to move, and a member that lost a partition joins again. Each assignment contains its
+member and the number of the leader's decision, so that a misdirected assignment is detected. The
+broker parses neither.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one member gets in one generation, by one decision of a leader."""
+    """The partitions of one member in one generation, as one decision of a leader."""
 
     group: str
     generation: int
@@ -37,13 +38,13 @@ class Assignment:
     partitions: tuple[TopicPartition, ...]
 
     def encode(self) -> bytes:
-        """As SyncGroup carries it."""
+        """Return the bytes that SyncGroup carries."""
         fields = (self.group, self.generation, self.decision, self.member_id)
         return json.dumps([*fields, self.partitions]).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Assignment | None:
-        """The other way; None for a member that was given nothing."""
+        """Return the decoded assignment; None for a member that was assigned nothing."""
         if not data:
             return None
         *fields, partitions = json.loads(data)
@@ -53,7 +54,7 @@ class Assignment:
 def subscription(
     topics: Iterable[str], owned: Iterable[TopicPartition], generation: int, version: int
 ) -> bytes:
-    """What a member tells with JoinGroup."""
+    """Return the metadata that a member sends in JoinGroup."""
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(owned):
         by_topic.setdefault(topic, []).append(number)
@@ -65,10 +66,10 @@ def subscription(
     return encode_subscription(message, version)
 
 
-def divide_anew(
+def divide_eagerly(
     partitions: Sequence[TopicPartition], members: Sequence[JoinGroupResponseMember]
 ) -> dict[str, list[TopicPartition]]:
-    """The eager way: one after the other."""
+    """Assign all partitions round-robin, as an eager assignor does."""
     shares: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
     for partition, member_id in zip(partitions, itertools.cycle(sorted(shares)), strict=False):
         shares[member_id].append(partition)
@@ -78,7 +79,7 @@ def divide_anew(
 def divide_cooperatively(
     partitions: Sequence[TopicPartition], members: Sequence[JoinGroupResponseMember]
 ) -> dict[str, list[TopicPartition]]:
-    """Everybody keeps what it has, up to its share; what is taken away is nobody's for now."""
+    """Keep each member's partitions up to its fair share; leave revoked partitions unassigned."""
     owners = _owners(members)
     most = -(-len(partitions) // len(members))
     shares: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
@@ -93,12 +94,12 @@ def divide_cooperatively(
 
 
 def _owners(members: Sequence[JoinGroupResponseMember]) -> Mapping[TopicPartition, str]:
-    """Who has what, of those that speak of the last generation: others are behind the times."""
-    told = [(member.member_id, _decode(member.metadata)) for member in members]
-    last = max(message.generation_id for _, message in told)
+    """Return the owner of each partition, according to the members of the last generation only."""
+    subscriptions = [(member.member_id, _decode(member.metadata)) for member in members]
+    last = max(message.generation_id for _, message in subscriptions)
     return {
         TopicPartition(owned.topic, number): member_id
-        for member_id, message in told
+        for member_id, message in subscriptions
         if message.generation_id == last
         for owned in message.owned_partitions
         for number in owned.partitions

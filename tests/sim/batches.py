@@ -1,6 +1,6 @@
-"""Record batches of unique values, the Produce requests that carry them, and the answers' parts.
+"""Record batches of unique values, Produce requests for them, and the matching of responses.
 
-Every record's value is unique, so that whatever is read can be traced to its send.
+Every record's value is unique, so that each record read can be traced to the send that wrote it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BACK_IN_TIME_MS = 5_000
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Some records of one partition, with unique values."""
+    """Records of one partition, with unique values."""
 
     topic: str
     topic_id: Uuid
@@ -43,20 +43,20 @@ class Batch:
     values: Sequence[bytes]
     data: bytes
     min_version: int = 3
-    """Of a Produce request that may carry its codec."""
+    """The versions of Produce that may carry its codec."""
     producer_id: int = -1
     first_sent_in_life: int | None = None
     is_late: bool = False
-    """It was appended, the broker said, but was not durable in time."""
+    """The broker appended it, but it did not become durable in time."""
 
     @property
     def key(self) -> PartitionKey:
-        """The partition it is meant for."""
+        """The partition that the batch is written to."""
         return PartitionKey(self.topic_id, self.partition)
 
 
 class Values:
-    """The records of one session of a producer, numbered in the order they are made."""
+    """The values of one session of a producer, numbered in the order of creation."""
 
     def __init__(self, world: World, session: str, chance: random.Random) -> None:
         self._world = world
@@ -66,7 +66,7 @@ class Values:
 
     @property
     def next_sequence(self) -> int:
-        """The sequence number of the next record, where a session has one partition only."""
+        """Return the next record's sequence number; the session writes to one partition."""
         return self._number
 
     def batch(
@@ -77,7 +77,7 @@ class Values:
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> Batch:
-        """A new batch of one to eight records in any codec."""
+        """Return a new batch of one to eight records, with a random codec."""
         chance = self._chance
         first = self._number
         self._number += chance.choice((1, 1, 2, 3, 8))
@@ -110,7 +110,7 @@ class Values:
 
 
 def produce_request(batches: Sequence[Batch], acks: int) -> ProduceRequest:
-    """One request for batches of different partitions."""
+    """Return one request that contains batches of different partitions."""
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
         topic = topics.get(batch.topic)
@@ -126,7 +126,7 @@ def produce_request(batches: Sequence[Batch], acks: int) -> ProduceRequest:
 def match_results(
     answer: ProduceResponse, batches: Sequence[Batch], *, by_id: bool
 ) -> list[tuple[Batch, PartitionProduceResponse]]:
-    """Each batch with what became of it."""
+    """Return each batch with its result in the response."""
     results = {
         (topic.topic_id if by_id else topic.name, result.index): result
         for topic in answer.responses

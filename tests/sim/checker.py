@@ -1,12 +1,12 @@
-"""What the clients saw, and whether a durable, ordered log can have shown it to them.
+"""Check that a durable, ordered log could have produced all responses that clients received.
 
-`History` is told of every send, answer and poll. It raises `Anomaly` as soon as two of them cannot
-both be true of a log that keeps what it acknowledged and what it showed; the rest is checked at the
-end, when everything can be read (final.py). It knows nothing of the broker: what an outside
-observer cannot see is watched by world.py.
+`History` records every send, response and poll. It raises `Anomaly` as soon as two of them cannot
+both be true of a log that keeps all records that it acknowledged or returned; final.py checks the
+rest at the end of the run, when everything can be read. The checker knows nothing of the broker:
+world.py watches the state that an outside observer cannot see.
 
-Names of anomalies are those of Jepsen's Kafka workloads where it has one; docs/reliability.md lists
-them all.
+Anomalies have the names of Jepsen's Kafka workload where it has one; docs/reliability.md lists all
+of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Value: TypeAlias = bytes
 
 
 class Anomaly(Exception):
-    """What must never happen has happened; `name` says what, the text says where."""
+    """A violated guarantee: `name` says which one, the text gives the details."""
 
     def __init__(self, name: str, detail: str) -> None:
         super().__init__(detail)
@@ -37,7 +37,7 @@ class PartitionKey(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a value comes from. Within a session, numbers rise in the order of sending."""
+    """The send that wrote a value. Within a session, numbers rise in the order of sending."""
 
     topic: str
     partition: int
@@ -49,36 +49,36 @@ class Origin(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether its batch ends with it."""
+        """Whether the value is the last one of its batch."""
         return self.place == self.batch_size - 1
 
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """All that is known of one partition; offsets are exclusive where they are called an end."""
+    """All observations of one partition; offsets called an end are exclusive."""
 
     name: str
     values: dict[int, Value] = field(default_factory=dict)
-    """What was shown or acknowledged at an offset."""
+    """The value that was read or acknowledged at each offset."""
     offsets: dict[Value, int] = field(default_factory=dict)
     timestamps: dict[int, int] = field(default_factory=dict)
-    """Of the records that were shown."""
+    """The timestamps of the records that were read."""
     acknowledged: dict[int, Value] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
-    """The leader epoch of each batch that was shown, by its base offset."""
+    """The leader epoch of each batch that was read, by base offset."""
     lives: dict[int, int] = field(default_factory=dict)
-    """In which life of the broker a batch was appended, by its base offset, where that is known."""
+    """The life of the broker in which a batch was appended, by base offset, where it is known."""
     life_of_epoch: dict[int, int] = field(default_factory=dict)
     acknowledged_end: int = 0
     shown_end: int = 0
 
     @property
     def known_end(self) -> int:
-        """No log that keeps its promises ends below it."""
+        """The offset below which no correct log may end."""
         return max(self.acknowledged_end, self.shown_end)
 
     def learn(self, offset: int, value: Value, how: str) -> None:
-        """`value` is at `offset`: so says an answer or a poll."""
+        """Record that a response or a poll shows `value` at `offset`."""
         known = self.values.setdefault(offset, value)
         if known != value:
             raise Anomaly(
@@ -90,7 +90,7 @@ class PartitionHistory:
             raise Anomaly("duplicate", f"{self.name}: {value!r} at {first} and, {how}, at {offset}")
 
     def learn_time(self, offset: int, timestamp: int) -> None:
-        """The record at `offset` has this timestamp."""
+        """Record the timestamp of the record at `offset`."""
         known = self.timestamps.setdefault(offset, timestamp)
         if known != timestamp:
             raise Anomaly(
@@ -99,9 +99,9 @@ class PartitionHistory:
             )
 
     def learn_epoch(self, base_offset: int, epoch: int) -> None:
-        """The batch at `base_offset` was written in this leader epoch.
+        """Record the leader epoch of the batch at `base_offset`.
 
-        No leader writes in an epoch that its log held before it started (rule R6).
+        No leader writes in an epoch that its log contained before it started (rule R6).
         """
         if self.epochs.setdefault(base_offset, epoch) != epoch:
             raise Anomaly("inconsistent-offsets", f"{self.name}: another epoch at {base_offset}")
@@ -115,7 +115,7 @@ class PartitionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """One partition's part of a fetch answer; `known_end` was noted when the fetch was sent."""
+    """One partition of a Fetch response; `known_end` was noted when the request was sent."""
 
     position: int
     known_end: int
@@ -124,7 +124,7 @@ class Poll:
     """Base offset and leader epoch of each batch."""
     high_watermark: int
     log_start_offset: int
-    """-1 where the version of the answer does not tell."""
+    """-1 if the version of the response does not contain it."""
 
 
 class History:
@@ -138,7 +138,7 @@ class History:
         self._batches = 0
 
     def partition(self, key: PartitionKey) -> PartitionHistory:
-        """What is known of a partition, perhaps nothing yet."""
+        """Return the history of a partition, which may still be empty."""
         history = self.partitions.get(key)
         if history is None:
             name = f"{key.topic_id.hex()[:6]}-{key.partition}"
@@ -146,11 +146,11 @@ class History:
         return history
 
     def known_end(self, key: PartitionKey) -> int:
-        """The end below which nothing may be missing from now on."""
+        """Return the end below which no record may be missing from now on."""
         return self.partition(key).known_end
 
     def forget(self, topic_id: Uuid) -> None:
-        """Nothing that was known of a topic needs to be true any more."""
+        """Discard all knowledge of a topic, which may have been deleted."""
         for key in [key for key in self.partitions if key.topic_id == topic_id]:
             del self.partitions[key]
 
@@ -159,7 +159,7 @@ class History:
     def sending(
         self, topic: str, partition: int, session: str, first_number: int, values: Sequence[Value]
     ) -> None:
-        """A batch of `values`, each unique, is about to be sent for the first time."""
+        """Record that a batch of `values`, each unique, is about to be sent for the first time."""
         self._batches += 1
         for index, value in enumerate(values):
             assert value not in self.origins, "values are unique"
@@ -176,10 +176,10 @@ class History:
         append_time_ms: int = -1,
         life: int | None = None,
     ) -> None:
-        """The broker says that `values` are durable from `base_offset` on.
+        """Record that the broker acknowledged `values`, starting at `base_offset`.
 
-        `append_time_ms` is the time it gave them, -1 if they kept their own; `life` the one in
-        which they were appended, if that is certain.
+        `append_time_ms` is the timestamp that the broker set, -1 if the records kept their own;
+        `life` is the life in which they were appended, if it is certain.
         """
         history = self.partition(key)
         if base_offset < 0:
@@ -197,7 +197,7 @@ class History:
     # -- consumers ----------------------------------------------------------------------------
 
     def polled(self, key: PartitionKey, poll: Poll) -> int:
-        """A fetch has been answered; the next position."""
+        """Record a Fetch response; return the next position."""
         history = self.partition(key)
         self.check_end(key, poll.high_watermark, poll.known_end)
         fresh = [record for record in poll.records if record.offset >= poll.position]
@@ -256,7 +256,7 @@ class History:
         history.learn_time(record.offset, record.timestamp)
 
     def check_end(self, key: PartitionKey, end_offset: int, known_end: int) -> None:
-        """The broker says consumers see all below `end_offset`; it was asked at `known_end`."""
+        """Check the high watermark returned to a client that knew `known_end` when it asked."""
         if end_offset >= known_end:
             return
         history = self.partition(key)
@@ -270,7 +270,7 @@ class History:
         )
 
     def check_time(self, key: PartitionKey, asked_ms: int, offset: int, found_ms: int) -> None:
-        """ListOffsets says the first record of `asked_ms` or later is `offset`, of `found_ms`."""
+        """Check that the first record at or after `asked_ms` is at `offset`, with `found_ms`."""
         history = self.partition(key)
         timestamp = history.timestamps.get(offset, found_ms)
         if offset >= 0 and (found_ms < asked_ms or timestamp != found_ms):

@@ -1,10 +1,10 @@
-"""What all scripted clients share: a connection, the broker's versions, topic ids, and patience.
+"""The base of all scripted clients: connection, API versions, topic ids and timeouts.
 
-A client is a coroutine over `Later`, as the broker's own are. Everything it does by chance comes
-from the world's seed. An answer that takes longer than a real client's patience means `stuck`,
-unless the broker was away or its disk was in trouble meanwhile.
+A client is a coroutine over `Later`, as the broker's own coroutines are. All its random choices
+come from the world's seed. A response that takes longer than a real client would wait is reported
+as `stuck`, unless the broker was down or its disk had faults meanwhile.
 
-What they produce and check is in producers.py, consumers.py and admins.py.
+The clients themselves are in producers.py, consumers.py and admins.py.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PASSING_ERRORS = frozenset(
         ErrorCode.NOT_CONTROLLER,
     }
 )
-"""What any client may meet while a broker starts, a disk fails or a topic goes."""
+"""Errors that any client may receive while a broker starts, a disk fails or a topic is deleted."""
 
 
 class Client:
@@ -65,13 +65,13 @@ class Client:
         self.versions: dict[int, tuple[int, int]] = {}
 
     async def run(self) -> None:
-        """Do something until the world says that the work is over."""
+        """Run the script until the world reports that the work is finished."""
         raise NotImplementedError
 
-    # -- asking -------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------
 
     async def connected(self) -> Connection:
-        """The open connection, or a new one as soon as there is a broker."""
+        """Return the open connection, or a new one as soon as a broker is serving."""
         while self.connection is None or not self.connection.is_open:
             try:
                 self.connection = self.world.network.connect()
@@ -88,14 +88,14 @@ class Client:
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def version(self, key: ApiKey, at_least: int = 0, at_most: int = 1 << 15) -> int:
-        """A version the broker serves, within the bounds; mostly the newest."""
+        """Return a version that the broker serves, within the bounds; usually the newest."""
         lowest, highest = self.versions[key]
         lowest, highest = max(lowest, at_least), min(highest, at_most)
         assert lowest <= highest, f"{key.name} is not served in {at_least}-{at_most}"
         return highest if self.chance.random() < 0.5 else self.chance.randint(lowest, highest)
 
-    def asks_by_id(self, key: ApiKey, first: int) -> bool:
-        """Whether the broker serves the version `first` of an API, the one with topic ids."""
+    def serves_topic_ids(self, key: ApiKey, first: int) -> bool:
+        """Return whether the broker serves version `first` of an API, the first with topic ids."""
         return self.versions[key][1] >= first
 
     async def ask(
@@ -106,7 +106,7 @@ class Client:
         connection: Connection | None = None,
         patience_ms: float = 0,
     ) -> Response:
-        """The answer to a request. Raises ConnectionLost, also when patience ends."""
+        """Send a request; return the response. Raises ConnectionLost, also after a timeout."""
         connection = connection or await self.connected()
         later = connection.request(request, version)
         watch = self.world.watch(connection, f"{self.name}: {request!r:.200}", patience_ms)
@@ -115,21 +115,21 @@ class Client:
         finally:
             watch.cancel()
         assert isinstance(answer, answer_type)
-        is_produce = answer_type is ProduceResponse  # Producers know what to do.
+        is_produce = answer_type is ProduceResponse  # Producers handle it themselves.
         if self.world.forgives_bugs and not is_produce and has_unexpected_error(answer):
             connection.drop()
             raise ConnectionLost("an unexpected error: what has become of it is unknown")
         return answer
 
     def check_produced(self, code: int, what: str) -> None:
-        """As `check_code`, for a batch that was not appended."""
+        """Like `check_code`, for a batch that was not appended."""
         if not (self.world.forgives_bugs and code == ErrorCode.UNKNOWN_SERVER_ERROR):
             check_code(code, what, PASSING_ERRORS)
 
     # -- topics -------------------------------------------------------------------------------
 
     async def topics(self) -> Mapping[str, Sight]:
-        """All topics by name, with their ids; Topics hears of them."""
+        """Return all topics by name, with their ids; also records them in `Topics`."""
         await self.connected()
         known = self.world.topics.known
         version = self.version(ApiKey.METADATA, _FIRST_TOPIC_ID_METADATA)
@@ -143,14 +143,14 @@ class Client:
                 check_code(topic.error_code, f"Metadata of {topic.name}", PASSING_ERRORS)
                 continue
             if topic.is_internal:
-                continue  # What is in it is the broker's own business.
+                continue  # The contents of internal topics are the broker's own.
             epochs = {one.partition_index: one.leader_epoch for one in topic.partitions}
             sights[cast(str, topic.name)] = Sight(topic.topic_id, len(topic.partitions), epochs)
         self.world.topics.shown(sights, known)
         return sights
 
     async def touch_topic(self, name: str) -> None:
-        """Ask for one topic's metadata in any version, which may create it."""
+        """Request one topic's metadata in any version, which may create the topic."""
         await self.connected()
         version = self.version(ApiKey.METADATA, 4)
         request = MetadataRequest(
@@ -164,7 +164,7 @@ class Client:
 def check_code(
     code: int, what: str, allowed: frozenset[ErrorCode] | Sequence[ErrorCode] = ()
 ) -> None:
-    """Raise Anomaly for an error code the client has no reason to see."""
+    """Raise Anomaly for an error code that the situation does not explain."""
     if code in (ErrorCode.NONE, *allowed):
         return
     name = "crash" if code == ErrorCode.UNKNOWN_SERVER_ERROR else "unexpected-error"

@@ -1,8 +1,8 @@
-"""Scripted consumers: they follow partitions by long polls and fetch sessions, and seek about.
+"""Scripted consumers: they read partitions by long polls and fetch sessions, and seek at random.
 
 A consumer reads one to three partitions for a while, then seeks: to the start, to the end, to a
-time, or to any offset it has heard of, which often lies in the middle of a batch. Positions move
-only by what was read, so a gap or a step back in a poll is the broker's doing.
+time, or to any known offset, which often lies inside a batch. Positions advance only by records
+that were read, so a gap or a step back in a poll is the broker's fault.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SESSION_ERRORS = (
 
 
 class Consumer(Reader):
-    """Reads, seeks, reads on."""
+    """A consumer that reads, seeks and continues reading."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -64,7 +64,7 @@ class Consumer(Reader):
 
     async def _assign(self) -> None:
         sights = await self.topics()
-        by_id = self.asks_by_id(ApiKey.FETCH, FIRST_TOPIC_ID_VERSION)
+        by_id = self.serves_topic_ids(ApiKey.FETCH, FIRST_TOPIC_ID_VERSION)
         everything = [
             Assigned(name, sight.topic_id, number, self._epoch(sight, number))
             for name, sight in sorted(sights.items())
@@ -73,7 +73,7 @@ class Consumer(Reader):
         ]
         count = min(len(everything), self.chance.randint(1, 3))
         chosen = self.chance.sample(everything, count)
-        # A position already reached is gone on with: only so a step back would show.
+        # Continue from a position reached earlier: only then would a step back show.
         reached = {assigned.key: position for assigned, position in self._positions.items()}
         self._positions = {assigned: reached.get(assigned.key, -1) for assigned in chosen}
         for assigned in chosen:
@@ -81,14 +81,14 @@ class Consumer(Reader):
                 await self._seek(assigned)
 
     def _epoch(self, sight: Sight, number: int) -> int:
-        """The leader epoch to tell; -1 for a consumer that tells none."""
+        """Return the leader epoch to send; -1 for a consumer that sends none."""
         return sight.leader_epochs.get(number, -1) if self._tells_epochs else -1
 
     async def _seek(self, assigned: Assigned | None) -> None:
         if assigned is None:
             return
         if self.world.may_be_deleted(assigned.topic):
-            self._positions[assigned] = 0  # A name could mean another topic by now.
+            self._positions[assigned] = 0  # The name may refer to another topic by now.
             return
         known = self.world.history.partition(assigned.key)
         how = self.chance.randrange(5)
@@ -150,12 +150,12 @@ class Consumer(Reader):
         found = match_partitions(answer, self._positions, by_id=session.by_id)
         self._check_all_answered(session, request, found)
         for assigned, data in found.items():
-            await self._heard(assigned, data, session.version, known_ends[assigned], life)
+            await self._handle_response(assigned, data, session.version, known_ends[assigned], life)
 
     def _check_all_answered(
         self, session: Session, request: FetchRequest, found: Mapping[Assigned, PartitionData]
     ) -> None:
-        """Outside of a session everything asked for is answered."""
+        """Check that a response outside a session contains every requested partition."""
         if request.session_epoch <= 0 and len(found) != len(self._positions):
             raise Anomaly(
                 "bad-answer", f"{len(found)} of {len(self._positions)} partitions answered"
@@ -171,7 +171,7 @@ class Consumer(Reader):
                     f"nothing below the high watermark {data.high_watermark}",
                 )
 
-    async def _heard(
+    async def _handle_response(
         self, assigned: Assigned, data: PartitionData, version: int, known_end: int, life: int
     ) -> None:
         position = self._positions[assigned]
@@ -181,7 +181,7 @@ class Consumer(Reader):
             data.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
             and version < FIRST_ZSTD_VERSION
         ):
-            self._session = None  # The next one may be newer.
+            self._session = None  # The next response may have a newer epoch.
         elif data.error_code:
             check_code(data.error_code, f"Fetch of {assigned.topic}", PASSING_ERRORS)
             del self._positions[assigned]
@@ -189,7 +189,7 @@ class Consumer(Reader):
             _, self._positions[assigned] = self.take(assigned, data, position, known_end)
 
     async def _out_of_range(self, assigned: Assigned, position: int, life: int) -> None:
-        """Only retention may have taken what we ask for."""
+        """Check that only retention could have removed the requested offset."""
         plan = self.world.plan_of(assigned.topic)
         if plan is None or not plan.is_durable:
             del self._positions[assigned]

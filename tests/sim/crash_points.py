@@ -1,10 +1,10 @@
-"""A power loss at every single file operation of one history, and what is left after each.
+"""A power loss at every single file operation of one history, and checks of the recovered broker.
 
-A `Recorder` keeps, before each operation of the brokers it starts, a copy of the disk and of what
-had been acknowledged by then. A new broker is started on what a power loss leaves of each copy, and
-`check_survivor` says whether anything acknowledged is missing, a deleted topic is back, or new
-records are not taken and served. The start's own operations can be recorded in turn: a crash while
-recovering from a crash. The history itself is in test_crash_points.py.
+Before each file operation of the brokers that it starts, a `Recorder` copies the disk and the list
+of acknowledged changes. For each copy, a new broker starts on the files that a power loss would
+leave, and `check_survivor` fails if an acknowledged record is missing, if a deleted topic is back,
+or if new records cannot be appended and read. The operations of that start can be recorded as well,
+to simulate a crash during recovery. The history itself is in test_crash_points.py.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from plog.types import Uuid
 from tests.helpers.sim_files import Operation, SimFiles
 from tests.helpers.sim_ports import START_MS
 from tests.sim.batches import Batch
-from tests.sim.site import Site, Told
+from tests.sim.site import Observed, Site
 
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """The moment before `operation`."""
+    """The state immediately before `operation`."""
 
     operation: Operation
     disk: SimFiles
-    told: Told
+    observed: Observed
     now_ms: int
 
     def power_loss(self, seed: int) -> SimFiles:
-        """The disk after the power was lost here; each seed tears it differently."""
+        """Return the disk after a power loss at this point; each seed tears it differently."""
         return clone(self.disk).crash(random.Random(seed))
 
     def kill(self) -> SimFiles:
-        """The disk after the process was killed here."""
+        """Return the disk after the process was killed at this point."""
         return clone(self.disk).kill()
 
 
 def clone(files: SimFiles) -> SimFiles:
-    """A file system of its own with the same content, durable and not."""
+    """Return an independent file system with the same content, durable and not durable."""
     twin = SimFiles()
     twin._disk = copy.deepcopy(files._disk)
     twin._last_append = None
@@ -51,20 +51,22 @@ def clone(files: SimFiles) -> SimFiles:
 
 
 class Recorder:
-    """Runs brokers one after the other and keeps every crash point of all of them."""
+    """Runs brokers sequentially and keeps every crash point of all of them."""
 
     def __init__(self) -> None:
         self.points: list[CrashPoint] = []
-        self.told = Told()
+        self.observed = Observed()
 
     def start(self, files: SimFiles, now_ms: int = START_MS) -> Site:
-        """A broker, started on `files`, each of whose operations becomes a crash point."""
+        """Start a broker on `files`, each of whose operations becomes a crash point."""
         site = Site(files, now_ms)
 
         def before(operation: Operation) -> None:
             if not operation.is_read:
                 now_ms = site.ports.clock.now_ms()
-                self.points.append(CrashPoint(operation, clone(files), self.told.copy(), now_ms))
+                self.points.append(
+                    CrashPoint(operation, clone(files), self.observed.copy(), now_ms)
+                )
 
         files.on_operation = before
         site.start()
@@ -81,7 +83,7 @@ def values_batch(
     producer_id: int = -1,
     base_sequence: int = -1,
 ) -> Batch:
-    """A batch of `count` unique values."""
+    """Return a batch of `count` unique values."""
     values = [f"{prefix}/{number}/{'.' * 40}".encode() for number in range(count)]
     records = [Record(timestamp=START_MS + number, value=v) for number, v in enumerate(values)]
     data = build_batch(
@@ -95,26 +97,26 @@ def values_batch(
 
 
 def check_survivor(point: CrashPoint, site: Site) -> None:
-    """Raise AssertionError unless the restarted broker keeps all that `point` knew."""
-    told = point.told
+    """Raise AssertionError unless the broker has everything acknowledged before `point`."""
+    observed = point.observed
     topics = site.topic_ids()
-    for topic_id in told.created:
-        assert topic_id in topics or topic_id in told.delete_asked, "a topic has vanished"
-    for topic_id in told.deleted:
+    for topic_id in observed.created:
+        assert topic_id in topics or topic_id in observed.deleting, "a topic has vanished"
+    for topic_id in observed.deleted:
         assert topic_id not in topics, "a deleted topic is back"
     logs = {
         (topic_id, number): site.read(topic_id, number)
         for topic_id, partitions in topics.items()
         for number in range(partitions)
     }
-    for known in told.records:
+    for known in observed.records:
         if known.topic_id in topics:
             start, values = logs[known.topic_id, known.partition]
             if known.offset >= start:
                 assert values.get(known.offset) == known.value, f"{known} is lost"
-    _send_again(told, site, topics)
+    _send_again(observed, site, topics)
     for topic_id, number in logs:
-        fresh = Told()
+        fresh = Observed()
         site.produce(fresh, values_batch(topic_id, number, f"again {topic_id.hex()}", 1))
         [acknowledged] = fresh.records
         _, values = site.read(topic_id, number)
@@ -122,12 +124,12 @@ def check_survivor(point: CrashPoint, site: Site) -> None:
         assert acknowledged.offset == max(values)
 
 
-def _send_again(told: Told, site: Site, topics: Container[Uuid]) -> None:
-    """An idempotent producer that heard no answer sends again, and its records are there once."""
-    for batch in told.in_doubt:
+def _send_again(observed: Observed, site: Site, topics: Container[Uuid]) -> None:
+    """Retry unacknowledged idempotent batches; each of their records must exist exactly once."""
+    for batch in observed.in_doubt:
         if batch.producer_id < 0 or batch.topic_id not in topics:
             continue
-        site.produce(Told(), batch)
+        site.produce(Observed(), batch)
         _, values = site.read(batch.topic_id, batch.partition)
         counts = [list(values.values()).count(value) for value in batch.values]
         assert counts == [1] * len(counts), f"{batch.values[0]!r} is there {counts} times"

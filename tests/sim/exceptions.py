@@ -1,12 +1,12 @@
-"""Exceptions that nobody foresaw, at any call of a port, beside whatever else goes wrong.
+"""Unexpected exceptions at any call of a port, in addition to all other faults.
 
-A few times in a run one of the calls to come raises something that is no `OSError`: before it has
-any effect, half way, or with all its effect. The broker may answer UNKNOWN_SERVER_ERROR or
-KAFKA_STORAGE_ERROR, take a log directory offline, or end and be started again. It must count the
-exception as a bug, and no client may see an anomaly or wait for ever. Any other unexpected error is
-a `crash`, as ever.
+A few times in a run, a later call raises an exception that is not an `OSError`: before it has any
+effect, halfway, or after its full effect. The broker may respond with UNKNOWN_SERVER_ERROR or
+KAFKA_STORAGE_ERROR, take a log directory offline, or exit and be restarted. It must count the
+exception as a bug, and no client may see an anomaly or wait forever. Any other unexpected error is
+a `crash`, as always.
 
-tests/helpers/injection.py says which calls there are.
+tests/helpers/injection.py lists the calls.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _KINDS: tuple[type[Exception], ...] = (
 
 
 class Exceptions:
-    """Runs as a coroutine beside the nemesis; some seeds are spared."""
+    """Injects exceptions as a coroutine, concurrently with the nemesis; some seeds inject none."""
 
     def __init__(self, world: World, *, is_enabled: bool | None) -> None:
         self.world = world
-        # Chance of its own: what else a seed does is the same with and without it.
+        # A separate random generator, so that the rest of a seed is the same with and without
+        # exceptions.
         self.chance = random.Random(f"exceptions {world.seed}")
         by_seed = self.chance.random() < 0.5
         self.is_enabled = by_seed if is_enabled is None else is_enabled
@@ -46,7 +47,7 @@ class Exceptions:
         self._pace_ms = self.chance.choice((50, 200, 800))
 
     async def run(self) -> None:
-        """One exception after the other, each at a call to come."""
+        """Inject exceptions one at a time, each at a later call."""
         world, chance = self.world, self.chance
         while world.working and self._left:
             await world.sleep(chance.uniform(0.1, 2) * self._pace_ms)
@@ -60,7 +61,7 @@ class Exceptions:
                 world.service.stop()
 
     def heal(self) -> None:
-        """None is to come any more."""
+        """Cancel an exception that has not been raised yet."""
         self.faults.disarm()
 
     def _raises(self, name: str) -> None:
@@ -69,13 +70,13 @@ class Exceptions:
         self.world.last_fault_ms = self.world.clock.monotonic_ms()
 
     @property
-    def have_been(self) -> bool:
-        """Whether there was any so far."""
+    def have_occurred(self) -> bool:
+        """Whether any exception has been raised so far."""
         return bool(self.faults.raised)
 
 
 def has_unexpected_error(answer: object) -> bool:
-    """Whether an answer, or a part of it, says UNKNOWN_SERVER_ERROR."""
+    """Return whether a response, or a part of it, contains UNKNOWN_SERVER_ERROR."""
     if isinstance(answer, list):
         return any(map(has_unexpected_error, answer))
     if getattr(answer, "error_code", None) == ErrorCode.UNKNOWN_SERVER_ERROR:

@@ -1,7 +1,7 @@
-"""After the faults: everything is read once more, and the whole is compared with what is known.
+"""After the faults: read everything again and compare it with the history.
 
-`FinalReader` reads each partition from its start to its end and asks for offsets by time;
-`check_log` says whether the result can be the log whose history is known.
+`FinalReader` reads each partition from its start to its end and requests offsets by time;
+`check_log` decides whether the result can be the log that the history describes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SETTLING_MS = 2_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalLog:
-    """A partition as it is at the end."""
+    """The contents of a partition at the end of the run."""
 
     start_offset: int
     end_offset: int
@@ -47,14 +47,14 @@ class FinalLog:
 
 
 class FinalReader(Reader):
-    """Reads everything there is; ends with `logs` filled."""
+    """Reads all partitions; fills `logs`."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
         self.logs: dict[Assigned, FinalLog] = {}
 
     async def run(self) -> None:
-        """Read all partitions of all topics, whatever it takes."""
+        """Read all partitions of all topics, with retries."""
         for attempt in range(_PATIENCE):
             try:
                 sights = await self.topics()
@@ -96,7 +96,7 @@ class FinalReader(Reader):
     async def _fetch(self, assigned: Assigned, position: int) -> tuple[Sequence[Record], int]:
         connection = await self.connected()
         at_least = FIRST_ZSTD_VERSION
-        if self.asks_by_id(ApiKey.FETCH, FIRST_TOPIC_ID_VERSION):
+        if self.serves_topic_ids(ApiKey.FETCH, FIRST_TOPIC_ID_VERSION):
             at_least = FIRST_TOPIC_ID_VERSION
         session = Session(self.version(ApiKey.FETCH, at_least))
         request = self.fetch_request(session, {assigned: position}, 0)
@@ -106,14 +106,14 @@ class FinalReader(Reader):
         check_code(answer.error_code, "Fetch")
         data = match_partitions(answer, [assigned], by_id=session.by_id)[assigned]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise _NotYet  # Retention was faster than we are; it stops some time.
+            raise _NotYet  # Retention deleted the position before it was read.
         if data.error_code:
             check_code(data.error_code, f"Fetch of {assigned.topic}", PASSING_ERRORS)
             raise _NotYet
         return self.take(assigned, data, position, known_end)
 
     async def _look_up_times(self, assigned: Assigned, log: FinalLog) -> None:
-        """The answers of ListOffsets are what a scan of the records says."""
+        """Check that ListOffsets agrees with a scan of the records."""
         if not log.records or (await self._need(assigned, EARLIEST)).offset != log.start_offset:
             return
         timestamps = [record.timestamp for record in log.records]
@@ -134,8 +134,9 @@ class FinalReader(Reader):
         found = await self._need(assigned, timestamp)
         if found == expected:
             return
-        # Retention may have been there, or records have come that nobody asked an answer for: a
-        # record above the high watermark is no answer, and no other is looked for.
+        # Retention may have deleted the record, or records may have been appended without an
+        # acknowledgment: a record above the high watermark is not returned, and no other is
+        # searched for.
         await self.world.sleep(_SETTLING_MS)
         start = await self._need(assigned, EARLIEST)
         end_offset = await self.end_offset(assigned)
@@ -150,11 +151,11 @@ class FinalReader(Reader):
 
 
 class _NotYet(Exception):
-    """A passing error: try again."""
+    """A retriable error."""
 
 
 def check_log(history: History, key: PartitionKey, log: FinalLog) -> None:
-    """Raise Anomaly unless `log` holds all that is known of it, in order, from its start on."""
+    """Raise Anomaly unless `log` contains all known records, in order, from its start."""
     known = history.partition(key)
     there = {record.offset: record.value or b"" for record in log.records}
     for offset, value in known.acknowledged.items():
@@ -167,12 +168,12 @@ def check_log(history: History, key: PartitionKey, log: FinalLog) -> None:
             )
     for offset in known.values:
         if log.start_offset <= offset and offset not in there:
-            raise Anomaly("lost-write", f"{known.name} offset {offset} was shown and is gone")
+            raise Anomaly("lost-write", f"{known.name} offset {offset} was read and is missing")
     _check_senders(history, known.name, log)
 
 
 def _check_senders(history: History, name: str, log: FinalLog) -> None:
-    """Each sender's records are in the order it sent them, each batch whole and in one piece."""
+    """Check that each sender's records are in order, and each of its batches is complete."""
     last_of_session: dict[str, Origin] = {}
     before: Origin | None = None
     for record in log.records:
@@ -186,7 +187,7 @@ def _check_senders(history: History, name: str, log: FinalLog) -> None:
             )
         last_of_session[origin.session] = origin
         if before is None:
-            # A log that starts in the middle of a batch does so because retention went by then.
+            # A log may start inside a batch after retention or DeleteRecords.
             whole = origin.place == 0 or record.offset > 0
         elif before.is_last:
             whole = origin.place == 0
@@ -204,16 +205,16 @@ def _check_senders(history: History, name: str, log: FinalLog) -> None:
 def check_retention(
     world: World, assigned: Assigned, log: FinalLog, *, largest_now_ms: int
 ) -> None:
-    """Raise Anomaly if something is gone that retention had to keep."""
+    """Raise Anomaly if records are missing that retention had to keep."""
     plan = world.plan_of(assigned.topic)
     if plan is None or not log.start_offset:
         return
     name = f"{assigned.topic}-{assigned.partition}"
     if plan.keeps_everything:
-        raise Anomaly("early-deletion", f"{name} starts at {log.start_offset}, nothing may go")
+        raise Anomaly("early-deletion", f"{name} starts at {log.start_offset}, but had to keep all")
     retention_ms = int(plan.settings.get("retention.ms", "-1"))
     if "retention.bytes" in plan.settings or retention_ms < 0:
         return
     for offset, timestamp in world.history.partition(assigned.key).timestamps.items():
         if offset < log.start_offset and timestamp >= largest_now_ms - retention_ms:
-            raise Anomaly("early-deletion", f"{name} offset {offset} of {timestamp} is gone")
+            raise Anomaly("early-deletion", f"{name} offset {offset} of {timestamp} is missing")

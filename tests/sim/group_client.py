@@ -1,6 +1,7 @@
-"""The requests of group members, each in any version the broker serves, and what their errors mean.
+"""The requests of group members, in any version that the broker serves, and their error handling.
 
-What a member does with them is in members.py; outsiders.py commits and reads without being one.
+members.py contains the members' behavior; the clients of outsiders.py commit and read offsets
+without joining.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 OUT_OF_DATE = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 )
-"""What a member hears that is not one any more, or not of this generation."""
+"""Errors for a member that was removed, or that belongs to an older generation."""
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 TROUBLES = frozenset(
@@ -49,7 +50,7 @@ TROUBLES = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""What is only heard when the disk is in trouble. Whether something was written is not known."""
+"""Errors that only disk faults explain. Whether anything was written is unknown."""
 
 _TOPIC_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _FIRST_ID_IN_COMMIT = 10
@@ -63,7 +64,7 @@ Commits = Mapping[TopicPartition, Attempt]
 
 
 class Read(NamedTuple):
-    """An offset as OffsetFetch tells it."""
+    """A committed offset in an OffsetFetch response."""
 
     topic: str
     topic_id: Uuid
@@ -85,7 +86,7 @@ class GroupClient(Client):
     def check_group_code(
         self, code: int, what: str, allowed: Sequence[ErrorCode] | frozenset[ErrorCode] = ()
     ) -> None:
-        """Raise Anomaly for an error code nothing explains."""
+        """Raise Anomaly for an error code that the situation does not explain."""
         if code in TROUBLES and not self.world.service.has_met_faults:
             raise Anomaly(
                 "unexpected-error", f"{what}: {ErrorCode(code).name}, and the disk is well"
@@ -95,7 +96,7 @@ class GroupClient(Client):
             self.view.loaded_in = self.world.service.coordinator_life
 
     async def find_coordinator(self) -> None:
-        """Ask where the group lives: here, or not yet."""
+        """Look up the group's coordinator: this broker, or not available yet."""
         await self.connected()
         version = self.version(ApiKey.FIND_COORDINATOR)
         request = FindCoordinatorRequest(key=self.plan.name, key_type=0)
@@ -121,7 +122,7 @@ class GroupClient(Client):
     def begin_commits(
         self, partitions: Sequence[TopicPartition], connection: Connection
     ) -> dict[TopicPartition, Attempt]:
-        """New values for some partitions, about to be sent over `connection`."""
+        """Return new values for some partitions, about to be sent over `connection`."""
         commits = {}
         for partition in partitions:
             register = self.view.register(partition)
@@ -131,8 +132,8 @@ class GroupClient(Client):
     async def commit(
         self, commits: Commits, standing: Standing, connection: Connection
     ) -> ErrorCode:
-        """Send a commit as `standing`, generation -1 for nobody; what the group said to it."""
-        who, is_static = standing.who, standing.who.instance is not None
+        """Send a commit as `standing` (generation -1 without membership); return its error code."""
+        membership, is_static = standing.membership, standing.membership.instance is not None
         version = self.version(
             ApiKey.OFFSET_COMMIT,
             _FIRST_INSTANCE_IN_COMMIT if is_static and self.chance.random() < 0.8 else 2,
@@ -142,8 +143,8 @@ class GroupClient(Client):
         request = OffsetCommitRequest(
             group_id=self.plan.name,
             generation_id_or_member_epoch=standing.generation,
-            member_id=who.member_id,
-            group_instance_id=who.instance if tells_instance else None,
+            member_id=membership.member_id,
+            group_instance_id=membership.instance if tells_instance else None,
             topics=[self._topic_to_commit(topic, commits) for topic in self._names(commits)],
         )
         answer = await self.ask(request, version, OffsetCommitResponse, connection)
@@ -158,7 +159,7 @@ class GroupClient(Client):
         }
         if set(codes) != set(commits):
             raise Anomaly("bad-answer", f"a commit of {set(commits)} is answered for {set(codes)}")
-        return self._hear_commit(commits, codes, standing)
+        return self._handle_commit_code(commits, codes, standing)
 
     def _names(self, commits: Commits) -> list[str]:
         return sorted({partition.topic for partition in commits})
@@ -178,7 +179,7 @@ class GroupClient(Client):
             ],
         )
 
-    def _hear_commit(
+    def _handle_commit_code(
         self, commits: Commits, codes: Mapping[TopicPartition, ErrorCode], standing: Standing
     ) -> ErrorCode:
         said = ErrorCode.NONE
@@ -191,7 +192,7 @@ class GroupClient(Client):
                 continue
             register.refused(attempt, for_certain=code not in TROUBLES)
             if code in _TOPIC_ERRORS:
-                continue  # It is not made yet.
+                continue  # The topic has not been created yet.
             said = code
             allowed = OUT_OF_DATE
             if standing.why_stale is None and standing.generation >= 0:
@@ -202,7 +203,7 @@ class GroupClient(Client):
     # -- fetch --------------------------------------------------------------------------------
 
     async def read_offsets(self, partitions: Sequence[TopicPartition] | None) -> bool:
-        """Read committed offsets, None for all, and compare; whether there was an answer."""
+        """Read and check committed offsets (None: all); return whether there was a response."""
         await self.connected()
         await self._learn_topic_ids()
         at_least = _FIRST_ALL_IN_FETCH if partitions is None else 1
@@ -278,12 +279,12 @@ class GroupClient(Client):
 
 
 def metadata_of(value: int) -> str:
-    """What is committed beside an offset."""
+    """Return the metadata committed with an offset."""
     return f"at {value}"
 
 
 def _reads_of(answer: OffsetFetchResponse, version: int) -> tuple[int, list[Read]]:
-    """The error of the whole, and what is told of each partition."""
+    """Return the error of the whole response, and the result of each partition."""
     if version < _FIRST_GROUPS_IN_FETCH:
         return answer.error_code, [
             Read(

@@ -1,12 +1,13 @@
-"""What the members of groups saw, and whether one coordinator can have told it to them.
+"""Check that one coordinator could have sent all responses that group members received.
 
-`GroupHistory` has a `GroupView` of each group, which is told of every answer to JoinGroup,
-SyncGroup and requests of members, and raises `Anomaly` where two of them contradict each other.
-Committed offsets are in registers.py. Both know nothing of the broker.
+`GroupHistory` has a `GroupView` of each group, which records every response to JoinGroup, SyncGroup
+and the members' other requests, and raises `Anomaly` where two of them contradict each other.
+Committed offsets are in registers.py. Neither module knows anything of the broker.
 
-A generation that was told to joining members may be lost by a crash, and its number is then given
-out again; one whose assignment was told may not. So what is known of the first kind holds for one
-life of the coordinator, which ends with the broker's, or when it has to load anew.
+A crash may lose a generation for which members have only received JoinGroup responses, and its
+number is then used again; a generation whose assignment was sent may not be lost. So knowledge of
+the first kind is valid for one life of the coordinator, which ends with the broker's life or when
+the coordinator reloads.
 """
 
 from __future__ import annotations
@@ -22,26 +23,26 @@ from tests.sim.registers import Register
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """A member as it knows itself: static ones keep their place under other ids."""
+class Membership:
+    """A client's identity in a group; a static member keeps its partitions when its id changes."""
 
     member_id: str
     instance: str | None
 
     @property
     def place(self) -> str:
-        """What owns partitions."""
+        """Return the name under which partitions are owned."""
         return self.member_id if self.instance is None else f"instance {self.instance}"
 
     def is_or_was(self, member_id: str) -> bool:
-        """Whether that is its id, or was its instance's: those begin with the instance id."""
+        """Return whether `member_id` is its id, or has belonged to its instance (same prefix)."""
         is_instance = self.instance is not None and member_id.startswith(f"{self.instance}-")
         return member_id == self.member_id or is_instance
 
 
 @dataclass(slots=True, eq=False)
 class StaticJoin:
-    """A JoinGroup that takes an instance's place; until `end_ms` it may take effect."""
+    """A JoinGroup that takes over an instance id; it may take effect until `end_ms`."""
 
     start_ms: float
     connection_over_ms: Callable[[], float]
@@ -50,7 +51,7 @@ class StaticJoin:
 
     @property
     def end_ms(self) -> float:
-        """It takes effect before this, or not at all."""
+        """The time after which the request can no longer take effect."""
         return min(self.answered_ms, self.connection_over_ms())
 
 
@@ -58,15 +59,15 @@ class StaticJoin:
 class Standing:
     """What was known of a member's request when it was sent."""
 
-    who: Who
+    membership: Membership
     generation: int
     why_stale: str | None
-    """Why it must be refused, if it must."""
+    """Why the coordinator must reject the request; None if it may accept it."""
 
 
 @dataclass(slots=True)
 class _Generation:
-    """One that was assigned."""
+    """A generation that was assigned."""
 
     decision: int
     owners: dict[TopicPartition, str] = field(default_factory=dict)
@@ -81,135 +82,155 @@ class GroupView:
     life: Callable[[], int]
     registers: dict[TopicPartition, Register] = field(default_factory=dict)
     assigned_generation: int = 0
-    """The last one whose assignment somebody was told."""
+    """The last generation whose assignment a member received."""
     loaded_in: int = 0
-    """The last life of the broker in which somebody heard that the group is loaded."""
+    """The last life of the broker in which a response showed that the group is loaded."""
     decisions: int = 0
-    """How many assignments its leaders have made; each has a number of its own."""
-    _told: tuple[int, int] = (0, 0)
-    """The life of the broker, and the last generation somebody was told of in it."""
+    """How many assignments its leaders have made; each has its own number."""
+    _joined_generation: tuple[int, int] = (0, 0)
+    """The life of the broker, and the last generation of which a member was notified in it."""
     _leaders: dict[tuple[int, int], str] = field(default_factory=dict)
     _generations: dict[int, _Generation] = field(default_factory=dict)
     _held: tuple[tuple[int, int], dict[TopicPartition, str]] = ((0, 0), {})
-    """What cooperative members go on with while the last generation has no assignment yet, and the
-    life and generation that is."""
-    _gone: set[tuple[int, str]] = field(default_factory=set)
-    """Lives, and the ids that were put out in them."""
+    """The life and number of the last generation, with the partitions that cooperative members
+    keep until it has an assignment."""
+    _removed: set[tuple[int, str]] = field(default_factory=set)
+    """Lives of the broker, and the member ids that were removed in them."""
     _static_joins: dict[str, list[StaticJoin]] = field(default_factory=dict)
     _static_ids: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def register(self, partition: TopicPartition) -> Register:
-        """The committed offset of a partition."""
+        """Return the register of a partition's committed offset."""
         if partition not in self.registers:
             self.registers[partition] = Register(f"{self.name} {partition}", self.clock_ms)
         return self.registers[partition]
 
     # -- JoinGroup ----------------------------------------------------------------------------
 
-    def joining_statically(
+    def sending_static_join(
         self, instance: str, connection_over_ms: Callable[[], float]
     ) -> StaticJoin:
-        """A JoinGroup without a member id is about to be sent."""
+        """Record that a JoinGroup without a member id is about to be sent."""
         join = StaticJoin(self.clock_ms(), connection_over_ms, self.life())
         self._static_joins.setdefault(instance, []).append(join)
         return join
 
-    def took_place(self, who: Who, join: StaticJoin) -> None:
-        """That JoinGroup was answered with a new id: whoever had the place before is fenced."""
-        assert who.instance is not None
+    def static_join_answered(self, membership: Membership, join: StaticJoin) -> None:
+        """Record the new id in the response; earlier ids of the instance are now fenced."""
+        assert membership.instance is not None
         join.answered_ms = self.clock_ms()
-        ids = self._static_ids.setdefault(who.instance, {})
-        for member_id, told_ms in ids.items():
-            if told_ms < join.start_ms and member_id != who.member_id:
-                self._gone.add((self.life(), member_id))
-        ids.setdefault(who.member_id, self.clock_ms())
+        ids = self._static_ids.setdefault(membership.instance, {})
+        for member_id, given_ms in ids.items():
+            if given_ms < join.start_ms and member_id != membership.member_id:
+                self._removed.add((self.life(), member_id))
+        ids.setdefault(membership.member_id, self.clock_ms())
 
-    def fenced(self, who: Who, own: StaticJoin | None) -> None:
-        """Somebody hears FENCED_INSTANCE_ID, who got its place by `own`."""
-        if who.instance is None or own is None:
-            raise Anomaly("false-fence", f"{self.name}: {who} is fenced")
+    def fenced(self, membership: Membership, own: StaticJoin | None) -> None:
+        """Check a FENCED_INSTANCE_ID error of a member that joined by `own`."""
+        if membership.instance is None or own is None:
+            raise Anomaly("false-fence", f"{self.name}: {membership} is fenced")
         if own.life != self.life():
-            return  # A crash may have given the place back to who had it before.
-        others = [one for one in self._static_joins[who.instance] if one is not own]
+            return  # A crash may have restored the previous member of the instance.
+        others = [one for one in self._static_joins[membership.instance] if one is not own]
         if all(one.end_ms < own.start_ms for one in others):
-            raise Anomaly("false-fence", f"{self.name}: {who} is fenced, nobody came after it")
+            raise Anomaly(
+                "false-fence",
+                f"{self.name}: {membership} is fenced without a later join",
+            )
 
     def joined(
-        self, who: Who, generation: int, *, leads: bool, held: Iterable[TopicPartition]
+        self,
+        membership: Membership,
+        generation: int,
+        *,
+        leads: bool,
+        held: Iterable[TopicPartition],
     ) -> None:
-        """A member is told of a generation; until it is assigned it goes on with `held`."""
+        """Record a JoinGroup response; until the next assignment, the member keeps `held`."""
         life = self.life()
-        told_life, told = self._told
-        self._told = (life, max(generation, told) if told_life == life else generation)
-        if leads and self._leaders.setdefault((life, generation), who.place) != who.place:
+        joined_life, joined_generation = self._joined_generation
+        self._joined_generation = (
+            life,
+            max(generation, joined_generation) if joined_life == life else generation,
+        )
+        if (
+            leads
+            and self._leaders.setdefault((life, generation), membership.place) != membership.place
+        ):
             raise Anomaly(
                 "two-leaders",
-                f"{self.name} generation {generation}: {who} leads, and so does "
+                f"{self.name} generation {generation}: {membership} leads, but so does "
                 f"{self._leaders[life, generation]}",
             )
         if generation > self.assigned_generation:
             if self._held[0] != (life, generation):
                 self._held = ((life, generation), {})
-            self._held[1].update((partition, who.place) for partition in held)
+            self._held[1].update((partition, membership.place) for partition in held)
 
     # -- SyncGroup ----------------------------------------------------------------------------
 
-    def assigned(self, who: Who, generation: int, assignment: Assignment | None) -> None:
-        """A member is told what is its part of a generation."""
-        what = f"{self.name} generation {generation}: {who} is told {assignment}"
+    def assigned(
+        self, membership: Membership, generation: int, assignment: Assignment | None
+    ) -> None:
+        """Record a SyncGroup response."""
+        what = f"{self.name} generation {generation}: {membership} receives {assignment}"
         if assignment is None:
-            raise Anomaly("wrong-assignment", f"{what}, but every member was given something")
+            raise Anomaly("wrong-assignment", f"{what}, but no member has an empty one")
         is_for_us = (assignment.group, assignment.generation) == (self.name, generation)
-        if not is_for_us or not who.is_or_was(assignment.member_id):
+        if not is_for_us or not membership.is_or_was(assignment.member_id):
             raise Anomaly("wrong-assignment", what)
         known = self._generations.setdefault(generation, _Generation(assignment.decision))
         of, held = self._held
         held = held if of == (self.life(), generation) else {}
         for partition in assignment.partitions:
-            owner = known.owners.setdefault(partition, who.place)
-            holder = held.get(partition, who.place)
-            if {owner, holder} != {who.place}:
+            owner = known.owners.setdefault(partition, membership.place)
+            holder = held.get(partition, membership.place)
+            if {owner, holder} != {membership.place}:
                 raise Anomaly("two-owners", f"{what}; {partition} belongs to {owner}, {holder}")
         if known.decision != assignment.decision:
-            raise Anomaly("two-assignments", f"{what}, others were told {known.decision}")
+            raise Anomaly("two-assignments", f"{what}, others received {known.decision}")
         self.assigned_generation = max(self.assigned_generation, generation)
 
     # -- what members may do ------------------------------------------------------------------
 
-    def standing(self, who: Who, generation: int, *, if_loaded: bool = False) -> Standing:
-        """Whether a request of a member, about to be sent, can still be accepted.
+    def standing(
+        self, membership: Membership, generation: int, *, if_loaded: bool = False
+    ) -> Standing:
+        """Return whether the coordinator may still accept a member's request, about to be sent.
 
-        With `if_loaded` nothing is known of it before the group is loaded.
+        With `if_loaded`, any outcome is possible before the group is loaded.
         """
         why = None
         if if_loaded and self.loaded_in != self.life():
-            return Standing(who, generation, why)
-        told_life, told = self._told
-        known = max(self.assigned_generation, told if told_life == self.life() else 0)
-        if (self.life(), who.member_id) in self._gone:
-            why = "it has left, or another has its place"
+            return Standing(membership, generation, why)
+        joined_life, joined_generation = self._joined_generation
+        known = max(
+            self.assigned_generation, joined_generation if joined_life == self.life() else 0
+        )
+        if (self.life(), membership.member_id) in self._removed:
+            why = "it has left, or another member has its instance id"
         elif 0 <= generation < known:
             why = f"generation {known} is known"
-        return Standing(who, generation, why)
+        return Standing(membership, generation, why)
 
     def accepted(self, standing: Standing, what: str) -> None:
-        """The request was accepted. Raises Anomaly if it had to be refused."""
+        """Record that a request was accepted. Raises Anomaly if it had to be rejected."""
         if standing.why_stale is None:
             return
-        is_place = standing.who.instance is not None and "place" in standing.why_stale
+        is_place = standing.membership.instance is not None and "instance id" in standing.why_stale
         raise Anomaly(
             "two-static-members" if is_place else f"stale-{what}",
-            f"{self.name}: {standing.who} in generation {standing.generation}, "
+            f"{self.name}: {standing.membership} in generation {standing.generation}, "
             f"but {standing.why_stale}",
         )
 
-    def left(self, who: Who) -> None:
-        """The member was told that it is out."""
-        self._gone.add((self.life(), who.member_id))
+    def left(self, membership: Membership) -> None:
+        """Record that a response reported the member as removed."""
+        self._removed.add((self.life(), membership.member_id))
 
 
 class GroupHistory:
-    """All groups of one run."""
+    """The views of all groups of one run."""
 
     def __init__(self, clock_ms: Callable[[], float], life: Callable[[], int]) -> None:
         self.views: dict[str, GroupView] = {}
@@ -217,7 +238,7 @@ class GroupHistory:
         self._life = life
 
     def view(self, name: str) -> GroupView:
-        """What is known of a group, perhaps nothing yet."""
+        """Return the view of a group, which may still be empty."""
         if name not in self.views:
             self.views[name] = GroupView(name, self._clock_ms, self._life)
         return self.views[name]

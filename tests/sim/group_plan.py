@@ -1,4 +1,4 @@
-"""Which groups a seed has, and when one is founded and settled."""
+"""The groups of a seed, and the conditions for founding and settling a group."""
 
 from __future__ import annotations
 
@@ -19,60 +19,60 @@ WORK_TOPIC = "work"
 _OUTSIDE_TOPIC = "kept"
 _PARTITIONS = (1, 4, 7)
 _CROWD = 50
-"""From so many members on a group's timeouts are longer, or it would never get anything done."""
+"""From this size, a group has longer timeouts; otherwise it would make no progress."""
 
 
 @dataclass(slots=True)
 class GroupPlan:
-    """A group, and the clients that take part in it."""
+    """A group, and the clients that participate in it."""
 
     name: str
     kind: str
-    """"eager", "cooperative", or another protocol type altogether."""
+    """"eager", "cooperative", or the name of another protocol type."""
     instances: Sequence[str | None]
-    """One for each client; a static one's may be another's, too."""
+    """One for each client; two clients may share a static one."""
     partitions: Sequence[TopicPartition]
     outside: TopicPartition
     session_timeout_ms: int
     rebalance_timeout_ms: int
     away_ms: int
     quits: float
-    """How likely a member goes, between two things it does."""
+    """The probability that a member leaves between two actions."""
     is_well_behaved: bool = False
-    """Whether its members never pause, break off or act in the past."""
+    """Whether members never pause, disconnect or send requests of older generations."""
     view: GroupView | None = None
     present: list[Member] = field(default_factory=list)
     _was_settled: bool = False
 
     @property
     def topics(self) -> list[str]:
-        """What is committed."""
+        """The topics whose offsets are committed."""
         return sorted({self.outside.topic, *(one.topic for one in self.partitions)})
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether members keep what they own during a rebalance."""
+        """Whether members keep their partitions during a rebalance."""
         return self.kind == "cooperative"
 
     @property
     def is_eager(self) -> bool:
-        """Whether they give it up."""
+        """Whether members revoke their partitions before a rebalance."""
         return not self.is_cooperative
 
     @property
     def protocol_type(self) -> str:
-        """As JoinGroup tells it."""
+        """The protocol type in JoinGroup."""
         return "connect" if self.kind == "connect" else CONSUMER_PROTOCOL_TYPE
 
     @property
     def pace_ms(self) -> float:
-        """How long a member waits at most between two things it does."""
+        """The longest wait of a member between two actions, in milliseconds."""
         crowd = len(self.instances) // _CROWD
         return min(80.0 * (1 + crowd), self.session_timeout_ms / 4)
 
     @property
     def patience_ms(self) -> float:
-        """How much longer than others JoinGroup and SyncGroup may take."""
+        """The additional time that JoinGroup and SyncGroup may take."""
         return 10.0 * self.rebalance_timeout_ms
 
     def is_founded(self) -> bool:
@@ -81,9 +81,9 @@ class GroupPlan:
         return self.view.register(self.outside).floor is not None
 
     def is_settled(self) -> bool:
-        """Whether all that are there were once in one generation, with every partition given out.
+        """Whether all present members were once in one generation with every partition assigned.
 
-        Asked when no faults and no newcomers come any more; from then on members go.
+        Queried only after faults have ended and no members join; from then on, members only leave.
         """
         self._was_settled = self._was_settled or self._looks_settled()
         return self._was_settled
@@ -106,7 +106,7 @@ class GroupPlan:
 
 
 def make_groups(chance: random.Random, members: int | None) -> tuple[list[GroupPlan], TopicPlan]:
-    """The groups of a seed, with `members` in all if that is told, and the topic they consume."""
+    """Return the groups of a seed (with `members` in all, if given) and their topic."""
     if members is None:
         members = chance.choice((0, 3, 5, 8, 12))
     count = min(members // 2, chance.randint(1, 3 if members < _CROWD else 5))
@@ -122,7 +122,7 @@ def _make_group(chance: random.Random, number: int, members: int, partitions: in
     for index in range(members):
         instance = f"s{index}" if chance.random() < static_share else None
         if instance is not None and instances and chance.random() < 0.15:
-            instance = instances[-1]  # Somebody has copied a configuration file.
+            instance = instances[-1]  # Two clients share a configuration file.
         instances.append(instance)
     return GroupPlan(
         name=f"group-{number}",

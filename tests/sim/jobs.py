@@ -1,9 +1,9 @@
-"""Jobs that take time: each lane is a thread of its own, and how long a job takes is chance.
+"""Jobs that take time: each lane is a separate thread, and durations are random.
 
-A job's function runs at one moment, its outcome arrives at a later one, with anything in between:
-appends, answers, other lanes' jobs, the end of the process. Outcomes arrive in the order in which
+A job's function runs at one moment and its result arrives later. Anything may happen in between:
+appends, responses, other lanes' jobs, the end of the process. Results arrive in the order in which
 the jobs ended, as calls from threads to a reactor do. Some lanes are slower than others for a whole
-life of the process, so that, say, what a segment's sealing makes durable comes long after a sync.
+life of the process, so that, for example, sealing a segment completes long after a sync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SlowJobs:
-    """The Jobs port of one process. `max_ms` bounds how long a job takes, and may change."""
+    """The Jobs port of one process. `max_ms` bounds the duration of a job and may change."""
 
     def __init__(self, timers: Timers, chance: random.Random, max_ms: float) -> None:
         self.max_ms = max_ms
@@ -28,7 +28,7 @@ class SlowJobs:
         self.lane_ms: dict[str, float] = {}
         """How long a job takes on the lanes of a slow directory."""
         self.is_running = False
-        """Whether this moment belongs to a job's thread."""
+        """Whether the code that is running now is part of a job's thread."""
         self._timers = timers
         self._chance = chance
         self._lanes: dict[str, deque[Callable[[], Callable[[], None]]]] = {}
@@ -36,7 +36,7 @@ class SlowJobs:
         self._outcomes: deque[Callable[[], None]] = deque()
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
-        """Run `function` behind the lane's other jobs."""
+        """Run `function` after the lane's earlier jobs."""
         later: Later[T] = Later()
         self.submitted += 1
 
@@ -59,7 +59,7 @@ class SlowJobs:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job waits or runs, and no outcome is on its way."""
+        """Whether no job is queued or running, and every result has been delivered."""
         return not self._outcomes and not any(self._lanes.values())
 
     def _start(self, lane: str) -> None:
@@ -74,7 +74,7 @@ class SlowJobs:
         self._timers.call_later(before_ms, lambda: self._run(lane, after_ms))
 
     def _run(self, lane: str, after_ms: float) -> None:
-        """What the job does happens now, all at once; it may take a while to end."""
+        """Run the function now, in one step; the job ends later."""
         tell = self._lanes[lane][0]()
         if after_ms:
             self._timers.call_later(after_ms, lambda: self._end(lane, tell))
@@ -83,14 +83,15 @@ class SlowJobs:
 
     def _end(self, lane: str, tell: Callable[[], None]) -> None:
         self._outcomes.append(tell)
-        # Timers of one delay fire in order; a different delay for each would reorder outcomes.
-        self._timers.call_later(self._outcome_delay_ms(), self._tell_next)
+        # Timers with equal delays fire in order; a different delay for each would reorder the
+        # results.
+        self._timers.call_later(self._outcome_delay_ms(), self._deliver_next)
         jobs = self._lanes[lane]
         jobs.popleft()
         if jobs:
             self._start(lane)
 
-    def _tell_next(self) -> None:
+    def _deliver_next(self) -> None:
         if self._outcomes:
             self._outcomes.popleft()()
 

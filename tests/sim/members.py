@@ -1,12 +1,12 @@
-"""Scripted members of groups: they join, work, fall silent, leave, and come back.
+"""Scripted group members: they join, consume, commit, pause, leave and return.
 
-A member's client takes part in its group for a while, as one member id after the other: it loses
-its connection or its answers, sends requests twice, pauses for longer than its session, and goes on
-with what it believed before the pause. At times it sends what belongs to a generation that is gone.
-Some share a group instance id with another client that is alive, too.
+A member's client participates in its group for a while, with successive member ids: it loses
+connections or responses, sends requests twice, pauses for longer than its session timeout, and then
+continues with the state it had before the pause. Occasionally it sends requests of an older
+generation. Some clients share a group instance id with another running client.
 
-When the work is over, members that are still there go on without faults until their group is
-settled: all of them in one generation that gives every partition to one of them.
+When the work is finished, the remaining members continue without faults until their group is
+settled: all of them in one generation that assigns every partition to one of them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from plog.wire.messages.sync_group import (
 from tests.sim.assigning import (
     NO_GENERATION,
     Assignment,
-    divide_anew,
     divide_cooperatively,
+    divide_eagerly,
     subscription,
 )
 from tests.sim.checker import Anomaly
 from tests.sim.group_client import LOADING, OUT_OF_DATE, TROUBLES, GroupClient
-from tests.sim.group_history import Standing, StaticJoin, Who
+from tests.sim.group_history import Membership, Standing, StaticJoin
 from tests.sim.network import Connection, ConnectionLost
 
 if TYPE_CHECKING:
@@ -51,21 +51,21 @@ _FIRST_INSTANCE_IN_HEARTBEAT = 3
 _FIRST_INSTANCE_IN_LEAVE = 3
 _PAST_KEPT = 4
 _SETTLING_MS = 90_000.0
-"""Longer than all the timeouts of a group one after the other, and a restart of the broker."""
+"""Longer than the sum of all timeouts of a group and a restart of the broker."""
 _DIE_AT_THE_END = 0.3
-"""How many of those that are there when the work is over die, for the others to notice."""
+"""The share of the remaining members that die at the end, for the others to detect."""
 EAGER_PROTOCOLS = ("range", "roundrobin")
 COOPERATIVE_PROTOCOL = "cooperative-sticky"
 
 
 class _Fenced(Exception):
-    """Another client has our instance id now."""
+    """Another client has taken over this member's instance id."""
 
 
 class _Past(NamedTuple):
-    """What a member once was."""
+    """A former state of a member."""
 
-    who: Who
+    membership: Membership
     generation: int
     owned: frozenset[TopicPartition]
 
@@ -78,10 +78,10 @@ class Member(GroupClient):
         self.instance = instance
         self.owned: frozenset[TopicPartition] = frozenset()
         self.assigned_generation = NO_GENERATION
-        """The generation `owned` is of."""
+        """The generation in which `owned` was assigned."""
         self.needs_join = True
         self.has_seen_end = False
-        """It knows that the work is over."""
+        """It has noticed that the work is finished."""
         self._end_ms = math.inf
         self._subscription_version = self.chance.choice((2, 3) if plan.is_cooperative else range(4))
         self._eager_protocols = self.chance.sample(EAGER_PROTOCOLS, len(EAGER_PROTOCOLS))
@@ -91,21 +91,21 @@ class Member(GroupClient):
         self._static_join: StaticJoin | None = None
         self._accepted: tuple[int, float] = (0, -1.0)
         """The life in which a request of this member id was last accepted, and when it was sent."""
-        self._forget()
+        self._reset()
 
     @property
-    def who(self) -> Who:
-        """As which it takes part."""
-        return Who(self._member_id, self.instance)
+    def membership(self) -> Membership:
+        """The identity that it uses in the group."""
+        return Membership(self._member_id, self.instance)
 
-    def _forget(self) -> None:
-        """It is no member any more, as far as it knows."""
+    def _reset(self) -> None:
+        """Become a client without a member id."""
         self._member_id = ""
         self._static_join = None
-        self._lose()
+        self._revoke_all()
 
-    def _lose(self) -> None:
-        """What it owned may be somebody else's."""
+    def _revoke_all(self) -> None:
+        """Give up all partitions: another member may own them now."""
         self.needs_join = True
         self.owned = frozenset()
         self._generation = self.assigned_generation = NO_GENERATION
@@ -127,7 +127,7 @@ class Member(GroupClient):
             try:
                 stays = await self._step()
             except ConnectionLost:
-                # A JoinGroup or SyncGroup whose answer is lost: it asks anew.
+                # The response to a JoinGroup or SyncGroup was lost: join again.
                 self.needs_join = self.needs_join or self.assigned_generation != self._generation
             except _Fenced:
                 break
@@ -135,10 +135,10 @@ class Member(GroupClient):
             await self._go()
         self.plan.present.remove(self)
         self._remember()
-        self._forget()
+        self._reset()
 
     async def _step(self) -> bool:
-        """One thing after the other; False when it has had enough."""
+        """Perform one random action; return False when the member should leave."""
         working = self.world.working
         if not working and not self.has_seen_end:
             self.has_seen_end = True
@@ -169,7 +169,7 @@ class Member(GroupClient):
 
     async def _trouble(self) -> None:
         how = self.chance.random()
-        if how < 0.1:  # Garbage collection, a debugger, a laptop that was closed.
+        if how < 0.1:  # A pause, as caused by garbage collection, a debugger or a suspended laptop.
             await self.world.sleep(self.plan.session_timeout_ms * self.chance.uniform(0.5, 3))
             if self.chance.random() < 0.5:
                 await self._commit()
@@ -178,12 +178,12 @@ class Member(GroupClient):
         elif how < 0.6:
             await self._act_in_the_past()
         elif how < 0.7:
-            self.needs_join = True  # Its subscription may have changed, or nothing has.
+            self.needs_join = True  # The subscription may or may not have changed.
         elif how < 0.8:
             await self.find_coordinator()
 
     async def _go(self) -> None:
-        """Leave, or just be gone, in one of the ways that happens."""
+        """Leave the group, or disappear, in one of several ways."""
         is_death = self.has_seen_end and not self.plan.is_settled()
         if is_death or self.chance.random() < 0.5 or not self._member_id:
             if self.connection is not None and self.chance.random() < 0.5:
@@ -198,7 +198,7 @@ class Member(GroupClient):
 
     def _remember(self) -> None:
         if self.assigned_generation >= 0:
-            past = _Past(self.who, self.assigned_generation, self.owned)
+            past = _Past(self.membership, self.assigned_generation, self.owned)
             self._past = [*self._past, past][-_PAST_KEPT:]
 
     # -- joining ------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Member(GroupClient):
         request, version = self._join_request()
         join = None
         if self.instance is not None and not self._member_id:
-            join = self.view.joining_statically(self.instance, lambda: connection.over_ms)
+            join = self.view.sending_static_join(self.instance, lambda: connection.over_ms)
             self._static_join = join
         if self._wants_twice():
             self._send_twice(request, version, JoinGroupResponse)
@@ -223,10 +223,10 @@ class Member(GroupClient):
         code = answer.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             if self._member_id or self.instance is not None:
-                raise Anomaly("unexpected-error", f"{self.name} is given another member id")
+                raise Anomaly("unexpected-error", f"{self.name} receives another member id")
             self._member_id = answer.member_id
         elif code:
-            self._hear(code, "JoinGroup", (ErrorCode.REBALANCE_IN_PROGRESS,))
+            self._handle_error(code, "JoinGroup", (ErrorCode.REBALANCE_IN_PROGRESS,))
             await self.world.sleep(self.chance.uniform(1, 100))
         else:
             self._joined(answer, join)
@@ -252,15 +252,17 @@ class Member(GroupClient):
 
     def _joined(self, answer: JoinGroupResponse, join: StaticJoin | None) -> None:
         if self._member_id not in ("", answer.member_id):
-            raise Anomaly("bad-answer", f"{self._member_id} is now called {answer.member_id}")
+            raise Anomaly("bad-answer", f"{self._member_id} now has the id {answer.member_id}")
         self._member_id = answer.member_id
         if join is not None:
-            self.view.took_place(self.who, join)
+            self.view.static_join_answered(self.membership, join)
         if self.assigned_generation != self.view.assigned_generation:
-            self.owned = frozenset()  # Its leader will not believe that it has it.
+            self.owned = frozenset()  # The leader would not accept its claim to these partitions.
         self._generation = answer.generation_id
         self._protocol_name = answer.protocol_name
-        self.view.joined(self.who, self._generation, leads=bool(answer.members), held=self.owned)
+        self.view.joined(
+            self.membership, self._generation, leads=bool(answer.members), held=self.owned
+        )
 
     # -- syncing ------------------------------------------------------------------------------
 
@@ -274,33 +276,35 @@ class Member(GroupClient):
         if answer.members and not answer.skip_assignment:
             shares, withheld = self._decide(answer)
         elif answer.skip_assignment and not self.world.working:
-            # A static leader that returns gets its old share (KIP-814). In a cooperative group that
-            # may be half of a rebalance, which only the leader can complete, as with Kafka.
+            # A returning static leader keeps its previous assignment (KIP-814). In a cooperative
+            # group this may interrupt a rebalance that only the leader can complete, as in Kafka.
             withheld = self.plan.is_cooperative
         request, version = self._sync_request(shares)
-        standing = self.view.standing(self.who, self._generation)
+        standing = self.view.standing(self.membership, self._generation)
         if self._wants_twice():
             self._send_twice(request, version, SyncGroupResponse)
-        told = await self.ask(
+        response = await self.ask(
             request, version, SyncGroupResponse, connection, self.plan.patience_ms
         )
-        if told.error_code:
-            self._hear(told.error_code, f"SyncGroup {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,))
+        if response.error_code:
+            self._handle_error(
+                response.error_code, f"SyncGroup {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,)
+            )
             return
         self.view.accepted(standing, "sync")
-        assignment = Assignment.decode(told.assignment)
-        self.view.assigned(self.who, self._generation, assignment)
+        assignment = Assignment.decode(response.assignment)
+        self.view.assigned(self.membership, self._generation, assignment)
         assert assignment is not None
         before, self.owned = self.owned, frozenset(assignment.partitions)
         self.assigned_generation = self._generation
-        # Cooperative: what was taken away is free for others now, so all have to come again.
+        # Cooperative: revoked partitions are free now, so all members must join again.
         self.needs_join = withheld or bool(self.plan.is_cooperative and before - self.owned)
         if self.owned - before:
             await self.read_offsets(sorted(self.owned - before))
 
     def _decide(self, answer: JoinGroupResponse) -> tuple[dict[str, bytes], bool]:
-        """What each member gets, and whether something is kept back."""
-        divide = divide_cooperatively if self.plan.is_cooperative else divide_anew
+        """Return each member's share, and whether any partition is left unassigned."""
+        divide = divide_cooperatively if self.plan.is_cooperative else divide_eagerly
         shares = divide(self.plan.partitions, answer.members)
         self.view.decisions += 1
         encoded = {}
@@ -337,58 +341,58 @@ class Member(GroupClient):
 
     async def _heartbeat(self) -> None:
         await self.connected()
-        standing = self.view.standing(self.who, self._generation, if_loaded=True)
+        standing = self.view.standing(self.membership, self._generation, if_loaded=True)
         code = await self._send_heartbeat(standing)
         if code:
-            self._hear(code, f"Heartbeat {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,))
+            self._handle_error(code, f"Heartbeat {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,))
 
     async def _send_heartbeat(self, standing: Standing) -> int:
-        who = standing.who
-        tells_instance = who.instance is not None and self.chance.random() < 0.9
+        membership = standing.membership
+        tells_instance = membership.instance is not None and self.chance.random() < 0.9
         version = self.version(
             ApiKey.HEARTBEAT, _FIRST_INSTANCE_IN_HEARTBEAT if tells_instance else 0
         )
         request = HeartbeatRequest(
             group_id=self.plan.name,
             generation_id=standing.generation,
-            member_id=who.member_id,
-            group_instance_id=who.instance if tells_instance else None,
+            member_id=membership.member_id,
+            group_instance_id=membership.instance if tells_instance else None,
         )
-        # While the group is loaded any heartbeat is answered as if all were well, as by Kafka.
+        # While the group is loading, every heartbeat succeeds, as in Kafka.
         sent = (self.view.loaded_in, self.world.clock.monotonic_ms())
         answer = await self.ask(request, version, HeartbeatResponse)
         code: int = answer.error_code
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.view.accepted(standing, "heartbeat")
-            if not code and who == self.who:
+            if not code and membership == self.membership:
                 self._accepted = sent
         return code
 
     async def _commit(self) -> None:
-        """Commit some of what it owns, or owned a moment ago."""
+        """Commit offsets of partitions that it owns, or owned until a moment ago."""
         if not self.owned:
             return
         connection = await self.connected()
         chosen = self.chance.sample(sorted(self.owned), self.chance.randint(1, len(self.owned)))
-        standing = self.view.standing(self.who, self.assigned_generation)
+        standing = self.view.standing(self.membership, self.assigned_generation)
         commits = self.begin_commits(chosen, connection)
         code = await self.commit(commits, standing, connection)
         if code:
-            self._hear(code, f"OffsetCommit {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,))
+            self._handle_error(code, f"OffsetCommit {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,))
 
     async def _act_in_the_past(self) -> None:
-        """Send what an earlier self would: it must be refused, or be harmless."""
+        """Send a request of a former state: it must be rejected or have no effect."""
         if not self._past:
             return
         connection = await self.connected()
         past = self.chance.choice(self._past)
         if past.owned and self.chance.random() < 0.7:
-            standing = self.view.standing(past.who, past.generation)
+            standing = self.view.standing(past.membership, past.generation)
             await self.commit(
                 self.begin_commits(sorted(past.owned), connection), standing, connection
             )
             return
-        standing = self.view.standing(past.who, past.generation, if_loaded=True)
+        standing = self.view.standing(past.membership, past.generation, if_loaded=True)
         allowed = OUT_OF_DATE
         if standing.why_stale is None:
             allowed |= {ErrorCode.REBALANCE_IN_PROGRESS}
@@ -407,25 +411,25 @@ class Member(GroupClient):
         answer = await self.ask(request, version, LeaveGroupResponse)
         code = answer.error_code or next((one.error_code for one in answer.members), 0)
         if code:
-            self._hear(code, "LeaveGroup", ())
+            self._handle_error(code, "LeaveGroup", ())
         else:
-            self.view.left(self.who)
+            self.view.left(self.membership)
 
-    # -- what goes wrong ----------------------------------------------------------------------
+    # -- errors -------------------------------------------------------------------------------
 
-    def _hear(self, code: int, what: str, allowed: tuple[ErrorCode, ...]) -> None:
-        """An error: it is told to join, to begin anew, or to try again. Raises Anomaly, _Fenced."""
+    def _handle_error(self, code: int, what: str, allowed: tuple[ErrorCode, ...]) -> None:
+        """Handle an error: join again, with or without the id, or retry. May raise _Fenced."""
         self.check_group_code(code, what, (*OUT_OF_DATE, *allowed))
         if code == ErrorCode.FENCED_INSTANCE_ID:
-            self.view.fenced(self.who, self._static_join)
+            self.view.fenced(self.membership, self._static_join)
             raise _Fenced
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
             self._check_was_silent(what)
             self._remember()
-            self._forget()
+            self._reset()
         elif code == ErrorCode.ILLEGAL_GENERATION:
             self._remember()
-            self._lose()
+            self._revoke_all()
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.needs_join = True
         else:
@@ -433,12 +437,15 @@ class Member(GroupClient):
             self.needs_join = self.needs_join or self.assigned_generation != self._generation
 
     def _check_was_silent(self, what: str) -> None:
-        """A dynamic member is put out when it was silent for a timeout, not before."""
+        """Check that a dynamic member was removed only after a timeout without requests."""
         life, sent_ms = self._accepted
         due_ms = sent_ms + min(self.plan.session_timeout_ms, self.plan.rebalance_timeout_ms)
         in_time = self.world.clock.monotonic_ms() < due_ms
         if self.instance is None and life == self.world.service.coordinator_life and in_time:
-            raise Anomaly("lost-member", f"{self.name} {self.who} was heard of, and is out: {what}")
+            raise Anomaly(
+                "lost-member",
+                f"{self.name} {self.membership} was removed before its timeout: {what}",
+            )
 
     def _wants_twice(self) -> bool:
         return self.world.working and self.chance.random() < 0.05
@@ -449,12 +456,12 @@ class Member(GroupClient):
         version: int,
         answer_type: type[JoinGroupResponse] | type[SyncGroupResponse],
     ) -> None:
-        """Send a copy over a connection of its own, and lose the answer."""
+        """Send a copy over a separate connection and ignore the response."""
         try:
             connection = self.world.network.connect()
         except ConnectionLost:
             return
         if isinstance(request, JoinGroupRequest) and self.instance and not self._member_id:
-            self.view.joining_statically(self.instance, lambda: connection.over_ms)
+            self.view.sending_static_join(self.instance, lambda: connection.over_ms)
         connection.request(request, version).then(lambda _: None, lambda _: None)
         self.world.timers.call_later(self.chance.uniform(0, 200), connection.drop)

@@ -1,6 +1,6 @@
-"""What no client can see: the offsets of every log, looked at after each event of a run.
+"""Internal invariants of the broker: the offsets of every log, checked after each event of a run.
 
-They rise in step, and within a life of the broker none of them ever falls.
+The offsets keep a fixed order, and none of them ever falls within a life of the broker.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Offsets(NamedTuple):
-    """The offsets of one log at one moment, in the order they have."""
+    """The offsets of one log at one moment, in ascending order."""
 
     log_start: int
     high_watermark: int
@@ -24,17 +24,17 @@ class Offsets(NamedTuple):
 
 
 class Monitor:
-    """Remembers the last look at the logs of one life."""
+    """Remembers the offsets at the previous check in this life."""
 
     def __init__(self) -> None:
         self._last: dict[Log, Offsets] = {}
 
     def new_life(self) -> None:
-        """Nothing that was seen before holds for the next process."""
+        """Discard all remembered offsets: they do not apply to the next process."""
         self._last.clear()
 
-    def look(self, broker: Broker) -> None:
-        """Raise Anomaly if something is out of order now, or has fallen since the last look."""
+    def check(self, broker: Broker) -> None:
+        """Raise Anomaly if the offsets are out of order, or one has fallen since the last check."""
         for log in list(broker.log_manager.logs.values()):
             now = Offsets(
                 log.log_start_offset,

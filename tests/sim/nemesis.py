@@ -1,7 +1,7 @@
-"""What goes wrong in a run: one fault after the other, each chosen and timed by the seed.
+"""The faults of a run, injected sequentially; the seed chooses each one and its time.
 
-Every seed enables only some kinds of fault, so that rare combinations get runs of their own. `heal`
-ends all of them; from then on the broker has to serve again by itself.
+Every seed enables only some kinds of faults, so that rare combinations get runs of their own.
+`heal` ends all faults; from then on the broker must serve again without help.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WRITES = ("append", "sync", "sync_dir", "rename", "create", "truncate", "unlink
 
 
 class Nemesis:
-    """Runs as a coroutine beside the clients."""
+    """Injects faults as a coroutine that runs concurrently with the clients."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -47,7 +47,7 @@ class Nemesis:
         self._pace_ms = self.chance.choice((50, 200, 800))
 
     async def run(self) -> None:
-        """One fault after the other until the work is over."""
+        """Inject one fault after another until the work is finished."""
         while self.world.working:
             await self.world.sleep(self.chance.uniform(0.1, 2) * self._pace_ms)
             fault = self.chance.choice(self._faults)
@@ -57,7 +57,7 @@ class Nemesis:
                 await fault()
 
     def heal(self) -> None:
-        """No fault is under way any more; a broker that has lost a disk is started anew."""
+        """End all faults and restart a broker that has lost a log directory."""
         world = self.world
         world.files.crash_at(None)
         world.files.fail_no_more()
@@ -67,22 +67,22 @@ class Nemesis:
     # -- the end of the process ---------------------------------------------------------------
 
     async def power_loss(self) -> None:
-        """The machine stops: what was not synced may be lost, torn or garbage."""
+        """Stop the machine: unsynced data may be lost, torn or garbage."""
         self.world.service.end(power_loss=True)
 
     async def kill(self) -> None:
-        """The process stops: what it wrote is there, the last write perhaps in part."""
+        """Kill the process: its writes are kept, the last one perhaps partially."""
         self.world.service.end(power_loss=False)
 
     async def crash_at_an_operation(self) -> None:
-        """As one of the two, but in the middle of something: at a file operation to come."""
+        """Lose power or kill the process in the middle of a later file operation."""
         world = self.world
         world.crash_is_power_loss = self.chance.random() < 0.7
         number = world.files.operations + self.chance.choice((1, 3, 10, 40, 100))
         world.files.crash_at(number - self.chance.randrange(number - world.files.operations))
 
     async def clean_stop(self) -> None:
-        """Stop and start again; at times the crash comes while it stops."""
+        """Stop and restart the broker; sometimes it crashes while it stops."""
         self.world.service.stop()
         if self.chance.random() < 0.3:
             await self.crash_at_an_operation()
@@ -90,9 +90,9 @@ class Nemesis:
     # -- the disk -----------------------------------------------------------------------------
 
     async def disk_full(self) -> None:
-        """There is no room for a while, at times from before a start on."""
+        """Leave no free space for a while, sometimes starting before the broker starts."""
         if not self.world.history.acknowledged_count:
-            return  # With a disk that is full from the first there is nothing to see.
+            return  # A broker whose disk is full from the beginning does nothing worth checking.
         files = self.world.files
         files.capacity_bytes = files.used_bytes + self.chance.choice((0, 10, 300, 3000))
         with self.world.trouble():
@@ -103,7 +103,7 @@ class Nemesis:
             self.world.files.capacity_bytes = None
 
     async def scarce_room(self) -> None:
-        """For a while there is room for some of what is written, and none for the rest."""
+        """Leave room for only some of the writes for a while."""
         share = self.chance.choice((0.1, 0.5, 0.9))
 
         def applies(operation: Operation) -> bool:
@@ -115,15 +115,15 @@ class Nemesis:
             self.world.files.fail_no_more()
 
     async def failed_sync(self) -> None:
-        """One sync fails; the disk drops what it could not write."""
+        """Fail one sync; the disk drops the data that it could not write."""
         await self._fail_once(("sync", "sync_fs"))
 
     async def failed_operation(self) -> None:
-        """One operation of some kind fails."""
+        """Fail one operation of a random kind."""
         await self._fail_once((self.chance.choice(_WRITES),))
 
     async def failed_read(self) -> None:
-        """One read fails."""
+        """Fail one read."""
         await self._fail_once(("pread", "read", "open", "listdir"))
 
     async def _fail_once(self, kinds: tuple[str, ...]) -> None:
@@ -144,7 +144,7 @@ class Nemesis:
                 self.world.service.stop()
 
     async def slow_disk(self) -> None:
-        """Jobs take long."""
+        """Make jobs take long for a while."""
         with self.world.trouble():
             self.world.set_speed(job_ms=self.chance.choice((50, 500, 3000)))
             await self.world.sleep(self.chance.uniform(10, 3000))
@@ -153,20 +153,20 @@ class Nemesis:
     # -- everything else ----------------------------------------------------------------------
 
     async def slow_network(self) -> None:
-        """Frames travel long, so that those of different connections overtake each other."""
+        """Delay frames, so that frames of different connections overtake each other."""
         self.world.set_speed(network_ms=self.chance.choice((50, 300)))
         await self.world.sleep(self.chance.uniform(10, 1000))
         self.world.set_speed(network_ms=5.0)
 
     async def dropped_connections(self) -> None:
-        """Some connections break."""
+        """Drop some connections."""
         connections = self.world.network.connections
         count = self.chance.randint(1, max(1, len(connections)))
         for connection in self.chance.sample(connections, min(count, len(connections))):
             connection.drop()
 
     async def clock_jump(self) -> None:
-        """The wall clock is set, by seconds or by a day, forward or back."""
+        """Set the wall clock forward or back, by seconds or by a day."""
         by_ms = self.chance.choice((1_000, 60_000, 3_600_000, _DAY_MS)) * self.chance.choice(
             (-1, 1)
         )

@@ -1,11 +1,12 @@
-"""The network between scripted clients and one broker: frames with delays, drops and lost answers.
+"""The network between scripted clients and one broker: delays, dropped connections, lost responses.
 
-A `Connection` is both ends of one TCP connection. Frames of one direction arrive in the order they
-were sent, those of different connections in any order. A dropped connection ends at the client at
-once; the broker still gets some of what is under way, and hears of the end later: so an answer is
-lost, or a request arrives after the client has sent it again elsewhere.
+A `Connection` is both ends of one TCP connection. Frames of one direction arrive in the order in
+which they were sent, frames of different connections in any order. A dropped connection ends
+immediately at the client; the broker still receives some of the frames in transit and detects the
+end later. So a response is lost, or a request arrives after the client has retried it on another
+connection.
 
-What the broker does with the frames is in server_end.py.
+The broker's handling of the frames is in server_end.py.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ CLIENT_ID = "sim"
 
 
 class ConnectionLost(Exception):
-    """The connection is gone, or there is none to be had: what became of a request is unknown."""
+    """No connection, or it was lost: the outcome of a request is unknown."""
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A request whose answer the client awaits."""
+class _PendingRequest:
+    """A request whose response the client is waiting for."""
 
     api_key: int
     version: int
@@ -43,7 +44,7 @@ class _Asked:
 
 
 class Network:
-    """All connections; `fail` hears of anomalies, `delays_ms` bounds how long a frame travels."""
+    """All connections; reports anomalies to `fail`, `max_delay_ms` bounds a frame's delay."""
 
     def __init__(
         self,
@@ -57,14 +58,14 @@ class Network:
         self.chance = chance
         self.fail = fail
         self.forgives: Callable[[Exception], bool] = lambda error: False
-        """Whether an unexpected error of the broker is none that counts."""
+        """Whether an unexpected error of the broker is permitted: it was injected."""
         self.max_delay_ms = 5.0
         self.server: Server | None = None
         self.connections: list[Connection] = []
         self._ports = 40_000
 
     def connect(self) -> Connection:
-        """A new connection. Raises ConnectionLost while nobody listens."""
+        """Return a new connection. Raises ConnectionLost while the broker does not listen."""
         if self.server is None:
             raise ConnectionLost("connection refused")
         self._ports += 1
@@ -73,19 +74,19 @@ class Network:
         return connection
 
     def server_died(self) -> None:
-        """The broker's process has ended: no connection outlives it."""
+        """End all connections after the broker's process has ended."""
         self.server = None
         for connection in list(self.connections):
             connection.server_died()
 
     def server_stops(self) -> None:
-        """The broker's process closes every connection and takes no new one."""
+        """Close every connection of a stopping broker and refuse new ones."""
         self.server = None
         for connection in list(self.connections):
             connection.close_by_server()
 
     def delay_ms(self) -> float:
-        """How long the next frame travels."""
+        """Return the delay of the next frame."""
         return self.chance.random() ** 2 * self.max_delay_ms
 
 
@@ -94,21 +95,21 @@ class Connection:
 
     def __init__(self, network: Network, server: Server, port: int) -> None:
         self._network = network
-        self._asked: deque[_Asked] = deque()
-        self._asked_in_vain = False
+        self._pending: deque[_PendingRequest] = deque()
+        self._sent_without_response = False
         self._next_correlation_id = 0
         self._up = Lane(network, self._arrived)
         self._server_end = ServerEnd(network, server, port, self._answered, self._closed_by_server)
         self.is_open = True
         self.over_ms = math.inf
-        """Since when nothing of it can arrive at the broker any more."""
+        """The time from which no frame of this connection can arrive at the broker."""
 
     # -- the client's end ---------------------------------------------------------------------
 
     def request(
         self, message: ApiMessage, version: int, *, expects_answer: bool = True
     ) -> Later[ApiMessage]:
-        """Send a request; its answer. Fails with ConnectionLost."""
+        """Send a request; return its response. Fails with ConnectionLost."""
         if not self.is_open:
             return failed(ConnectionLost("the connection is closed"))
         self._next_correlation_id += 1
@@ -116,28 +117,28 @@ class Connection:
         header = RequestHeader(message.api_key, version, number, CLIENT_ID)
         later: Later[ApiMessage] = Later()
         if expects_answer:
-            self._asked.append(_Asked(message.api_key, version, number, later))
+            self._pending.append(_PendingRequest(message.api_key, version, number, later))
         else:
-            self._asked_in_vain = True
-            later.fail(ConnectionLost("no answer was asked for"))
+            self._sent_without_response = True
+            later.fail(ConnectionLost("no response was requested"))
         frame = encode_request(header, message)
         self._up.send(lambda: frame[_SIZE_BYTES:])
         return later
 
     def drop(self) -> None:
-        """The connection breaks: unanswered requests may or may not take effect, even later."""
+        """Break the connection: pending requests may or may not take effect, even later."""
         if not self.is_open:
             return
         network = self._network
         self._up.cut(network.chance.random())
-        self._client_hears("the connection was dropped")
+        self._close_client_end("the connection was dropped")
         delay_ms = network.delay_ms() * network.chance.choice((0, 1, 20))
-        network.timers.call_later(delay_ms, self._server_hears)
+        network.timers.call_later(delay_ms, self._close_server_end)
 
-    def _client_hears(self, why: str) -> None:
+    def _close_client_end(self, why: str) -> None:
         self.is_open = False
-        asked, self._asked = self._asked, deque()
-        for request in asked:
+        pending, self._pending = self._pending, deque()
+        for request in pending:
             request.later.fail(ConnectionLost(why))
 
     def _answered(self, data: bytes) -> None:
@@ -150,21 +151,21 @@ class Connection:
         else:
             request.later.succeed(response)
 
-    def _parse(self, data: bytes) -> tuple[_Asked, ApiMessage]:
+    def _parse(self, data: bytes) -> tuple[_PendingRequest, ApiMessage]:
         size = int.from_bytes(data[:_SIZE_BYTES], "big")
         body = memoryview(data)[_SIZE_BYTES:]
         if size != len(body):
             raise Anomaly("bad-answer", f"a frame of {len(body)} bytes says it has {size}")
-        if not self._asked:
-            raise Anomaly("bad-answer", "an answer nobody asked for")
-        request = self._asked.popleft()
+        if not self._pending:
+            raise Anomaly("bad-answer", "a response without a request")
+        request = self._pending.popleft()
         number, position = decode_response_header(body, request.api_key, request.version)
         if number != request.correlation_id:
-            raise Anomaly("answer-order", f"{request.correlation_id} is due, {number} came")
+            raise Anomaly("answer-order", f"{request.correlation_id} is due, {number} arrived")
         response = API_BY_KEY[request.api_key].response
         message, used = response.decode_prefix(body[position:], request.version)
         if position + used != len(body):
-            raise Anomaly("bad-answer", f"{len(body) - position - used} bytes behind the answer")
+            raise Anomaly("bad-answer", f"{len(body) - position - used} bytes after the response")
         return request, message
 
     # -- the broker's end ---------------------------------------------------------------------
@@ -173,33 +174,33 @@ class Connection:
         self._server_end.deliver(frame)
 
     def _closed_by_server(self, why: str, is_allowed: bool) -> None:
-        # Where no answer is asked for, closing is how the broker says that a produce has failed.
-        if not self._asked_in_vain and not is_allowed:
+        # Without a response, a broker reports a failed produce by closing the connection.
+        if not self._sent_without_response and not is_allowed:
             self._network.fail(Anomaly("unexpected-close", why))
-        self._forget()
+        self._unregister()
         if self.is_open:
-            self._client_hears(why)
+            self._close_client_end(why)
 
-    def _server_hears(self) -> None:
+    def _close_server_end(self) -> None:
         self._up.cut(0)
         self._server_end.lose()
-        self._forget()
+        self._unregister()
 
     def close_by_server(self) -> None:
-        """The process at the other end closes it."""
-        self._server_hears()
+        """Close the connection as the broker does."""
+        self._close_server_end()
         if self.is_open:
-            self._client_hears("the broker stops")
+            self._close_client_end("the broker stopped")
 
     def server_died(self) -> None:
-        """The process at the other end is gone."""
+        """End the connection after the broker's process has died."""
         self._up.cut(0)
         self._server_end.abandon()
-        self._forget()
+        self._unregister()
         if self.is_open:
-            self._client_hears("the broker died")
+            self._close_client_end("the broker died")
 
-    def _forget(self) -> None:
+    def _unregister(self) -> None:
         self.over_ms = min(self.over_ms, self._network.clock.monotonic_ms())
         if self in self._network.connections:
             self._network.connections.remove(self)

@@ -1,7 +1,7 @@
-"""Clients of a group that are not in it: they commit first, look on, and read all at the end.
+"""Clients that use a group's offsets without joining: the first commit and the final reads.
 
-A group is founded by a commit from outside, and members begin after that. So it always has an
-offset, is never forgotten as unused, and its generations count on through the whole run.
+A group is founded by a commit from outside, and members join afterwards. So it always has an
+offset, is never removed as unused, and its generation numbers continue through the whole run.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from plog.errors import ErrorCode
 from tests.sim.checker import Anomaly
 from tests.sim.group_client import GroupClient
-from tests.sim.group_history import Who
+from tests.sim.group_history import Membership
 from tests.sim.network import ConnectionLost
 
-_NOBODY = Who("", None)
+_NO_MEMBER = Membership("", None)
 _ATTEMPTS = 20
 
 
 class Outsider(GroupClient):
-    """Commits as an administrator does, where no member does, and reads all there is."""
+    """Commits as an administrator does, only where no member commits, and reads all offsets."""
 
     async def run(self) -> None:
         while self.world.working:
@@ -35,17 +35,17 @@ class Outsider(GroupClient):
     async def _commit(self) -> None:
         connection = await self.connected()
         commits = self.begin_commits([self.plan.outside], connection)
-        standing = self.view.standing(_NOBODY, -1)
+        standing = self.view.standing(_NO_MEMBER, -1)
         code = await self.commit(commits, standing, connection)
         if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
-            raise Anomaly("unexpected-error", f"{self.name} is in no generation: {code.name}")
+            raise Anomaly("unexpected-error", f"{self.name} is not in a generation: {code.name}")
 
 
 class FinalOffsets(GroupClient):
-    """Reads every committed offset of a group once all is over."""
+    """Reads every committed offset of a group at the end of the run."""
 
     async def run(self) -> None:
-        """Read until there is an answer; Raises Anomaly."""
+        """Retry until a response arrives. Raises Anomaly."""
         for attempt in range(_ATTEMPTS):
             try:
                 if await self.read_offsets(None):

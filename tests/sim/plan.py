@@ -1,7 +1,7 @@
-"""What a seed decides before anything runs: the broker's settings, the topics, and who uses them.
+"""The seed's choices before the run: the broker's settings, the topics and their clients.
 
 Segments, indexes and retention are tiny, so that a few hundred steps roll, seal, delete and
-checkpoint many times over.
+checkpoint many times.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 LOG_DIRS = ("/data/a", "/data/b")
 REMADE_TOPICS = ("remade-1", "remade-2")
 _NEVER_EXPIRE_MS = (1 << 31) - 1
-"""Longer than the clock ever jumps: a producer that expires may rightly write a duplicate."""
+"""Longer than any clock jump: a producer whose state has expired may write a duplicate."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTask:
-    """What a shell would run by its reactor."""
+    """A task that the reactor runs periodically in a real broker."""
 
     name: str
     interval_ms: float
@@ -35,7 +35,7 @@ class PeriodicTask:
 
 
 def make_config(chance: random.Random) -> BrokerConfig:
-    """The broker's settings for one seed."""
+    """Return the broker's settings for one seed."""
     return BrokerConfig(
         log_dirs=LOG_DIRS[: chance.choice((1, 1, 2))],
         listeners=("PLAINTEXT://127.0.0.1:9092",),
@@ -47,7 +47,7 @@ def make_config(chance: random.Random) -> BrokerConfig:
         log_segment_delete_delay_ms=chance.choice((0, 50, 1_000)),
         plog_unsynced_max_bytes=chance.choice((500, 1 << 20)),
         plog_flush_syncfs=chance.choice(("auto", "never")),
-        # Records made before the clock was set back may come after it.
+        # Records created before the clock was set back may arrive after the jump.
         log_message_timestamp_after_max_ms=LONG_MAX,
         producer_id_expiration_ms=_NEVER_EXPIRE_MS,
         queued_max_requests=chance.choice((1, 500)),
@@ -61,7 +61,7 @@ def make_config(chance: random.Random) -> BrokerConfig:
 
 
 def make_topics(chance: random.Random) -> list[TopicPlan]:
-    """The topics that stay for the whole run."""
+    """Return the topics that exist for the whole run."""
     forever = {"retention.ms": "-1"}
     plans = [
         TopicPlan("kept", 2, forever),
@@ -78,7 +78,7 @@ def make_topics(chance: random.Random) -> list[TopicPlan]:
 
 
 def make_tasks(chance: random.Random, config: BrokerConfig) -> Sequence[PeriodicTask]:
-    """The periodic tasks, each far more often than by default."""
+    """Return the periodic tasks, each with a far shorter interval than the default."""
 
     def interval_ms() -> float:
         return chance.choice((20.0, 100.0, 400.0))

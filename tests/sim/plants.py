@@ -1,6 +1,6 @@
-"""Bugs on purpose, to see that the simulator finds them: ``--plant NAME``, and test_plants.py.
+"""Deliberate bugs that the simulator must find: ``--plant NAME``, and test_plants.py.
 
-Each is a small change of one method of the broker, made only while `planted` is open.
+Each one changes a single method of the broker slightly, only while `planted` is active.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from plogd.replica.delayed_produce import PartitionAppend
 
 
 def _ack_before_flush(stack: ExitStack) -> None:
-    """Everything appended counts as durable at once."""
+    """Treat every appended record as durable immediately."""
     end = property(lambda log: log.log_end_offset)
     stack.enter_context(patch.object(Log, "acknowledged_end_offset", end))
 
 
 def _skip_dir_sync(stack: ExitStack) -> None:
-    """A sync round leaves out the directory that holds a new segment's name."""
+    """Omit the directory with a new segment's name from the sync round."""
     begin_sync = Log.begin_sync
 
     def without_directory(log: Log) -> SyncTicket | None:
@@ -54,26 +54,26 @@ def _skip_dir_sync(stack: ExitStack) -> None:
 
 
 def _ack_before_hw(stack: ExitStack) -> None:
-    """A produce is answered as soon as it is appended."""
+    """Acknowledge a produce as soon as it is appended."""
     stack.enter_context(patch.object(PartitionAppend, "is_waiting", lambda append, acks: False))
 
 
 def _forget_producers(stack: ExitStack) -> None:
-    """Sequence numbers are not looked at."""
+    """Skip the check of sequence numbers."""
     stack.enter_context(
         patch.object(ProducerStateManager, "check", lambda state, header, origin: None)
     )
 
 
 def _forget_refusals(stack: ExitStack) -> None:
-    """A producer whose first batch was refused may begin with its second."""
+    """Let a producer whose first batch was rejected begin with its second."""
     stack.enter_context(
         patch.object(ProducerStateManager, "note_refused", lambda state, header: None)
     )
 
 
 def _keep_unwritten_sequences(stack: ExitStack) -> None:
-    """What a slow disk did not take still counts in the sequence of its producer."""
+    """Keep the sequence numbers of batches that a slow disk did not write."""
     fail = LaneWrites._fail
 
     def keep(lane: LaneWrites, unwritten: Sequence[Prepared], error: OSError | None) -> None:
@@ -84,7 +84,7 @@ def _keep_unwritten_sequences(stack: ExitStack) -> None:
 
 
 def _ack_unwritten(stack: ExitStack) -> None:
-    """Offsets alone say whether a record is safe, though others got those of one that failed."""
+    """Judge by offset alone whether a record is durable, even if its write failed."""
     is_waiting = PartitionAppend.is_waiting
 
     def by_offset(append: PartitionAppend, acks: int) -> bool:
@@ -96,7 +96,7 @@ def _ack_unwritten(stack: ExitStack) -> None:
 
 
 def _answer_before_durable(stack: ExitStack) -> None:
-    """A coordinator answers as soon as its records are appended."""
+    """Send a coordinator's response as soon as its records are appended."""
 
     def add(waiting: DeferredEvents, result: Result[Any], end_offset: int) -> Later[Any]:
         answer = new_answer(result)
@@ -107,19 +107,19 @@ def _answer_before_durable(stack: ExitStack) -> None:
 
 
 def _accept_old_generations(stack: ExitStack) -> None:
-    """What a member says of its generation is not looked at."""
+    """Skip the check of a member's generation."""
     stack.enter_context(patch.object(Group, "validate_generation", lambda group, generation: None))
 
 
 def _forget_groups(stack: ExitStack) -> None:
-    """A load brings back committed offsets, but no group."""
+    """Load committed offsets, but no groups."""
     stack.enter_context(
         patch.object(GroupMetadataManager, "replay_group", lambda groups, key, value: None)
     )
 
 
 def _no_offset_while_loading(stack: ExitStack) -> None:
-    """Who asks for offsets before they are loaded is told that there are none."""
+    """Return no offset to a client that fetches offsets before they are loaded."""
     fetch_offsets = GroupCoordinator.fetch_offsets
 
     def fetch(
@@ -145,7 +145,7 @@ def _no_offset_while_loading(stack: ExitStack) -> None:
 
 
 def _keep_dead_members(stack: ExitStack) -> None:
-    """Sessions have no end."""
+    """Never expire a session."""
     stack.enter_context(
         patch.object(
             Rebalances,
@@ -156,7 +156,7 @@ def _keep_dead_members(stack: ExitStack) -> None:
 
 
 def _forget_fencing(stack: ExitStack) -> None:
-    """Who has lost its instance id to another is taken for that other."""
+    """Accept a fenced member as if it still had its instance id."""
     validate_member = Group.validate_member
 
     def validate(group: Group, member_id: str, group_instance_id: str | None) -> Member:
@@ -169,7 +169,7 @@ def _forget_fencing(stack: ExitStack) -> None:
 
 
 def _mix_up_assignments(stack: ExitStack) -> None:
-    """A member whose SyncGroup comes late is told what the first member got."""
+    """Return the first member's assignment to a member whose SyncGroup arrives later."""
 
     def first_members(group: Group, member: Member) -> SyncGroupResponse:
         return sync_group_response(group, next(iter(group.members.values())))
@@ -178,7 +178,7 @@ def _mix_up_assignments(stack: ExitStack) -> None:
 
 
 def _undo_os_errors_only(stack: ExitStack) -> None:
-    """An append that meets any other exception leaves its batch in the file."""
+    """Keep the batch in the file when an append fails with an exception other than OSError."""
 
     def append(
         segment: LogSegment,
@@ -220,7 +220,7 @@ PLANTS: dict[str, Callable[[ExitStack], None]] = {
 
 @contextmanager
 def planted(name: str | None) -> Iterator[None]:
-    """Run with the bug `name`; None is none."""
+    """Run with the bug `name`; None plants no bug."""
     with ExitStack() as stack:
         if name is not None:
             PLANTS[name](stack)

@@ -1,8 +1,8 @@
 """One life of the broker: from the start of its process to its clean or sudden end.
 
-Everything a life schedules dies with it. An exception that leaves the broker's code is a `crash`;
-`SimCrash`, which the file system raises at a planned moment, is none and goes up to the world.
-The periodic tasks, which a shell would run by a reactor, run here on virtual time.
+Everything that a life schedules ends with it. An exception from the broker's code is a `crash`;
+`SimCrash`, which the file system raises at a planned moment, is not, and propagates to the world.
+The periodic tasks, which a reactor runs in a real broker, run here in virtual time.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _REPORTS_KEPT = 12
 
 
 class Process:
-    """The broker's process. What becomes of it is the service's business; see service.py."""
+    """The broker's process. `Service` decides how it ends; see service.py."""
 
     def __init__(self, world: World, number: int) -> None:
         self.number = number
         self.is_serving = False
-        self.loads_anew = 0
-        """How often a coordinator had to forget what it knew."""
+        self.reloads = 0
+        """How often a coordinator has discarded its state."""
         self._logs: list[Log] = []
         self.reports: deque[str] = deque(maxlen=_REPORTS_KEPT)
         self._world = world
@@ -52,7 +52,7 @@ class Process:
         chance = random.Random(world.chance.random())
         self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
         faults = world.exceptions.faults
-        self.turn = Turn(self.timers)  # Part of a shell: the outcomes of jobs are a turn there.
+        self.turn = Turn(self.timers)  # The shell delivers the results of jobs in a turn.
         self._files = _CountedFiles(world.files)
         self.slots = RequestSlots(world.config.queued_max_requests)
         ports = Ports(
@@ -72,10 +72,10 @@ class Process:
         )
         self._dispatcher = Dispatcher(self.broker)
         self.broker.on_last_log_dir_failed = self._give_up_soon
-        world.slow_directory.meets(self)
+        world.slow_directory.apply_to(self)
 
     def start(self) -> None:
-        """Begin to start; `Service.started` or `Service.failed` hears of the end."""
+        """Start the broker; calls `Service.started` or `Service.failed` when finished."""
         self.timers.call_later(0, self._start)
 
     def _start(self) -> None:
@@ -90,7 +90,7 @@ class Process:
         self._world.service.started(self)
 
     def stop(self) -> None:
-        """Begin a clean stop; `Service.stopped` hears of its end."""
+        """Begin a clean stop; calls `Service.stopped` when finished."""
         self.is_serving = False
         self._logs = list(self.broker.log_manager.logs.values())
         self.broker.stop().then(
@@ -99,11 +99,11 @@ class Process:
         )
 
     def _stopped(self) -> None:
-        """After a clean stop nobody waits, and no log is open that was so when it began."""
+        """Check that a clean stop leaves no pending requests and no open logs."""
         replicas = self.broker.replica_manager
         waiting = len(replicas.delayed_produces) + len(replicas.delayed_fetches)
         if waiting:
-            raise Anomaly("leaked-wait", f"{waiting} requests wait in a stopped broker")
+            raise Anomaly("leaked-wait", f"{waiting} requests are pending in a stopped broker")
         paths = {
             segment_path(log.directory, segment.base_offset, LOG_SUFFIX)
             for log in self._logs
@@ -115,27 +115,27 @@ class Process:
         self._world.service.stopped(self)
 
     def _give_up_soon(self) -> None:
-        """No log directory is left: the process ends, and is started anew."""
+        """Exit and restart the process, because no log directory is left."""
         self.timers.call_later(0, self._give_up)
 
     def _give_up(self) -> None:
         self._world.service.end(power_loss=False)
 
     def dispatch(self, frame: memoryview, context: ConnectionContext) -> Dispatched:
-        """Start a request, as the network asks."""
+        """Dispatch a request from the network."""
         return self._dispatcher(frame, context)
 
     def report(self, message: str, **fields: object) -> None:
-        """What the broker would log."""
+        """Trace an event that the broker would log."""
         text = message.format(**fields)
         if "and reloads in" in text:
-            self.loads_anew += 1
-            self._world.service.coordinator_loads_anew()
+            self.reloads += 1
+            self._world.service.coordinator_reloads()
         self.reports.append(text)
         self._world.trace(f"broker: {text}")
 
     def _repeat(self, interval_ms: float, function: Callable[[Broker], Later[Any] | None]) -> None:
-        """Run a task, wait for its end, and again after its interval, as tasks.py does."""
+        """Run a task, wait for its end, and repeat it after its interval, as tasks.py does."""
 
         def again(_: object = None) -> None:
             self.timers.call_later(interval_ms, run)
@@ -160,7 +160,7 @@ class Process:
         again()
 
     def crash(self, error: Exception) -> Exception:
-        """The anomaly an exception out of the broker is."""
+        """Return the anomaly for an exception from the broker."""
         if isinstance(error, Anomaly):
             return error
         lines = traceback.format_exception(error)
@@ -168,13 +168,13 @@ class Process:
 
 
 class _FewOpenFiles(DescriptorBudget):
-    """Closes the files of logs all the time, as a broker with thousands of segments does."""
+    """Closes log files constantly, as a broker with thousands of segments does."""
 
     max_idle = 3
 
 
 class _CountedFiles:
-    """The Files port of one life, which remembers what was opened."""
+    """The Files port of one life, which remembers all opened files."""
 
     def __init__(self, files: SimFiles) -> None:
         self._files = files
@@ -204,6 +204,6 @@ class _CountedFiles:
 
     @property
     def still_open(self) -> list[str]:
-        """The paths of the files that somebody holds open."""
+        """Return the paths of the files that are still open."""
         files = [reference() for reference in self._opened]
         return [file.path for file in files if file is not None and file._holders]

@@ -1,8 +1,8 @@
-"""Scripted producers: a plain one that never sends twice, and an idempotent one that always does.
+"""Scripted producers: a plain one that never retries, and an idempotent one that always does.
 
-A plain producer keeps several requests in flight and forgets the ones whose outcome it does not
-hear. An idempotent one keeps up to five batches of one partition in flight and sends each until it
-is acknowledged, in order and with its first sequence number, as Kafka's own producer does.
+A plain producer keeps several requests in flight and forgets those whose response is lost. An
+idempotent producer keeps up to five batches of one partition in flight and retries each until it is
+acknowledged, in order and with its original sequence number, as Kafka's own producer does.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT = 5
 _MAX_WINDOW = 9
 _NEW_IDENTITY = 0.2
-"""How often a producer that has nothing to do begins anew: what is first is special."""
+"""How often an idle producer starts a new session: first batches are a special case."""
 
 
 class PlainProducer(Client):
-    """Sends each batch once, to one or several partitions at a time, with one kind of acks."""
+    """Sends each batch once, to one or several partitions at a time, with a fixed `acks`."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -61,7 +61,7 @@ class PlainProducer(Client):
                 continue
 
     def _some_batches(self, sights: Mapping[str, Sight]) -> list[Batch]:
-        """Batches for one to three partitions; numbers rise per connection, so that order shows."""
+        """Return batches for one to three partitions; numbers rise per connection."""
         if self._session_connection is not self.connection:
             self._session_connection = self.connection
             self._sessions += 1
@@ -76,7 +76,9 @@ class PlainProducer(Client):
         return [self._values.batch(sights[name], name, number) for name, number in chosen]
 
     def _send(self, connection: Connection, batches: Sequence[Batch]) -> None:
-        by_id = self.asks_by_id(ApiKey.PRODUCE, FIRST_TOPIC_ID_VERSION) and self._wants_id(batches)
+        by_id = self.serves_topic_ids(ApiKey.PRODUCE, FIRST_TOPIC_ID_VERSION) and self._wants_id(
+            batches
+        )
         if by_id:
             version = FIRST_TOPIC_ID_VERSION
         else:
@@ -87,14 +89,14 @@ class PlainProducer(Client):
             connection.request(request, version, expects_answer=False)
             return
         self._in_flight += 1
-        self.world.start(self._hear(connection, request, version, batches), self.name)
+        self.world.start(self._handle_response(connection, request, version, batches), self.name)
 
     def _wants_id(self, batches: Sequence[Batch]) -> bool:
-        # A name may mean another topic by the time the request arrives; an id may not.
+        # By the time a request arrives, a name may refer to another topic; an id may not.
         may_go = any(self.world.may_be_deleted(batch.topic) for batch in batches)
         return may_go or self.chance.random() < 0.5
 
-    async def _hear(
+    async def _handle_response(
         self,
         connection: Connection,
         request: ProduceRequest,
@@ -118,12 +120,13 @@ class PlainProducer(Client):
                     result.base_offset,
                     batch.values,
                     append_time_ms=result.log_append_time_ms,
-                    life=self.world.service.life_number,  # Sent once, over a living connection.
+                    # Sent once, over a connection that still works.
+                    life=self.world.service.life_number,
                 )
 
 
 class IdempotentProducer(Client):
-    """Writes to one partition of a topic that stays, each record exactly once."""
+    """Writes to one partition of a permanent topic, each record exactly once."""
 
     def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
         super().__init__(world, name)
@@ -136,10 +139,10 @@ class IdempotentProducer(Client):
         self._values = Values(world, name, self.chance)
         self._unacknowledged: deque[Batch] = deque()
         self._sent = 0
-        """How many of those, from the first on, were sent over this connection."""
+        """How many batches, from the oldest on, were sent over this connection."""
         self._in_flight = 0
         self._rewinding = False
-        """Something was refused: wait until all in flight are answered, then send all again."""
+        """A batch was rejected: wait until all in flight are answered, then resend all of them."""
         self._used_connection: Connection | None = None
 
     async def run(self) -> None:
@@ -193,22 +196,22 @@ class IdempotentProducer(Client):
                 batch.first_sent_in_life = self.world.service.life_number
             self._sent += 1
             self._in_flight += 1
-            self.world.start(self._hear(connection, batch), self.name)
+            self.world.start(self._handle_response(connection, batch), self.name)
 
-    async def _hear(self, connection: Connection, batch: Batch) -> None:
+    async def _handle_response(self, connection: Connection, batch: Batch) -> None:
         version = self.version(ApiKey.PRODUCE, batch.min_version)
         request = produce_request([batch], acks=-1)
         try:
             answer = await self.ask(request, version, ProduceResponse, connection)
         except ConnectionLost:
-            return  # With the connection its counts are gone, too.
+            return  # The counts belong to the lost connection.
         if connection is not self._used_connection:
             return
         self._in_flight -= 1
         by_id = version >= FIRST_TOPIC_ID_VERSION
         for _, result in match_results(answer, [batch], by_id=by_id):
             if batch not in self._unacknowledged:
-                continue  # Given up meanwhile.
+                continue  # Abandoned in the meantime.
             if not result.error_code:
                 self._acknowledged(batch, result)
             elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -222,10 +225,11 @@ class IdempotentProducer(Client):
         for earlier in self._unacknowledged:
             if earlier is batch:
                 break
-            # What took too long to become durable is in all the same; sent again, it is found.
+            # A batch that became durable too late has been appended; a retry is a duplicate.
             if not earlier.is_late:
                 raise Anomaly(
-                    "nonmonotonic-send", f"{batch.values[0]!r} is in, one before it is not"
+                    "nonmonotonic-send",
+                    f"{batch.values[0]!r} was appended, not one before it",
                 )
         self._unacknowledged.remove(batch)
         self._sent -= 1
@@ -240,12 +244,15 @@ class IdempotentProducer(Client):
 
     def _out_of_order(self, batch: Batch) -> None:
         if batch is not self._unacknowledged[0]:
-            self._rewinding = True  # One before it was refused.
+            self._rewinding = True  # An earlier batch was rejected.
             return
         if batch.first_sent_in_life == self.world.service.life_number:
-            raise Anomaly("false-out-of-order", f"{batch.values[0]!r} is the next, and was refused")
-        # A restarted broker remembers only each producer's last batch, as Kafka's does. The batch
-        # may be in or not: nobody can say, so the producer starts over with what comes next.
+            raise Anomaly(
+                "false-out-of-order", f"{batch.values[0]!r} is the next one and was rejected"
+            )
+        # A restarted broker remembers only each producer's last batch, as Kafka's does. Whether
+        # this batch was appended is unknown, so the producer starts a new session with the next
+        # one.
         self.world.count("abandoned batches", len(self._unacknowledged))
         self._unacknowledged.clear()
         self._sent = 0

@@ -1,6 +1,6 @@
-"""What everybody who reads does: one fetch of a session, one look-up of an offset, checked.
+"""The base of all reading clients: one fetch of a session, one offset lookup, both checked.
 
-consumers.py follows partitions with it, final.py reads everything at the end.
+consumers.py follows partitions with it; final.py reads everything at the end.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 
 
 class Assigned(NamedTuple):
-    """A partition a consumer reads."""
+    """A partition that a consumer reads."""
 
     topic: str
     topic_id: Uuid
     partition: int
     leader_epoch: int = -1
-    """What the reader tells of its metadata, so that an outdated one is noticed."""
+    """The leader epoch in the reader's metadata, which a broker compares with its own."""
 
     @property
     def key(self) -> PartitionKey:
-        """The same for the history."""
+        """The partition's key in the history."""
         return PartitionKey(self.topic_id, self.partition)
 
 
 @dataclass(slots=True)
 class Session:
-    """What the broker was last asked for over one connection, in one version."""
+    """The last request sent over one connection, in one version."""
 
     version: int
     session_id: int = 0
@@ -64,27 +64,27 @@ class Session:
 
     @property
     def by_id(self) -> bool:
-        """Whether topics are told by id in this version."""
+        """Whether this version identifies topics by id."""
         return self.version >= FIRST_TOPIC_ID_VERSION
 
     def answered(self, session_id: int) -> None:
-        """The broker remembers, or has no place for the session."""
+        """Record the session id in the response; 0 if the broker has no room for the session."""
         self.session_id = session_id
         self.epoch = self.epoch + 1 if session_id else 0
 
 
 class Found(NamedTuple):
-    """What ListOffsets says."""
+    """An offset found by ListOffsets, with its timestamp."""
 
     timestamp: int
     offset: int
 
 
 class Reader(Client):
-    """What every consumer does: one fetch of one answer, one look-up of an offset."""
+    """A client that fetches records and looks up offsets."""
 
     async def list_offset(self, assigned: Assigned, timestamp: int) -> Found | None:
-        """The offset for a timestamp or one of the special values; None for a passing error."""
+        """Return the offset for a timestamp or a special value; None for a retriable error."""
         await self.connected()
         version = self.version(ApiKey.LIST_OFFSETS, 7 if timestamp == MAX_TIMESTAMP else 1)
         partition = ListOffsetsPartition(
@@ -104,7 +104,7 @@ class Reader(Client):
         return Found(result.timestamp, result.offset)
 
     async def end_offset(self, assigned: Assigned) -> int | None:
-        """The high watermark; checked to be no less than what is known."""
+        """Return the high watermark; check that it is not less than the known end."""
         known_end = self.world.history.known_end(assigned.key)
         found = await self.list_offset(assigned, LATEST)
         if found is None:
@@ -115,7 +115,7 @@ class Reader(Client):
     def take(
         self, assigned: Assigned, data: PartitionData, position: int, known_end: int
     ) -> tuple[Sequence[Record], int]:
-        """Check one partition of an answer; its records and the next position."""
+        """Check one partition of a response; return its records and the next position."""
         try:
             batches = received(data)
             records = list(iter_records(batches))
@@ -135,7 +135,7 @@ class Reader(Client):
     def fetch_request(
         self, session: Session, positions: Mapping[Assigned, int], max_wait_ms: int
     ) -> FetchRequest:
-        """The next fetch of a session: all positions at first, then only what changed."""
+        """Return a session's next fetch: all positions at first, then only changes."""
         chance = self.chance
         changed = {
             assigned: position
@@ -151,25 +151,25 @@ class Reader(Client):
         )
         if session.version >= FIRST_SESSION_VERSION:
             request.session_id, request.session_epoch = session.session_id, session.epoch
-            request.forgotten_topics_data = _forgotten(forgotten) if session.epoch else []
+            request.forgotten_topics_data = _forgotten_topics(forgotten) if session.epoch else []
         session.positions = dict(positions)
         return request
 
 
 def received(data: PartitionData) -> memoryview | bytes:
-    """The records of an answer; what was received is never a file's region."""
+    """Return the records of a response; a client never receives a file region."""
     records = data.records
     assert records is None or isinstance(records, bytes | memoryview)
     return b"" if records is None else records
 
 
 def match_partitions(
-    answer: FetchResponse, asked: Iterable[Assigned], *, by_id: bool
+    answer: FetchResponse, requested: Iterable[Assigned], *, by_id: bool
 ) -> dict[Assigned, PartitionData]:
-    """The parts of an answer by what was asked; each at most once."""
+    """Return the partitions of a response by the requested ones; each at most once."""
     by_key = {
         (assigned.topic_id if by_id else assigned.topic, assigned.partition): assigned
-        for assigned in asked
+        for assigned in requested
     }
     found: dict[Assigned, PartitionData] = {}
     for topic in answer.responses:
@@ -199,7 +199,7 @@ def _topics_of(positions: Mapping[Assigned, int], max_bytes: int) -> list[FetchT
     return list(topics.values())
 
 
-def _forgotten(assigned: Sequence[Assigned]) -> list[ForgottenTopic]:
+def _forgotten_topics(assigned: Sequence[Assigned]) -> list[ForgottenTopic]:
     return [
         ForgottenTopic(topic=one.topic, topic_id=one.topic_id, partitions=[one.partition])
         for one in assigned

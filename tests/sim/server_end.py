@@ -1,8 +1,8 @@
-"""The broker's end of a simulated connection, and the lanes on which its frames travel.
+"""The broker's end of a simulated connection, and the lanes that carry its frames.
 
 Each connection has a real `RequestQueue` over the broker's real `dispatch`. A frame's buffer is
-overwritten as soon as the queue has taken the request, as the transport's shared buffer is, and a
-file region is read only when its turn to be sent has come. Made by network.py.
+overwritten as soon as the queue has copied the request, as the transport's shared buffer is, and a
+file region is read only when it is sent. network.py creates these objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _JUNK = 0xDB
 
 
 class Server(Protocol):
-    """A running broker, as the network sees it."""
+    """A running broker, as seen by the network."""
 
     turn: Turn
     slots: RequestSlots
@@ -36,7 +36,7 @@ class Server(Protocol):
 
 
 class Weather(Protocol):
-    """The network, as what travels on it sees it."""
+    """The parts of the network that a lane uses."""
 
     clock: SimClock
     timers: SimTimers
@@ -45,12 +45,12 @@ class Weather(Protocol):
     forgives: Callable[[Exception], bool]
 
     def delay_ms(self) -> float:
-        """How long the next frame travels."""
+        """Return the delay of the next frame."""
         ...
 
 
 class Lane:
-    """One direction of a connection: what is sent first arrives first."""
+    """One direction of a connection: frames arrive in the order in which they were sent."""
 
     def __init__(self, network: Weather, arrive: Callable[[bytes], None]) -> None:
         self._network = network
@@ -59,7 +59,7 @@ class Lane:
         self._last_due_ms = 0.0
 
     def send(self, content: Callable[[], bytes | None]) -> None:
-        """Something sets out; `content` is called when it arrives, and may then be nothing."""
+        """Send a frame; `content` is called on arrival and may return nothing by then."""
         network = self._network
         self._under_way.append(content)
         now_ms = network.clock.monotonic_ms()
@@ -72,14 +72,14 @@ class Lane:
             self._arrive(content)
 
     def cut(self, share: float) -> None:
-        """Lose what is under way, but for the first `share` of it."""
+        """Lose the frames in transit, except for the first `share` of them."""
         keep = int(len(self._under_way) * share)
         while len(self._under_way) > keep:
             self._under_way.pop()
 
 
 class ServerEnd:
-    """What the broker's process holds of a connection."""
+    """The state of a connection in the broker's process."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ServerEnd:
         )
 
     def deliver(self, frame: bytes) -> None:
-        """A frame has arrived."""
+        """Deliver a frame to the broker."""
         self._waiting.append(frame)
         self._offer()
 
@@ -134,14 +134,14 @@ class ServerEnd:
         self._down.send(self._take)
 
     def _take(self) -> bytes | None:
-        """The oldest answer, its regions read now: that is when sendfile would."""
+        """Return the oldest response; its file regions are read now, when sendfile would run."""
         parts = self._unsent.popleft()
         try:
             return b"".join(bytes_of(part) for part in parts)
         except Exception as error:
             if not isinstance(error, OSError) and not self._network.forgives(error):
                 raise
-            # An answer that cannot be read from the disk any more can only be broken off.
+            # A response that can no longer be read from disk leaves only closing the connection.
             self.lose()
             self._closed(f"a file could not be read: {error}", True)
             return None
@@ -149,14 +149,14 @@ class ServerEnd:
             close_regions(parts)
 
     def _close(self, why: str, bug: Exception | None) -> None:
-        """The queue wants the connection to end."""
+        """Close the connection for the queue."""
         if bug is not None:
             self._network.fail(bug)
         self.lose()
         self._closed(why, bug is not None and self._network.forgives(bug))
 
     def lose(self) -> None:
-        """The connection is gone, the process goes on."""
+        """Report the lost connection to a process that continues."""
         if self._gone:
             return
         with self._server.turn:
@@ -164,7 +164,7 @@ class ServerEnd:
         self.abandon()
 
     def abandon(self) -> None:
-        """Nothing more comes or goes here."""
+        """Discard all frames: the process has ended."""
         self._gone = True
         self._down.cut(0)
         self._waiting.clear()
@@ -174,7 +174,7 @@ class ServerEnd:
 
 
 def bytes_of(part: Part) -> bytes:
-    """What a part of an answer sends."""
+    """Return the bytes that a part of a response sends."""
     if isinstance(part, bytes | memoryview):
         return bytes(part)
     assert isinstance(part, FileRegion)
@@ -185,7 +185,7 @@ def bytes_of(part: Part) -> bytes:
 
 
 def make_context(port: int) -> ConnectionContext:
-    """Who a simulated client is."""
+    """Return the context of a simulated client."""
     return ConnectionContext(
         listener_name="PLAINTEXT",
         security_protocol="PLAINTEXT",

@@ -1,7 +1,7 @@
-"""Starts the broker, and starts it again whenever its process has ended, as a service manager does.
+"""Starts the broker, and restarts it whenever its process has ended, as a service manager does.
 
-It also decides what the end of a process means for the disk: a clean stop and a kill leave what was
-written, a power loss only what was synced.
+It also decides which files remain: a clean stop and a kill leave all writes, a power loss only what
+was synced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_LOADS = 1_000_000
 
 
 class Service:
-    """The broker's lives, one after the other. A life begins with 1."""
+    """The consecutive lives of the broker, numbered from 1."""
 
     def __init__(self, world: World) -> None:
         self.life_number = 0
@@ -29,16 +29,16 @@ class Service:
         self._life_began_ms = 0.0
         self._has_served = False
         self._everything_is_durable = False
-        """The last stop was a clean one, and nothing has been written since."""
+        """The last stop was clean, and nothing has been written since."""
 
     @property
     def coordinator_life(self) -> int:
-        """The number of the life of the coordinators: one ends when what it knew may be lost."""
-        loads = 0 if self.process is None else self.process.loads_anew
+        """The number of the coordinators' current life; their state may be lost at its end."""
+        loads = 0 if self.process is None else self.process.reloads
         return self.life_number * _MAX_LOADS + loads
 
-    def coordinator_loads_anew(self) -> None:
-        """What a slow disk did not take was told to members: for them it is as a crash."""
+    def coordinator_reloads(self) -> None:
+        """Disconnect all clients: members saw records that a slow disk did not write."""
         for connection in list(self._world.network.connections):
             connection.close_by_server()
 
@@ -49,45 +49,46 @@ class Service:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the broker serves and has no job to wait for."""
+        """Whether the broker is serving and no jobs are pending."""
         return self.process is not None and self.is_serving and self.process.jobs.is_idle
 
     @property
     def has_met_faults(self) -> bool:
-        """Whether the disk has been in trouble in this life."""
+        """Whether the disk has had faults in this life."""
         return self._world.last_fault_ms >= self._life_began_ms
 
     @property
     def has_failed_disk(self) -> bool:
-        """Whether a log directory is offline, which only a restart mends."""
+        """Whether a log directory is offline, which only a restart repairs."""
         process = self.process
         if process is None or not process.is_serving:
             return False
         return bool(process.broker.log_manager.offline_dirs)
 
     def start(self) -> None:
-        """Begin the next life, unless one is under way."""
+        """Begin the next life, unless one is in progress."""
         if self.process is not None:
             return
         self.life_number += 1
         self._everything_is_durable = False
         if self.has_met_faults:
-            self._world.unsynced_is_lost()  # As by a failed sync, which drops what it cannot write.
+            # As after a failed sync, which drops the data that it could not write.
+            self._world.unsynced_is_lost()
         self._life_began_ms = self._world.clock.monotonic_ms()
         self._world.life_begins()
         self.process = Process(self._world, self.life_number)
         self.process.start()
 
     def started(self, process: Process) -> None:
-        """The broker serves."""
+        """Record that the broker is serving."""
         self._world.trace("broker serves")
         self._has_served = True
         self._world.network.server = process
 
     def failed(self, process: Process, error: Exception) -> None:
-        """The broker could not start or stop; with a disk in trouble it may try again.
+        """Handle a failed start or stop; after a disk fault the broker may retry.
 
-        A full disk is no such trouble, but for a broker that has nothing yet.
+        A full disk is not such a fault, except for a broker that has no data yet.
         """
         if process is not self.process:
             return
@@ -97,22 +98,22 @@ class Service:
         self.end(power_loss=False)
 
     def stop(self) -> None:
-        """Ask the broker to stop; the next life begins when it has."""
+        """Ask the broker to stop; the next life begins after the stop."""
         if self.process is not None and self.process.is_serving:
             self._world.network.server_stops()
             self.process.stop()
 
     def stopped(self, process: Process) -> None:
-        """The broker has stopped cleanly."""
+        """Record that the broker has stopped cleanly."""
         if process is self.process:
             self._world.trace("broker stopped")
             self.end(power_loss=False)
             self._everything_is_durable = True
 
     def end(self, *, power_loss: bool, inside_append: bool = False) -> None:
-        """The process, if there is one, ends now, perhaps with an append half done.
+        """End the running process, if any, perhaps in the middle of an append.
 
-        A new one starts soon. The power may be lost without a process, too.
+        A new process starts soon. A power loss is possible without a process, too.
         """
         process, world = self.process, self._world
         if process is None and not power_loss:

@@ -1,7 +1,7 @@
-"""One broker without a network: requests go straight into its `dispatch`, everything in one go.
+"""One broker without a network: requests go directly to its `dispatch`, without delays.
 
-Nothing happens by chance here and nothing is delayed: for histories that have to be the same each
-time, step by step. `Told` keeps what the clients were told. Used by crash_points.py.
+Nothing is random: this is for histories that must be the same every time, step by step. `Observed`
+records the responses that the clients received. Used by crash_points.py.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TIMEOUT_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A record the broker has answered for."""
+    """A record that the broker has acknowledged."""
 
     topic_id: Uuid
     partition: int
@@ -67,28 +67,28 @@ class Acknowledged:
 
 
 @dataclass(slots=True)
-class Told:
+class Observed:
     """What the clients know."""
 
     records: list[Acknowledged] = field(default_factory=list)
     created: list[Uuid] = field(default_factory=list)
-    delete_asked: list[Uuid] = field(default_factory=list)
+    deleting: list[Uuid] = field(default_factory=list)
     deleted: list[Uuid] = field(default_factory=list)
     in_doubt: list[Batch] = field(default_factory=list)
-    """Batches sent and not yet answered."""
+    """Batches that were sent and not yet acknowledged."""
 
-    def copy(self) -> Told:
-        """What is known at this moment."""
-        return Told(*(list(known) for known in self._lists()))
+    def copy(self) -> Observed:
+        """Return a copy of the current knowledge."""
+        return Observed(*(list(known) for known in self._lists()))
 
     def _lists(self) -> Sequence[list]:  # type: ignore[type-arg]
-        return self.records, self.created, self.delete_asked, self.deleted, self.in_doubt
+        return self.records, self.created, self.deleting, self.deleted, self.in_doubt
 
 
 class _SyncsFirst(SimJobs):
     """Jobs that run one at a time, syncs before others.
 
-    So answers leave as early, and all other work is done as late, as can be.
+    Responses are therefore sent as early, and all other work runs as late, as possible.
     """
 
     def run_all(self) -> bool:
@@ -99,7 +99,7 @@ class _SyncsFirst(SimJobs):
 
 
 class Site:
-    """One broker on one disk, and a client that talks to it directly."""
+    """One broker on one disk, and a client that calls it directly."""
 
     def __init__(
         self, files: SimFiles, now_ms: int = START_MS, *, faults: Faults | None = None
@@ -118,20 +118,20 @@ class Site:
     # -- time and jobs ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Let everything go on that can without time passing, jobs one by one."""
+        """Run everything that can run without time passing, jobs sequentially."""
         self.ports.settle()
 
     def advance(self, by_ms: float) -> None:
-        """Let time pass, and let everything settle at each moment something is due."""
+        """Let time pass; settle at each moment at which a timer is due."""
         self.ports.advance(by_ms)
 
     def wait_for(self, later: Later[T]) -> T:
-        """The outcome, which has to come without time passing."""
+        """Return the outcome, which must arrive without time passing."""
         self.settle()
         return outcome(later)
 
     def start(self) -> None:
-        """Start the broker; raises what it failed with."""
+        """Start the broker; raises the error of a failed start."""
         self.wait_for(self.broker.start())
 
     def stop(self) -> None:
@@ -147,7 +147,7 @@ class Site:
         answer_type: type[Response],
         on_answer: Callable[[Response], None] = lambda answer: None,
     ) -> Response:
-        """The answer to a request; `on_answer` hears it at the moment it leaves."""
+        """Return the response to a request; `on_answer` is called at the moment it is sent."""
         self._number += 1
         header = RequestHeader(message.api_key, version, self._number, "crash")
         frame = memoryview(bytearray(encode_request(header, message)[4:]))
@@ -166,9 +166,9 @@ class Site:
         self.settle()
         return answers[0]
 
-    # -- what the script does -----------------------------------------------------------------
+    # -- actions of the script ----------------------------------------------------------------
 
-    def create(self, told: Told, name: str, partitions: int, **settings: str) -> Uuid:
+    def create(self, observed: Observed, name: str, partitions: int, **settings: str) -> Uuid:
         """Create a topic."""
         configs = [
             CreatableTopicConfig(name=key.replace("_", "."), value=value)
@@ -180,51 +180,53 @@ class Site:
 
         def created(answer: CreateTopicsResponse) -> None:
             assert answer.topics[0].error_code == 0, answer
-            told.created.append(answer.topics[0].topic_id)
+            observed.created.append(answer.topics[0].topic_id)
 
         self.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse, created)
-        return told.created[-1]
+        return observed.created[-1]
 
-    def delete(self, told: Told, topic_id: Uuid) -> None:
+    def delete(self, observed: Observed, topic_id: Uuid) -> None:
         """Delete a topic."""
-        told.delete_asked.append(topic_id)
+        observed.deleting.append(topic_id)
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=_TIMEOUT_MS
         )
 
         def deleted(answer: DeleteTopicsResponse) -> None:
             assert answer.responses[0].error_code == 0, answer
-            told.deleted.append(topic_id)
+            observed.deleted.append(topic_id)
 
         self.ask(request, 6, DeleteTopicsResponse, deleted)
 
-    def produce(self, told: Told, batch: Batch) -> None:
+    def produce(self, observed: Observed, batch: Batch) -> None:
         """Append one batch with acks=all."""
 
         def acknowledged(answer: ProduceResponse) -> None:
             result = answer.responses[0].partition_responses[0]
             assert result.error_code == 0, answer
             for offset, value in enumerate(batch.values, result.base_offset):
-                told.records.append(Acknowledged(batch.topic_id, batch.partition, offset, value))
-            told.in_doubt.remove(batch)
+                observed.records.append(
+                    Acknowledged(batch.topic_id, batch.partition, offset, value)
+                )
+            observed.in_doubt.remove(batch)
 
-        told.in_doubt.append(batch)
+        observed.in_doubt.append(batch)
         self.ask(produce_request([batch], acks=-1), 13, ProduceResponse, acknowledged)
 
     def producer_id(self) -> int:
-        """An id for an idempotent producer."""
+        """Return a new id for an idempotent producer."""
         request = InitProducerIdRequest(transactional_id=None)
         answer = self.ask(request, 4, InitProducerIdResponse)
         assert answer.error_code == 0, answer
         return answer.producer_id
 
     def topic_ids(self) -> dict[Uuid, int]:
-        """The topics there are, with their number of partitions."""
+        """Return the ids of all topics, with their partition counts."""
         answer = self.ask(MetadataRequest(topics=None), 12, MetadataResponse)
         return {topic.topic_id: len(topic.partitions) for topic in answer.topics}
 
     def read(self, topic_id: Uuid, partition: int) -> tuple[int, dict[int, bytes]]:
-        """The log's start, and every value from there to the end, by offset."""
+        """Return the log's start offset, and every value by offset."""
         start, position, values = -1, 0, dict[int, bytes]()
         while True:
             wanted = FetchPartition(
@@ -241,10 +243,12 @@ class Site:
             records = list(iter_records(received(data), from_offset=position))
             values.update((record.offset, record.value or b"") for record in records)
             if not records:
-                assert position == data.high_watermark, "nothing more below the high watermark"
+                assert position == data.high_watermark, "missing records below the high watermark"
                 return start, values
             offsets = [record.offset for record in records]
-            assert offsets == list(range(position, position + len(records))), "one by one"
+            assert offsets == list(range(position, position + len(records))), (
+                "a gap between offsets"
+            )
             position += len(records)
 
     def _log_start(self, topic_id: Uuid, partition: int) -> int:

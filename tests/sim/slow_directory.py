@@ -1,9 +1,9 @@
-"""A directory whose writes take long, now and then, beside whatever else goes wrong.
+"""A directory whose writes are slow at times, in addition to all other faults.
 
-A write that the reactor makes there takes virtual time, and everything stands still meanwhile; one
-in a job takes a while for that directory's lane only. So a seed shows both: a broker that notices
-and goes on by jobs (daemon/plogd/log/disk/lane_writes.py), with every other fault among them, and
-one that finds the disk fast again and goes back.
+A synchronous write of the reactor takes virtual time there, during which nothing else happens; a
+write in a job only delays that directory's lane. So a seed exercises both directions: a broker that
+detects the slow disk and writes by jobs (daemon/plogd/log/disk/lane_writes.py), with every other
+fault in between, and one that detects a fast disk and returns to synchronous writes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class SlowDirectory:
-    """Runs as a coroutine beside the nemesis; some seeds are spared."""
+    """Runs as a coroutine, concurrently with the nemesis; some seeds have no slow directory."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        # Chance of its own: what else a seed does is the same with and without it.
+        # A separate random generator, so that the rest of a seed is the same with and without slow
+        # writes.
         self.chance = random.Random(f"slow {world.seed}")
         self.is_enabled = self.chance.random() < 0.5
         self._pace_ms = self.chance.choice((50, 400, 1500))
@@ -30,7 +31,7 @@ class SlowDirectory:
         self._write_ms = 0.0
 
     async def run(self) -> None:
-        """Slow, fast, slow again, until the work is over."""
+        """Alternate between slow and fast until the work is finished."""
         while self.world.working:
             await self.world.sleep(self.chance.uniform(0.1, 2) * self._pace_ms)
             if self.world.working:
@@ -43,12 +44,12 @@ class SlowDirectory:
                 self.heal()
 
     def heal(self) -> None:
-        """Every directory is fast."""
+        """Make every directory fast."""
         self._path, self._write_ms = "", 0.0
         self._apply(self.world.service.process)
 
-    def meets(self, process: Process) -> None:
-        """A new process: what is slow is slow for it, too."""
+    def apply_to(self, process: Process) -> None:
+        """Apply the slow directory to a new process."""
         for path in self.world.config.log_dirs:
             process.broker.log_manager.dirs.writes_of(path).quiet_ms = self._quiet_ms
         self._apply(process)
@@ -59,7 +60,7 @@ class SlowDirectory:
             process.jobs.lane_ms = lanes
 
     def write_ms(self, path: str) -> float:
-        """How long a write of the reactor to `path` takes."""
+        """Return how long a write of the reactor to `path` takes."""
         process = self.world.service.process
         if not self._path or not path.startswith(f"{self._path}/"):
             return 0.0

@@ -1,4 +1,4 @@
-"""Each anomaly is told from what is right, without a broker: the checker's own tests."""
+"""The checker detects each anomaly, and accepts correct histories; without a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = PartitionKey(b"t" * 16, 0)
 
 
 def history(*batches: Sequence[bytes]) -> History:
-    """A history in which these batches of one session were sent and nothing else is known."""
+    """Return a history in which only the sends of these batches of one session are known."""
     new = History()
     number = 0
     for values in batches:
@@ -25,7 +25,7 @@ def history(*batches: Sequence[bytes]) -> History:
 
 
 def poll(position: int, *records: tuple[int, bytes], end: int = 100, known: int = 0) -> Poll:
-    """A poll that got these records."""
+    """Return a poll that returned these records."""
     return Poll(
         position=position,
         known_end=known,
@@ -36,50 +36,50 @@ def poll(position: int, *records: tuple[int, bytes], end: int = 100, known: int 
 
 
 def final(*records: tuple[int, bytes], start: int = 0, end: int = 100) -> FinalLog:
-    """A log as it is at the end."""
+    """Return a log at the end of the run."""
     made = [Record(offset=offset, timestamp=0, value=value) for offset, value in records]
     return FinalLog(start_offset=start, end_offset=end, records=made)
 
 
-def test_what_is_right_is_no_anomaly() -> None:
-    told = history([b"a", b"b"], [b"c"])
-    told.acknowledged(KEY, 0, [b"a", b"b"])
-    told.acknowledged(KEY, 2, [b"c"])
-    assert told.polled(KEY, poll(0, (0, b"a"), (1, b"b"), (2, b"c"), end=3, known=3)) == 3
-    assert told.polled(KEY, poll(1, (0, b"a"), (1, b"b"), end=3)) == 2
-    assert told.polled(KEY, poll(3, end=3)) == 3
-    check_log(told, KEY, final((0, b"a"), (1, b"b"), (2, b"c"), end=3))
-    check_log(told, KEY, final((1, b"b"), (2, b"c"), start=1, end=3))
+def test_correct_history_shows_no_anomaly() -> None:
+    observed = history([b"a", b"b"], [b"c"])
+    observed.acknowledged(KEY, 0, [b"a", b"b"])
+    observed.acknowledged(KEY, 2, [b"c"])
+    assert observed.polled(KEY, poll(0, (0, b"a"), (1, b"b"), (2, b"c"), end=3, known=3)) == 3
+    assert observed.polled(KEY, poll(1, (0, b"a"), (1, b"b"), end=3)) == 2
+    assert observed.polled(KEY, poll(3, end=3)) == 3
+    check_log(observed, KEY, final((0, b"a"), (1, b"b"), (2, b"c"), end=3))
+    check_log(observed, KEY, final((1, b"b"), (2, b"c"), start=1, end=3))
 
 
 # mypy: disable-error-code=func-returns-value
 POLLS: dict[str, Callable[[History], object]] = {
-    "inconsistent-offsets": lambda told: (
-        told.acknowledged(KEY, 0, [b"a"]),
-        told.polled(KEY, poll(0, (0, b"b"))),
+    "inconsistent-offsets": lambda observed: (
+        observed.acknowledged(KEY, 0, [b"a"]),
+        observed.polled(KEY, poll(0, (0, b"b"))),
     ),
-    "duplicate": lambda told: told.polled(KEY, poll(0, (0, b"a"), (1, b"a"))),
-    "phantom-read": lambda told: told.polled(KEY, poll(0, (0, b"z"))),
-    "poll-skip": lambda told: told.polled(KEY, poll(0, (1, b"a"))),
-    "int-poll-skip": lambda told: told.polled(KEY, poll(0, (0, b"a"), (2, b"b"))),
-    "nonmonotonic-poll": lambda told: told.polled(KEY, poll(1, (0, b"a"))),
-    "int-nonmonotonic-poll": lambda told: told.polled(KEY, poll(0, (0, b"a"), (0, b"b"))),
-    "read-above-high-watermark": lambda told: told.polled(KEY, poll(0, (0, b"a"), end=0)),
-    "lost-write": lambda told: (
-        told.acknowledged(KEY, 0, [b"a"]),
-        told.check_end(KEY, 0, told.known_end(KEY)),
+    "duplicate": lambda observed: observed.polled(KEY, poll(0, (0, b"a"), (1, b"a"))),
+    "phantom-read": lambda observed: observed.polled(KEY, poll(0, (0, b"z"))),
+    "poll-skip": lambda observed: observed.polled(KEY, poll(0, (1, b"a"))),
+    "int-poll-skip": lambda observed: observed.polled(KEY, poll(0, (0, b"a"), (2, b"b"))),
+    "nonmonotonic-poll": lambda observed: observed.polled(KEY, poll(1, (0, b"a"))),
+    "int-nonmonotonic-poll": lambda observed: observed.polled(KEY, poll(0, (0, b"a"), (0, b"b"))),
+    "read-above-high-watermark": lambda observed: observed.polled(KEY, poll(0, (0, b"a"), end=0)),
+    "lost-write": lambda observed: (
+        observed.acknowledged(KEY, 0, [b"a"]),
+        observed.check_end(KEY, 0, observed.known_end(KEY)),
     ),
-    "high-watermark-fell": lambda told: (
-        told.polled(KEY, poll(0, (0, b"a"))),
-        told.check_end(KEY, 0, told.known_end(KEY)),
+    "high-watermark-fell": lambda observed: (
+        observed.polled(KEY, poll(0, (0, b"a"))),
+        observed.check_end(KEY, 0, observed.known_end(KEY)),
     ),
-    "wrong-time": lambda told: told.check_time(KEY, 10, offset=3, found_ms=9),
-    "bad-answer": lambda told: told.acknowledged(KEY, -1, [b"a"]),
+    "wrong-time": lambda observed: observed.check_time(KEY, 10, offset=3, found_ms=9),
+    "bad-answer": lambda observed: observed.acknowledged(KEY, -1, [b"a"]),
 }
 
 
 @pytest.mark.parametrize("name", sorted(POLLS))
-def test_a_poll_or_an_answer_that_cannot_be(name: str) -> None:
+def test_impossible_poll_or_acknowledgment_is_an_anomaly(name: str) -> None:
     with pytest.raises(Anomaly) as found:
         POLLS[name](history([b"a", b"b"]))
     assert found.value.name == name
@@ -97,16 +97,16 @@ def test_a_poll_or_an_answer_that_cannot_be(name: str) -> None:
         ("int-send-skip", final((0, b"a"))),
     ],
 )
-def test_a_log_that_cannot_be(name: str, log: FinalLog) -> None:
-    told = history([b"a", b"b"], [b"c"])
+def test_impossible_final_log_is_an_anomaly(name: str, log: FinalLog) -> None:
+    observed = history([b"a", b"b"], [b"c"])
     if name in ("lost-write", "unseen"):
-        told.acknowledged(KEY, 0, [b"a"])
+        observed.acknowledged(KEY, 0, [b"a"])
     with pytest.raises(Anomaly) as found:
-        check_log(told, KEY, log)
+        check_log(observed, KEY, log)
     assert found.value.name == name
 
 
-def test_a_topic_that_vanishes_and_one_that_comes_back() -> None:
+def test_vanished_or_resurrected_topic_is_an_anomaly() -> None:
     topics = Topics()
     topics.created("t", KEY.topic_id, 1)
     with pytest.raises(Anomaly) as found:
@@ -116,7 +116,7 @@ def test_a_topic_that_vanishes_and_one_that_comes_back() -> None:
     topics.shown({}, topics.known)
     before = topics.known
     topics.deleted(name="t", topic_id=KEY.topic_id)
-    topics.shown({"t": Sight(KEY.topic_id, 1)}, before)  # An answer from before the deletion.
+    topics.shown({"t": Sight(KEY.topic_id, 1)}, before)  # A response from before the deletion.
     with pytest.raises(Anomaly) as found:
         topics.shown({"t": Sight(KEY.topic_id, 1)}, topics.known)
     assert found.value.name == "undeleted-topic"

@@ -1,9 +1,9 @@
-"""Nothing acknowledged is lost, and the broker starts and serves, wherever the power goes.
+"""Acknowledged records survive a crash at any file operation, and the broker starts and serves.
 
-One history with all that touches files: topics made, deleted and made again, records in several
-batches a segment, rolls, retention, checkpoints, idempotent producers, a clean stop, a power loss.
-Each of its file operations is a crash point; every point is tried with several ways in which the
-disk may have kept, lost or torn what was not synced, and with a plain kill.
+The history exercises everything that writes files: topics created, deleted and recreated, several
+batches per segment, rolls, retention, checkpoints, idempotent producers, a clean stop, a power
+loss. Each of its file operations is a crash point. The tests try every point with several ways in
+which the disk may have kept, lost or torn unsynced data, and with a plain kill.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plog.records.batch import Compression
 from tests.helpers.sim_files import SimFiles
 from tests.sim.crash_points import CrashPoint, Recorder, check_survivor, values_batch
 from tests.sim.plants import planted
-from tests.sim.site import Site, Told
+from tests.sim.site import Observed, Site
 
 RETENTION_MS = 60_000
 TEAR_SEEDS = (1, 2)
@@ -26,54 +26,54 @@ MORE_TEAR_SEEDS = range(3, 23)
 SHARES = 4
 FIRST_MOMENTS = 6
 FIRST_CRASHES, MORE_FIRST_CRASHES = slice(50, None, 131), slice(6, None, 11)
-"""The crash points after which the broker that recovers is crashed in turn."""
+"""The crash points after which the recovering broker is crashed in turn."""
 SECOND_CRASH_EVERY = 9
 
 
 @cache
 def history() -> tuple[CrashPoint, ...]:
-    """All crash points of the history, which is always the same."""
+    """Return all crash points of the history, which is always the same."""
     return run_history()
 
 
 def run_history() -> tuple[CrashPoint, ...]:
     """Run the history."""
     recorder = Recorder()
-    told = recorder.told
+    observed = recorder.observed
     site = recorder.start(SimFiles())
-    kept = site.create(told, "kept", 2, retention_ms="-1")
-    timed = site.create(told, "timed", 1, retention_ms=str(RETENTION_MS))
-    gone = site.create(told, "gone", 1)
-    write(site, told, kept, "one")
-    write(site, told, timed, "one")
-    write(site, told, gone, "one")
+    kept = site.create(observed, "kept", 2, retention_ms="-1")
+    timed = site.create(observed, "timed", 1, retention_ms=str(RETENTION_MS))
+    gone = site.create(observed, "gone", 1)
+    write(site, observed, kept, "one")
+    write(site, observed, timed, "one")
+    write(site, observed, gone, "one")
     housekeeping(site)
-    site.delete(told, gone)
-    again = site.create(told, "gone", 1)
-    write(site, told, again, "two")
+    site.delete(observed, gone)
+    again = site.create(observed, "gone", 1)
+    write(site, observed, again, "two")
     site.advance(2 * RETENTION_MS)
     housekeeping(site)
-    write(site, told, timed, "two")
+    write(site, observed, timed, "two")
     site.stop()
 
     site = recorder.start(site.files.kill(), site.ports.clock.now_ms())
-    write(site, told, kept, "three")
+    write(site, observed, kept, "three")
     housekeeping(site)
-    write(site, told, timed, "three")
+    write(site, observed, timed, "three")
 
     site = recorder.start(site.files.crash(random.Random(7)), site.ports.clock.now_ms())
-    write(site, told, kept, "four")
+    write(site, observed, kept, "four")
     housekeeping(site)
     site.stop()
     return tuple(recorder.points)
 
 
-def write(site: Site, told: Told, topic_id: bytes, what: str) -> None:
-    """A few batches to the first partition, enough to roll; half of them idempotent."""
+def write(site: Site, observed: Observed, topic_id: bytes, what: str) -> None:
+    """Write a few batches to the first partition, enough to roll; half of them are idempotent."""
     producer_id = site.producer_id()
     for number in range(4):
         name = f"{what} {topic_id.hex()} {number}"
-        site.produce(told, values_batch(topic_id, 0, name, 1 + number % 3))
+        site.produce(observed, values_batch(topic_id, 0, name, 1 + number % 3))
         batch = values_batch(
             topic_id,
             0,
@@ -83,14 +83,14 @@ def write(site: Site, told: Told, topic_id: bytes, what: str) -> None:
             producer_id=producer_id,
             base_sequence=2 * number,
         )
-        site.produce(told, batch)
+        site.produce(observed, batch)
 
 
 def housekeeping(site: Site) -> None:
-    """What the periodic tasks do, once each."""
+    """Run each periodic task once."""
     manager = site.broker.log_manager
     manager.apply_retention(site.ports.clock.now_ms())
-    site.advance(20)  # file.delete.delay.ms passes.
+    site.advance(20)  # After file.delete.delay.ms.
     for write_checkpoint in (
         manager.write_recovery_points,
         manager.write_high_watermarks,
@@ -101,7 +101,7 @@ def housekeeping(site: Site) -> None:
 
 
 def survive(files: SimFiles, point: CrashPoint) -> None:
-    """Start on what is left and check it; names the crash point where that fails."""
+    """Start a broker on the remaining files and check it; name the crash point on failure."""
     try:
         site = Site(files, point.now_ms)
         site.start()
@@ -112,25 +112,25 @@ def survive(files: SimFiles, point: CrashPoint) -> None:
 
 
 def survive_all(points: Iterable[CrashPoint], seed: int = 1) -> None:
-    """A power loss at each point."""
+    """Try a power loss at each point."""
     for point in points:
         survive(point.power_loss(seed), point)
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_power_loss_at_any_file_operation_loses_nothing_acknowledged(share: int) -> None:
+def test_acknowledged_records_survive_a_power_loss_at_any_file_operation(share: int) -> None:
     for seed in TEAR_SEEDS:
         survive_all(history()[share::SHARES], seed)
 
 
-def test_a_kill_at_any_file_operation_loses_nothing_acknowledged() -> None:
+def test_acknowledged_records_survive_a_kill_at_any_file_operation() -> None:
     for point in history():
         survive(point.kill(), point)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", MORE_TEAR_SEEDS)
-def test_a_power_loss_with_any_tear_loses_nothing_acknowledged(seed: int) -> None:
+def test_acknowledged_records_survive_a_power_loss_with_any_tear(seed: int) -> None:
     survive_all(history(), seed)
 
 
@@ -138,29 +138,31 @@ def test_a_power_loss_with_any_tear_loses_nothing_acknowledged(seed: int) -> Non
 @pytest.mark.parametrize(
     "share", [FIRST_CRASHES, pytest.param(MORE_FIRST_CRASHES, marks=pytest.mark.long)]
 )
-def test_a_power_loss_after_a_crash_loses_nothing_acknowledged(share: slice, first: str) -> None:
+def test_acknowledged_records_survive_a_power_loss_during_recovery(
+    share: slice, first: str
+) -> None:
     for number, point in enumerate((*history()[:FIRST_MOMENTS], *history()[share])):
         recorder = Recorder()
-        recorder.told = told = point.told.copy()
+        recorder.observed = observed = point.observed.copy()
         files = point.kill() if first == "kill" else point.power_loss(4)
         site = recorder.start(files, point.now_ms)
         after_start = len(recorder.points)
-        new = site.create(told, "new", 1)
-        write(site, told, new, "new")
+        new = site.create(observed, "new", 1)
+        write(site, observed, new, "new")
         nested = recorder.points
         stride = slice(number % SECOND_CRASH_EVERY, None, SECOND_CRASH_EVERY)
         survive_all([*nested[:after_start][::2], *nested[after_start:][stride]], seed=5)
 
 
 @pytest.mark.parametrize("plant", ["ack-before-flush", "skip-dir-sync"])
-def test_a_planted_bug_loses_something(plant: str) -> None:
+def test_planted_bug_loses_acknowledged_records(plant: str) -> None:
     with planted(plant):
         points = run_history()
     with pytest.raises(AssertionError, match="is lost"):
         survive_all(points)
 
 
-def test_the_history_reaches_all_that_writes_files() -> None:
+def test_history_reaches_every_file_operation() -> None:
     points = history()
     kinds = {point.operation.name for point in points}
     assert {"append", "sync", "sync_dir", "rename", "create", "unlink", "mkdir", "rmdir"} <= kinds

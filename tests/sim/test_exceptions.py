@@ -1,7 +1,7 @@
-"""A produce request that meets an exception at each call of a port in turn, and what is left of it.
+"""A produce request that meets an exception at each call of a port in turn.
 
-One history: an idempotent producer fills two segments through the broker's own `dispatch`. The
-history of appends without a broker is in tests/unit/log/test_log_exceptions.py.
+The history: an idempotent producer fills two segments through the broker's own `dispatch`. The same
+test for appends without a broker is in tests/unit/log/test_log_exceptions.py.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tests.helpers.sim_files import SimFiles
 from tests.sim.batches import produce_request
 from tests.sim.crash_points import values_batch
 from tests.sim.plants import planted
-from tests.sim.site import Site, Told
+from tests.sim.site import Observed, Site
 
 BATCHES = 6
 ATTEMPTS = 5
 
 
 class _History:
-    """A broker and its producer; `acknowledged` has the values by offset."""
+    """A broker and its producer; `acknowledged` contains the values by offset."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -31,13 +31,13 @@ class _History:
         self.faults.on_raise = self.struck.append
         self.site = Site(SimFiles(), faults=self.faults)
         self.site.start()
-        self.topic_id: Uuid = self.site.create(Told(), "kept", 1, retention_ms="-1")
+        self.topic_id: Uuid = self.site.create(Observed(), "kept", 1, retention_ms="-1")
         self.producer_id = self.site.producer_id()
         self.acknowledged: dict[int, bytes] = {}
         self.is_offline = False
 
     def run(self) -> None:
-        """Send each batch until it is acknowledged, or the log directory is offline."""
+        """Send each batch until it is acknowledged or the log directory is offline."""
         for number in range(BATCHES):
             if not any(self._send(number) for _ in range(ATTEMPTS)):
                 assert self.is_offline, self.struck
@@ -59,7 +59,8 @@ class _History:
             allowed = {
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                ErrorCode.REQUEST_TIMED_OUT,  # Appended, but no deadline could be set.
+                # The batch was appended, but its deadline could not be set.
+                ErrorCode.REQUEST_TIMED_OUT,
             }
             assert result.error_code in allowed, self.struck
             return False
@@ -68,7 +69,7 @@ class _History:
 
 
 def _try_every_call(when: When) -> int:
-    """Raise at each call of the history in turn; how many there are."""
+    """Raise an exception at each call of the history in turn; return the number of calls."""
     number, is_over = 0, False
     while not is_over:
         number += 1
@@ -91,10 +92,12 @@ def _try_every_call(when: When) -> int:
 
 
 @pytest.mark.parametrize("when", list(When))
-def test_exception_at_any_port_call_of_a_produce_keeps_what_was_acknowledged(when: When) -> None:
+def test_acknowledged_records_survive_an_exception_at_any_port_call_of_a_produce(
+    when: When,
+) -> None:
     assert _try_every_call(when) > 30
 
 
-def test_append_undone_after_os_errors_only_is_found() -> None:
+def test_exceptions_reveal_an_append_that_undoes_only_os_errors() -> None:
     with planted("undo-os-errors-only"), pytest.raises(AssertionError):
         _try_every_call(When.AFTER)

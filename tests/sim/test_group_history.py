@@ -1,4 +1,4 @@
-"""Each anomaly of a group is told from what is right, without a broker."""
+"""The checker of groups detects each anomaly, and accepts correct histories; without a broker."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from plog.types import TopicPartition
 from tests.sim.assigning import Assignment
 from tests.sim.checker import Anomaly
-from tests.sim.group_history import GroupView, Who
+from tests.sim.group_history import GroupView, Membership
 from tests.sim.registers import Register
 
 PARTITION = TopicPartition("t", 0)
-A, B = Who("a", None), Who("b", None)
+A, B = Membership("a", None), Membership("b", None)
 
 
 class Scene:
-    """A group, and a clock that each look moves on."""
+    """A group, and a clock that advances each time it is read."""
 
     def __init__(self) -> None:
         self.now_ms = 0.0
@@ -30,66 +30,72 @@ class Scene:
         self.now_ms += 1
         return self.now_ms
 
-    def give(self, who: Who, generation: int, *, decision: int = 1, member_id: str = "") -> None:
-        """`who` is told that the partition is its."""
-        made = Assignment("g", generation, decision, member_id or who.member_id, (PARTITION,))
-        self.view.assigned(who, generation, made)
+    def give(
+        self, membership: Membership, generation: int, *, decision: int = 1, member_id: str = ""
+    ) -> None:
+        """Assign the partition to `membership`."""
+        made = Assignment(
+            "g", generation, decision, member_id or membership.member_id, (PARTITION,)
+        )
+        self.view.assigned(membership, generation, made)
 
     def commit(self, *, acknowledged: bool, over_ms: float = math.inf) -> int:
-        """The next value is sent; and its answer is heard, or its connection ends."""
+        """Send the next value; its response arrives, or its connection ends."""
         value = self.register.next_value()
         attempt = self.register.sending(value, lambda: over_ms)
         if acknowledged:
             self.register.acknowledged(attempt)
         return value
 
-    def take_place(self, member_id: str) -> Who:
-        """A static member joins without an id, and is given this one."""
-        who = Who(member_id, "i")
-        self.view.took_place(who, self.view.joining_statically("i", lambda: math.inf))
-        return who
+    def join_statically(self, member_id: str) -> Membership:
+        """Join a static member without an id; the response contains this one."""
+        membership = Membership(member_id, "i")
+        self.view.static_join_answered(
+            membership, self.view.sending_static_join("i", lambda: math.inf)
+        )
+        return membership
 
 
-def fell(scene: Scene) -> None:
+def commit_older_value(scene: Scene) -> None:
     first = scene.commit(acknowledged=True)
     scene.commit(acknowledged=True)
     scene.register.shown(first, scene.register.floor)
 
 
-def shown_and_fell(scene: Scene) -> None:
+def read_older_value(scene: Scene) -> None:
     first = scene.commit(acknowledged=True)
     second = scene.commit(acknowledged=False)
     scene.register.shown(second, scene.register.floor)
     scene.register.shown(first, scene.register.floor)
 
 
-def reset(scene: Scene) -> None:
+def lose_the_offset(scene: Scene) -> None:
     scene.commit(acknowledged=True)
     scene.register.shown(-1, scene.register.floor)
 
 
-def refused(scene: Scene) -> None:
+def read_rejected_value(scene: Scene) -> None:
     attempt = scene.register.sending(scene.register.next_value(), lambda: math.inf)
     scene.register.refused(attempt, for_certain=True)
     scene.register.shown(attempt.value, None)
 
 
-def stale(scene: Scene) -> None:
+def accept_stale_heartbeat(scene: Scene) -> None:
     scene.view.joined(A, 2, leads=True, held=())
     scene.view.accepted(scene.view.standing(B, 1), "commit")
 
 
 def two_static_members(scene: Scene) -> None:
-    first = scene.take_place("i-1")
-    scene.take_place("i-2")
+    first = scene.join_statically("i-1")
+    scene.join_statically("i-2")
     scene.view.accepted(scene.view.standing(first, 1), "heartbeat")
 
 
 def false_fence(scene: Scene) -> None:
-    who = Who("i-1", "i")
-    join = scene.view.joining_statically("i", lambda: math.inf)
-    scene.view.took_place(who, join)
-    scene.view.fenced(who, join)
+    membership = Membership("i-1", "i")
+    join = scene.view.sending_static_join("i", lambda: math.inf)
+    scene.view.static_join_answered(membership, join)
+    scene.view.fenced(membership, join)
 
 
 def two_leaders(scene: Scene) -> None:
@@ -108,12 +114,12 @@ def two_assignments(scene: Scene) -> None:
 
 
 ANOMALIES: list[tuple[str, Callable[[Scene], object]]] = [
-    ("committed-offset-fell", fell),
-    ("committed-offset-fell", shown_and_fell),
-    ("spurious-reset", reset),
-    ("refused-commit-kept", refused),
+    ("committed-offset-fell", commit_older_value),
+    ("committed-offset-fell", read_older_value),
+    ("spurious-reset", lose_the_offset),
+    ("refused-commit-kept", read_rejected_value),
     ("phantom-commit", lambda scene: scene.register.shown(7, None)),
-    ("stale-commit", stale),
+    ("stale-commit", accept_stale_heartbeat),
     ("two-static-members", two_static_members),
     ("false-fence", false_fence),
     ("two-leaders", two_leaders),
@@ -126,20 +132,22 @@ ANOMALIES: list[tuple[str, Callable[[Scene], object]]] = [
 
 
 @pytest.mark.parametrize(("name", "happens"), ANOMALIES)
-def test_what_a_group_cannot_show(name: str, happens: Callable[[Scene], object]) -> None:
+def test_impossible_group_history_is_an_anomaly(
+    name: str, happens: Callable[[Scene], object]
+) -> None:
     with pytest.raises(Anomaly) as found:
         happens(Scene())
     assert found.value.name == name
 
 
-def test_a_commit_that_may_arrive_late_may_show_late() -> None:
+def test_commit_without_response_may_take_effect_later() -> None:
     scene = Scene()
     lost = scene.commit(acknowledged=False)
     scene.commit(acknowledged=True)
     scene.register.shown(lost, scene.register.floor)
 
 
-def test_a_commit_of_a_connection_that_was_over_may_not() -> None:
+def test_commit_may_not_take_effect_after_its_connection_has_ended() -> None:
     scene = Scene()
     lost = scene.commit(acknowledged=False, over_ms=1.5)
     scene.commit(acknowledged=True)
@@ -147,7 +155,7 @@ def test_a_commit_of_a_connection_that_was_over_may_not() -> None:
         scene.register.shown(lost, scene.register.floor)
 
 
-def test_a_read_that_was_sent_before_a_commit_may_not_know_it() -> None:
+def test_read_may_miss_a_commit_that_was_sent_later() -> None:
     scene = Scene()
     first = scene.commit(acknowledged=True)
     floor = scene.register.floor
@@ -155,13 +163,13 @@ def test_a_read_that_was_sent_before_a_commit_may_not_know_it() -> None:
     scene.register.shown(first, floor)
 
 
-def test_a_static_member_has_its_place_under_every_id() -> None:
+def test_static_member_keeps_its_partitions_under_a_new_member_id() -> None:
     scene = Scene()
-    scene.give(Who("i-1", "i"), 1)
-    scene.give(Who("i-2", "i"), 1, member_id="i-1")
+    scene.give(Membership("i-1", "i"), 1)
+    scene.give(Membership("i-2", "i"), 1, member_id="i-1")
 
 
-def test_a_generation_nobody_was_assigned_in_may_come_again_after_a_crash() -> None:
+def test_unassigned_generation_number_may_be_reused_after_a_crash() -> None:
     scene = Scene()
     scene.view.joined(A, 2, leads=True, held=[PARTITION])
     scene.life = 2

@@ -1,4 +1,4 @@
-"""Many members at once: 200 that come and go, in several groups and in one; a storm of 1,000."""
+"""Many members: 200 that join and leave, in several groups and in one; a storm of 1,000."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ STORM_MS = 60_000.0
 
 
 def only_group(world: World, *, kind: str, members: int) -> None:
-    """Let all members be in the world's first group, and none of them static."""
+    """Put all members into the world's first group, as dynamic members."""
     first = world.group_plans[0]
     world.group_plans[:] = [replace(first, kind=kind, instances=[None] * members)]
 
 
 def run_until(world: World, done: Callable[[], bool], limit_ms: float) -> None:
-    """Let `world` go on. Raises Anomaly if that takes too long."""
+    """Run `world` until the condition is true. Raises Anomaly if that takes too long."""
     world._run_until(done, limit_ms, "the members")
 
 
 @pytest.mark.parametrize("seed", [4])
-def test_200_members_of_several_groups(seed: int) -> None:
+def test_200_members_of_several_groups_show_no_anomaly(seed: int) -> None:
     world = World(seed, 700, members=CROWD)
     assert len(world.group_plans) > 1
     world.run()
@@ -36,7 +36,7 @@ def test_200_members_of_several_groups(seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["eager", "cooperative"])
-def test_200_members_of_one_group(kind: str) -> None:
+def test_200_members_of_one_group_show_no_anomaly(kind: str) -> None:
     world = World(5, STEPS, members=CROWD)
     only_group(world, kind=kind, members=CROWD)
     world.run()
@@ -46,11 +46,11 @@ def test_200_members_of_one_group(kind: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_200_members_for_longer(seed: int) -> None:
+def test_200_members_show_no_anomaly_in_a_long_run(seed: int) -> None:
     World(seed, 2_000, members=CROWD).run()
 
 
-def test_a_storm_of_1000_joins_ends_in_one_generation() -> None:
+def test_storm_of_1000_joins_ends_in_one_generation() -> None:
     world = World(1, 1 << 30, members=STORM)
     only_group(world, kind="eager", members=STORM)
     [plan] = world.group_plans

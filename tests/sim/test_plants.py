@@ -1,6 +1,6 @@
-"""The simulator finds the bugs it is there for: each is put in on purpose and must be found.
+"""The simulator finds the bugs for which it exists: each one is planted and must be found.
 
-The monitor, which looks into the broker, is off: what counts is what clients can see.
+The monitor, which inspects the broker, is off: only what clients can observe counts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ LOSS = {
     "unseen",
     "inconsistent-offsets",
     "high-watermark-fell",
-    "false-out-of-order",  # The batch before was acknowledged, and is forgotten.
-    "false-out-of-range",  # A reader is where the log ended once.
-    "poll-skip",  # A reader comes to the place before the checker does.
+    "false-out-of-order",  # The previous batch was acknowledged and is forgotten.
+    "false-out-of-range",  # A reader is positioned at a former end of the log.
+    "poll-skip",  # A reader arrives there before the checker.
 }
 FOUND_AS = {
     "ack-before-flush": LOSS,
@@ -61,27 +61,27 @@ MEMBERS = 24
 
 
 def run_all(seeds: Iterable[int], members: int, *, exceptions: bool = False) -> None:
-    """Run until one shows an anomaly."""
+    """Run the seeds until one shows an anomaly."""
     for seed in seeds:
         World(seed, STEPS, with_monitor=False, members=members, exceptions=exceptions).run()
 
 
 @pytest.mark.parametrize("plant", sorted(FOUND_AS))
-def test_a_planted_bug_is_found(plant: str) -> None:
+def test_planted_bug_is_found(plant: str) -> None:
     with planted(plant), pytest.raises(Anomaly) as found:
         run_all(SEEDS, members=0)
     assert found.value.name in FOUND_AS[plant]
 
 
 @pytest.mark.parametrize("plant", sorted(FOUND_IN_GROUPS_AS))
-def test_a_bug_planted_in_the_coordinator_is_found(plant: str) -> None:
+def test_planted_bug_in_the_coordinator_is_found(plant: str) -> None:
     with planted(plant), pytest.raises(Anomaly) as found:
         run_all(SEEDS_WITH_GROUPS, members=MEMBERS)
     assert found.value.name in FOUND_IN_GROUPS_AS[plant]
 
 
 @pytest.mark.parametrize("plant", sorted(FOUND_BY_EXCEPTIONS_AS))
-def test_injected_exceptions_find_a_planted_bug(plant: str) -> None:
+def test_planted_bug_is_found_by_injected_exceptions(plant: str) -> None:
     with planted(plant), pytest.raises(Anomaly) as found:
         run_all(SEEDS, members=0, exceptions=True)
     assert found.value.name in FOUND_BY_EXCEPTIONS_AS[plant]
@@ -91,7 +91,7 @@ def test_every_plant_has_a_test() -> None:
     assert {*FOUND_AS, *FOUND_IN_GROUPS_AS, *FOUND_BY_EXCEPTIONS_AS} == set(PLANTS)
 
 
-def test_the_monitor_sees_records_shown_before_they_are_durable() -> None:
+def test_monitor_detects_records_that_are_readable_before_they_are_durable() -> None:
     with planted("ack-before-flush"), pytest.raises(Anomaly) as found:
         World(1, STEPS).run()
     assert found.value.name == "visible-before-durable"

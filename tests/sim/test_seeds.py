@@ -1,6 +1,6 @@
-"""Some seeds on every commit; more, and longer ones, by hand or with ``-m long``.
+"""A few seeds that run with every commit; more and longer ones run by hand or with ``-m long``.
 
-A seed that once found a bug stays in `REMEMBERED`. How to replay one: docs/reliability.md.
+A seed that once found a bug stays in `REMEMBERED`. docs/reliability.md explains how to replay one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tests.sim.world import World
 STEPS = 400
 SEEDS = range(1, 31)
 REMEMBERED: tuple[int, ...] = (
-    51,  # A roll that failed half way left a segment that recovery believed.
-    187,  # The same, found by a reader that was sent past records.
+    51,  # A roll that failed halfway left a segment that recovery accepted.
+    187,  # The same bug, found by a reader that was sent past records.
     1347,  # A stop did not wait for the next metadata write on a slow disk.
-    1418,  # A start that failed had made a log directory, whose name never became durable.
+    1418,  # A failed start had created a log directory whose name never became durable.
 )
 EXCEPTION_SEEDS = range(200, 216)
 LONG_SEEDS = range(1000, 1400)
@@ -24,14 +24,14 @@ LONG_STEPS = 2000
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, *REMEMBERED])
-def test_a_seed_shows_no_anomaly(seed: int) -> None:
+def test_seed_shows_no_anomaly(seed: int) -> None:
     world = World(seed, STEPS, exceptions=None if seed in SEEDS else False)
     world.run()
     assert world.history.acknowledged_count
     assert world.history.polled_count
 
 
-def test_injected_exceptions_show_no_anomaly() -> None:
+def test_seed_with_injected_exceptions_shows_no_anomaly() -> None:
     met = 0
     for seed in EXCEPTION_SEEDS:
         world = World(seed, STEPS, exceptions=True)
@@ -42,11 +42,11 @@ def test_injected_exceptions_show_no_anomaly() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", LONG_SEEDS)
-def test_a_long_run_shows_no_anomaly(seed: int) -> None:
+def test_long_run_shows_no_anomaly(seed: int) -> None:
     World(seed, LONG_STEPS).run()
 
 
-def test_a_seed_replays_exactly() -> None:
+def test_seed_replays_exactly() -> None:
     traces: list[list[str]] = []
     for _ in range(2):
         lines: list[str] = []
@@ -56,7 +56,9 @@ def test_a_seed_replays_exactly() -> None:
     assert len(traces[0]) > STEPS
 
 
-def test_the_command_line_names_the_anomaly_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_prints_the_anomaly_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["--seed", "1", "--steps", "60"]) == 0
     capsys.readouterr()
     plant = ["--plant", "forget-producers", "--no-exceptions"]
@@ -64,4 +66,5 @@ def test_the_command_line_names_the_anomaly_last(capsys: pytest.CaptureFixture[s
     assert status == 1
     *_, replay, name = capsys.readouterr().out.splitlines()
     assert replay.startswith("replay: python -m tests.sim --seed ")
-    assert name in ("duplicate", "nonmonotonic-send")  # Which one depends on what is sent again.
+    # Which one is reported depends on the retries.
+    assert name in ("duplicate", "nonmonotonic-send")

@@ -1,8 +1,8 @@
-"""Which topics the clients know to exist, to be gone, or to be in doubt.
+"""The topics that clients know to exist, know to be deleted, or are uncertain about.
 
-A topic is known by its id; a name may be used again by another topic. Told by the admins' requests
-and by every metadata answer. An unknown outcome (the connection broke) leaves a doubt, which the
-next metadata answer usually resolves.
+A topic is identified by its id; another topic may use its name again. The admins' requests and
+every Metadata response update this knowledge. If the outcome of a request is unknown because its
+connection broke, the next Metadata response usually resolves the uncertainty.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Topic:
     topic_id: Uuid
     partitions: int
     created: bool = False
-    """Its creation was acknowledged, or it was shown: it must not vanish by itself."""
+    """Its creation was acknowledged, or a response listed it: it must not vanish by itself."""
     delete_requested: bool = False
     deleted: bool = False
-    """Its deletion was acknowledged: it must never be seen again."""
+    """Its deletion was acknowledged: no response may list it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A topic as a metadata answer shows it."""
+    """A topic as listed in a Metadata response."""
 
     topic_id: Uuid
     partitions: int
@@ -39,29 +39,29 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was known when a metadata request was sent: topics that must be there, and must not."""
+    """What was known when a Metadata request was sent: topics that it must and must not list."""
 
     alive: Mapping[Uuid, Topic]
     gone: frozenset[Uuid]
 
 
 class Topics:
-    """Every incarnation ever seen, by id."""
+    """Every incarnation ever listed, by id."""
 
     def __init__(self) -> None:
         self.by_id: dict[Uuid, Topic] = {}
         self._doubtful_names: set[str] = set()
-        """A DeleteTopics by this name may still be under way somewhere."""
+        """A DeleteTopics request by this name may still be in transit."""
 
     def created(self, name: str, topic_id: Uuid, partitions: int) -> None:
-        """The broker says that it has made this topic."""
+        """Record that the broker acknowledged the creation of this topic."""
         topic = self._get(name, topic_id, partitions)
         if topic.deleted:
-            raise Anomaly("undeleted-topic", f"{name} {topic_id.hex()} made with an old id")
+            raise Anomaly("undeleted-topic", f"{name} {topic_id.hex()} created with an old id")
         topic.created = True
 
     def deleting(self, *, name: str, topic_id: Uuid | None) -> None:
-        """A deletion is about to be sent, by id or, where that is None, by name."""
+        """Record that a deletion is about to be sent, by id or, if that is None, by name."""
         if topic_id is None:
             self._doubtful_names.add(name)
         for topic in self.by_id.values():
@@ -69,12 +69,12 @@ class Topics:
                 topic.delete_requested = True
 
     def deleted(self, *, name: str, topic_id: Uuid) -> None:
-        """The broker says that this topic is gone."""
+        """Record that the broker acknowledged the deletion of this topic."""
         topic = self._get(name, topic_id, 0)
         topic.delete_requested = topic.deleted = True
 
     def shown(self, sights: Mapping[str, Sight], known: Known) -> None:
-        """A metadata answer for all topics; `known` is what was known when it was asked for."""
+        """Check a Metadata response for all topics; `known` was noted when the request was sent."""
         for name, sight in sights.items():
             topic = self._get(name, sight.topic_id, sight.partitions)
             if topic.topic_id in known.gone:
@@ -86,12 +86,12 @@ class Topics:
                 raise Anomaly("lost-topic", f"{topic.name} {topic.topic_id.hex()} has vanished")
 
     def may_be_gone(self, topic: Topic) -> bool:
-        """Whether somebody has asked for its deletion, perhaps without hearing of the outcome."""
+        """Whether a client has requested its deletion, perhaps with an unknown outcome."""
         return topic.delete_requested or topic.name in self._doubtful_names
 
     @property
     def known(self) -> Known:
-        """What any later metadata answer must agree with."""
+        """Return the knowledge that any later Metadata response must agree with."""
         return Known(
             alive={
                 topic_id: topic

@@ -1,10 +1,10 @@
 """One simulated run: a broker, its disk and network, clients, a nemesis, and one virtual clock.
 
-Everything that happens is a call on the world's timers, made one after the other in virtual time;
-all chance comes from one seed. So a seed replays exactly, with any faults, on any machine.
+Every event is a call on the world's timers, executed sequentially in virtual time; all random
+choices come from one seed. So a seed replays exactly, with any faults, on any machine.
 
 A run has three parts: `steps` steps of work under faults; then the faults end and the clients
-finish; then everything is read and compared with what is known, twice, with a clean restart in
+finish; then everything is read and compared with the history, twice, with a clean restart in
 between.
 """
 
@@ -44,7 +44,7 @@ _WORK_MS = 10_000_000.0
 
 
 class World(Stage):
-    """See the module's text. `trace` hears a line for each thing worth a look."""
+    """A simulated run and all its parts. `trace` is called with a line for each notable event."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class World(Stage):
         self._running: dict[str, int] = {}
         self._last_trouble_ms = 0.0
         self.last_fault_ms = -1.0
-        """When the disk was last in trouble."""
+        """When the disk last had a fault."""
         self.exceptions = Exceptions(self, is_enabled=exceptions)
         self.network.forgives = self.exceptions.faults.caused
         self.service = Service(self)
@@ -98,13 +98,13 @@ class World(Stage):
         self.slow_directory = SlowDirectory(self)
 
     def _derive(self) -> random.Random:
-        """Chance for one part of the world, so that parts do not disturb each other's."""
+        """Return a random generator for one part, independent of the other parts."""
         return random.Random(self.chance.random())
 
     # -- the run ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """All of it. Raises Anomaly."""
+        """Run all parts. Raises Anomaly."""
         self.service.start()
         self._start_clients()
         self.start(self.nemesis.run(), "nemesis")
@@ -116,7 +116,7 @@ class World(Stage):
         self.nemesis.heal()
         self.slow_directory.heal()
         self.exceptions.heal()
-        self._run_until(self._is_answered, _DRAIN_MS, "the last answers")
+        self._run_until(self._is_answered, _DRAIN_MS, "the last responses")
         self._await_service()
         self._run_until(lambda: self.service.is_idle, _DRAIN_MS, "the last jobs")
         before = self.read_everything()
@@ -125,7 +125,7 @@ class World(Stage):
         self._compare(before, after)
 
     def _is_answered(self) -> bool:
-        """Whether no client waits; a directory that fails meanwhile needs a restart for that."""
+        """Whether no client is waiting; if a directory fails meanwhile, that takes a restart."""
         if self.service.has_failed_disk:
             self.service.stop()
         return not self._running
@@ -161,7 +161,7 @@ class World(Stage):
         self._await_service()
 
     def read_everything(self) -> FinalReader:
-        """Read all there is and compare it with all that is known."""
+        """Read everything and compare it with the history."""
         reader = FinalReader(self, "final")
         self.start(reader.run(), reader.name)
         for plan in self.group_plans:
@@ -174,7 +174,7 @@ class World(Stage):
         return reader
 
     def _compare(self, before: FinalReader, after: FinalReader) -> None:
-        """A clean stop and start changes nothing, but for what retention takes."""
+        """Check that a clean restart changed nothing, except for records deleted by retention."""
         for assigned, log in before.logs.items():
             again = after.logs.get(assigned)
             if again is None or again.end_offset < log.end_offset:
@@ -213,12 +213,12 @@ class World(Stage):
             self._last_trouble_ms = now_ms
         process = self.service.process
         if self._monitor is not None and process is not None and self._failure is None:
-            self._monitor.look(process.broker)
+            self._monitor.check(process.broker)
 
-    # -- what actors use ----------------------------------------------------------------------
+    # -- called by actors -------------------------------------------------------------------
 
     def start(self, coroutine: Coroutine[Later[Any], Any, None], name: str) -> None:
-        """Run an actor's coroutine; what it raises ends the run."""
+        """Run an actor's coroutine; an exception from it ends the run."""
         self._running[name] = self._running.get(name, 0) + 1
 
         def ended(error: Exception | None) -> None:
@@ -237,7 +237,7 @@ class World(Stage):
         return later
 
     def pause(self, chance: random.Random) -> Later[None]:
-        """One step: a short wait between two things a client does."""
+        """Wait for one step: a short pause between two actions of a client."""
         self._steps_done += 1
         if self._steps_done >= self.steps and self.working:
             self.trace("the work is done")
@@ -245,12 +245,12 @@ class World(Stage):
         return self.sleep(chance.random() ** 2 * chance.choice((2, 50, 300)))
 
     def watch(self, connection: Connection, what: str, patience_ms: float) -> SimTimer:
-        """Give up on an answer that does not come; `stuck` if nothing explains that."""
+        """Fail a response that is late; the run is `stuck` if no fault explains it."""
         asked_ms = self.clock.monotonic_ms()
 
         def too_late() -> None:
             if self._last_trouble_ms < asked_ms:
-                self.fail(Anomaly("stuck", f"no answer to {what}"))
+                self.fail(Anomaly("stuck", f"no response to {what}"))
             connection.drop()
 
         return self.timers.call_later(_PATIENCE_MS + patience_ms, too_late)
@@ -258,7 +258,7 @@ class World(Stage):
     def fail(self, error: Exception) -> None:
         """End the run, unless an injected exception is the cause; the first failure counts."""
         if self.exceptions.faults.caused(error):
-            self.trace(f"an injected exception came out: {error!r}")
+            self.trace(f"an injected exception propagated: {error!r}")
             self.count("exceptions out of the broker")
         elif self._failure is None:
             process = self.service.process
@@ -266,11 +266,11 @@ class World(Stage):
 
     @property
     def forgives_bugs(self) -> bool:
-        """Whether clients may be told of an unexpected error: one was injected."""
-        return self.exceptions.have_been
+        """Whether clients may receive an unexpected error: one was injected."""
+        return self.exceptions.have_occurred
 
     def unsynced_is_lost(self) -> None:
-        """The power was lost: of topics that promise less, nothing known need be true any more."""
+        """After a power loss, discard the history of topics that are not durable."""
         for topic in self.topics.by_id.values():
             plan = self.plan_of(topic.name)
             if plan is not None and not plan.is_durable:
@@ -286,12 +286,12 @@ class World(Stage):
             self.files.on_operation = lambda operation: self.trace(f"disk: {operation}")
 
     def trace(self, text: str) -> None:
-        """Tell whoever looks on."""
+        """Trace an event, if tracing is enabled."""
         if self._trace is not None:
             self._trace(f"{self.clock.monotonic_ms():10.2f} {text}")
 
     def set_speed(self, *, job_ms: float | None = None, network_ms: float | None = None) -> None:
-        """How long a job, a frame may take at most."""
+        """Set the longest duration of a job, and the longest delay of a frame."""
         if job_ms is not None:
             self.max_job_ms = job_ms
             if self.service.process is not None:

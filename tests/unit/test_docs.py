@@ -1,4 +1,4 @@
-"""The documentation: files and modules that it names exist, and its links lead somewhere."""
+"""The documentation: the files and modules that it names exist, and its links work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/faults.md: every fault of the list has its section there, and every test it names exists."""
+"""docs/faults.md has a section for every fault in the list, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _named_tests(text: str) -> list[str]:
 
 @cache
 def _defined(path: Path) -> frozenset[str]:
-    """``test_name`` and ``TestClass::test_name`` of a file."""
+    """Return ``test_name`` and ``TestClass::test_name`` for each test of a file."""
     return frozenset(_walk(ast.parse(path.read_text()).body, ""))
 
 
@@ -53,7 +53,7 @@ def test_every_fault_has_a_promise_and_a_test(number: int) -> None:
     assert _named_tests(section)
 
 
-def test_every_test_named_there_exists() -> None:
+def test_every_test_named_in_the_page_exists() -> None:
     missing = []
     for name in _named_tests(PAGE.read_text()):
         path, _, test = name.partition("::")

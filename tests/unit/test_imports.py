@@ -1,13 +1,13 @@
-"""Which room may import which, and what a pure room may not touch: docs/architecture.md, as a test.
+"""The import rules of docs/architecture.md: which packages each package may import.
 
-No modules import each other in a cycle, not even inside functions or for types alone.
+Modules never import each other in a cycle, not even inside functions or for types alone.
 
-The rooms left of a room are all it may know. Code in a pure room gets its clock, timers, files,
-chance and threads through plogd/ports.py, so that the simulator can give it its own; here that
-means: no Twisted, no ``time`` or ``random``, no ``os`` call that reaches a file, no thread, no
+A package may import only those that the table lists. Code in a pure package gets its clock, timers,
+files, random numbers and threads through plogd/ports.py, so that the simulator can replace them: it
+uses no Twisted, no ``time`` or ``random``, no ``os`` call that accesses a file, no thread and no
 socket.
 
-Reads the sources and imports nothing, so a broken module cannot hide a wrong import.
+The test reads the sources and imports nothing, so a broken module cannot hide a wrong import.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ SHELL = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """One row of the table: `names` may import themselves, `may_import` and `outside` packages."""
+class Row:
+    """One row of the table: `names` may import each other, `may_import` and `outside` packages."""
 
     names: tuple[str, ...]
     may_import: tuple[str, ...] = ()
@@ -104,59 +104,59 @@ class Room:
     pure: bool = False
 
 
-ROOMS = (
-    Room(names=BASE, pure=True),
-    Room(names=SETTINGS, may_import=BASE, pure=True),
-    Room(names=("plog.wire",), may_import=BASE, pure=True),
-    # Looks for compiled modules when their package is imported: no port is there yet.
-    Room(names=("plog.compiled",)),
-    Room(
+ROWS = (
+    Row(names=BASE, pure=True),
+    Row(names=SETTINGS, may_import=BASE, pure=True),
+    Row(names=("plog.wire",), may_import=BASE, pure=True),
+    # Searches for compiled modules when its package is imported, before there is any port.
+    Row(names=("plog.compiled",)),
+    Row(
         names=("plog.records",),
         may_import=(*BASE, "plog.wire", "plog.compiled"),
         outside=("crc32c", "lz4", "snappy", "zstandard"),
         pure=True,
     ),
-    Room(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
-    Room(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
-    Room(
+    Row(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
+    Row(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
+    Row(
         names=("plog.client.network.twisted_tls",),
         may_import=(*LIBRARY, "plog.client", "plog.openssl"),
         outside=("OpenSSL", "cryptography", "service_identity", "twisted", "zope"),
     ),
-    Room(names=("plog.twisted", "plog.aio"), may_import=(*LIBRARY, "plog.client")),
-    Room(
+    Row(names=("plog.twisted", "plog.aio"), may_import=(*LIBRARY, "plog.client")),
+    Row(
         names=("plog.cli",),
         may_import=(*LIBRARY, "plog.client"),
         outside=("argcomplete", "tqdm"),
     ),
-    Room(
+    Row(
         names=("plog.cli.zookeeper.client",),
         may_import=(*LIBRARY, "plog.client", "plog.cli"),
         outside=("kazoo",),
     ),
-    Room(names=("plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
-    Room(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
-    Room(names=("plog.testing",), may_import=("plog", "plogd.testing")),
-    Room(names=("plog",), may_import=(*LIBRARY, "plog.client")),
-    Room(names=COMMON, may_import=(*BASE, *SETTINGS), pure=True),
-    Room(names=SHARED, may_import=(*LIBRARY, *COMMON), pure=True),
-    Room(names=("plogd.log",), may_import=(*LIBRARY, *COMMON), pure=True),
-    Room(names=("plogd.replica",), may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
-    Room(names=("plogd.coordinator",), may_import=CORE, pure=True),
-    Room(names=("plogd.controller",), may_import=(*LIBRARY, *COMMON, *SHARED), pure=True),
-    Room(names=EMBEDDED, may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
-    Room(names=("plogd.connection_context",), pure=True),
-    Room(names=("plogd.broker",), may_import=BELOW_BROKER, pure=True),
-    Room(names=("plogd.apis",), may_import=(*BELOW_BROKER, "plogd.broker"), pure=True),
-    # The framing and ordering of requests live beside the sockets, but the simulator runs them too.
-    Room(names=("plogd.net.request_queue",), may_import=PURE, pure=True),
-    Room(names=("plogd.metadata", "plogd")),
-    Room(
+    Row(names=("plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
+    Row(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
+    Row(names=("plog.testing",), may_import=("plog", "plogd.testing")),
+    Row(names=("plog",), may_import=(*LIBRARY, "plog.client")),
+    Row(names=COMMON, may_import=(*BASE, *SETTINGS), pure=True),
+    Row(names=SHARED, may_import=(*LIBRARY, *COMMON), pure=True),
+    Row(names=("plogd.log",), may_import=(*LIBRARY, *COMMON), pure=True),
+    Row(names=("plogd.replica",), may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
+    Row(names=("plogd.coordinator",), may_import=CORE, pure=True),
+    Row(names=("plogd.controller",), may_import=(*LIBRARY, *COMMON, *SHARED), pure=True),
+    Row(names=EMBEDDED, may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
+    Row(names=("plogd.connection_context",), pure=True),
+    Row(names=("plogd.broker",), may_import=BELOW_BROKER, pure=True),
+    Row(names=("plogd.apis",), may_import=(*BELOW_BROKER, "plogd.broker"), pure=True),
+    # Framing and ordering of requests belong to the network code, but the simulator runs them, too.
+    Row(names=("plogd.net.request_queue",), may_import=PURE, pure=True),
+    Row(names=("plogd.metadata", "plogd")),
+    Row(
         names=SHELL,
         may_import=("plog", "plogd"),
         outside=("kazoo", "pytest", "tqdm", "twisted", "zope"),
     ),
-    Room(
+    Row(
         names=(
             "plogd.net.tls_context",
             "plogd.net.tls_files",
@@ -168,11 +168,11 @@ ROOMS = (
     ),
 )
 
-# Rows for an __init__.py alone: what lies below must have a row of its own.
+# Rows for an __init__.py alone: the modules below it need a row of their own.
 BARE_PACKAGES = {"plog", "plogd", "plogd.metadata"}
 
-# A pure room is given these by a port, or has no use for them.
-FORBIDDEN_IN_PURE_ROOMS = {
+# A pure package gets these through a port, or does not need them.
+FORBIDDEN_IN_PURE_PACKAGES = {
     "asyncio",
     "concurrent",
     "fcntl",
@@ -191,16 +191,16 @@ FORBIDDEN_IN_PURE_ROOMS = {
     "time",
     "uuid",
 }
-# What of ``os`` only computes.
+# The functions of ``os`` that only compute.
 HARMLESS_IN_OS = {"fspath", "path", "sep", "strerror"}
 CLOCK_CALLS = {"now", "today", "utcnow"}
-# The settings are read from their files before there is a broker to give a port to.
+# Settings are read from files before a broker and its ports exist.
 READS_FILES = {"plogd.config"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """A source file: its dotted name, and its syntax tree."""
+    """A source file: its dotted name and its syntax tree."""
 
     name: str
     path: Path
@@ -222,15 +222,15 @@ NAMES = {module.name for module in MODULES}
 every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
 
 
-def _lies_in(name: str, rooms: tuple[str, ...] | set[str]) -> bool:
-    return any(name == room or name.startswith(room + ".") for room in rooms)
+def _lies_in(name: str, packages: tuple[str, ...] | set[str]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-def _room_of(name: str) -> Room | None:
-    """The row with the longest matching name, so that a part of a room can have its own row."""
+def _row_of(name: str) -> Row | None:
+    """Return the row with the longest matching name: a subpackage may have its own row."""
     rows = [
         (len(prefix), row)
-        for row in ROOMS
+        for row in ROWS
         for prefix in row.names
         if (name == prefix if prefix in BARE_PACKAGES else _lies_in(name, (prefix,)))
     ]
@@ -238,14 +238,14 @@ def _room_of(name: str) -> Room | None:
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of everything a module imports, wherever in it."""
+    """Yield (line, dotted name) of every import, wherever it is in the module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             for alias in node.names:
-                # `from plogd import config` names a module, `from plogd.config import X` a value.
+                # `from plogd import config` imports a module, `from plogd.config import X` a value.
                 full = f"{node.module}.{alias.name}"
                 yield node.lineno, full if full in NAMES else node.module
 
@@ -258,16 +258,16 @@ def _nodes_run_at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 @every_module
-def test_a_module_imports_only_what_its_room_may_know(module: Module) -> None:
-    room = _room_of(module.name)
-    assert room is not None, f"{module.name} lies in no room of the table"
+def test_module_imports_only_allowed_packages(module: Module) -> None:
+    row = _row_of(module.name)
+    assert row is not None, f"{module.name} is not in any package of the table"
     wrong = []
     for line, name in _imports(module.tree):
         top = name.partition(".")[0]
         if top in ("plog", "plogd"):
-            allowed = _lies_in(name, room.names) or _lies_in(name, room.may_import)
+            allowed = _lies_in(name, row.names) or _lies_in(name, row.may_import)
         else:
-            allowed = top in sys.stdlib_module_names or top in room.outside
+            allowed = top in sys.stdlib_module_names or top in row.outside
         if not allowed:
             wrong.append(f"{module.path.relative_to(ROOT)}:{line} imports {name}")
     assert wrong == []
@@ -277,9 +277,9 @@ def test_a_module_imports_only_what_its_room_may_know(module: Module) -> None:
 
 
 def _import_lines() -> dict[str, dict[str, str]]:
-    """For each module, the modules of ours that it imports, and the place of the first import.
+    """Return plog's own modules that each module imports, with the place of the first import.
 
-    That a module needs the ``__init__`` of its package does not count.
+    The implicit import of a package's ``__init__`` does not count.
     """
     graph: dict[str, dict[str, str]] = {}
     for module in MODULES:
@@ -291,7 +291,7 @@ def _import_lines() -> dict[str, dict[str, str]]:
 
 
 def _cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """Cycles without a common module, until the graph without their modules has none."""
+    """Return cycles without a common module, until removing their modules leaves no cycle."""
     rest = {name: set(imported) for name, imported in graph.items()}
     found = []
     while rest:
@@ -306,7 +306,7 @@ def _cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
 
 
 def _shortest_loop(start: str, graph: Mapping[str, Collection[str]]) -> list[str]:
-    """The modules from `start` back to it; empty if no way leads back."""
+    """Return a path from `start` back to itself; empty if there is none."""
     came_from: dict[str, str] = {}
     reached = deque([start])
     while reached:
@@ -323,7 +323,7 @@ def _shortest_loop(start: str, graph: Mapping[str, Collection[str]]) -> list[str
     return []
 
 
-def test_no_modules_import_each_other_in_a_cycle() -> None:
+def test_imports_form_no_cycle() -> None:
     lines = _import_lines()
     texts = [
         "\n".join(
@@ -352,7 +352,7 @@ def function():
     assert names == {"plog.errors", "plogd.broker", "plogd.apis.dispatch", "plogd.machine"}
 
 
-def test_cycles_are_found_in_a_graph_that_has_some() -> None:
+def test_cycles_in_a_graph_are_found() -> None:
     graph = {
         "top": {"a", "d"},
         "a": {"b", "leaf"},
@@ -369,15 +369,15 @@ def test_cycles_are_found_in_a_graph_that_has_some() -> None:
 
 
 @every_module
-def test_a_pure_room_reaches_the_world_only_through_ports(module: Module) -> None:
-    room = _room_of(module.name)
-    if room is None or not room.pure:
+def test_pure_package_accesses_the_machine_only_through_ports(module: Module) -> None:
+    row = _row_of(module.name)
+    if row is None or not row.pure:
         return
     where = module.path.relative_to(ROOT)
     wrong = [
         f"{where}:{line} imports {name}"
         for line, name in _imports(module.tree)
-        if name.partition(".")[0] in FORBIDDEN_IN_PURE_ROOMS
+        if name.partition(".")[0] in FORBIDDEN_IN_PURE_PACKAGES
     ]
     if not _lies_in(module.name, READS_FILES):
         wrong += [f"{where}:{line} {what}" for line, what in _world_calls(module.tree)]
@@ -385,10 +385,10 @@ def test_a_pure_room_reaches_the_world_only_through_ports(module: Module) -> Non
 
 
 def _world_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Uses of ``os``, ``open`` and the wall clock, as (line, what)."""
+    """Yield uses of ``os``, ``open`` and the wall clock, as (line, description)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module in ("os", "pathlib"):
-            yield node.lineno, f"takes names out of {node.module}"
+            yield node.lineno, f"imports names from {node.module}"
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -399,11 +399,11 @@ def _world_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
             if node.value.id == "os" and node.attr not in HARMLESS_IN_OS:
                 yield node.lineno, f"uses os.{node.attr}"
             if node.value.id in ("datetime", "date") and node.attr in CLOCK_CALLS:
-                yield node.lineno, f"asks the machine's clock with {node.value.id}.{node.attr}"
+                yield node.lineno, f"reads the machine's clock with {node.value.id}.{node.attr}"
 
 
 @every_module
-def test_no_module_installs_the_reactor_by_being_imported(module: Module) -> None:
+def test_importing_a_module_does_not_install_the_reactor(module: Module) -> None:
     wrong = [
         f"{module.path.relative_to(ROOT)}:{node.lineno}"
         for node in _nodes_run_at_import(module.tree)

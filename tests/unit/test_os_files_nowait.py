@@ -18,7 +18,7 @@ def test_nowait_read_returns_all_or_nothing(
     file.append(b"0123456789")
     read = file.pread_nowait(4, 3)
     assert read is None or bytes(read) == b"3456"
-    assert file.pread_nowait(4, 8) is None, "fewer are there"
+    assert file.pread_nowait(4, 8) is None, "the file has fewer bytes"
 
     def cannot_now(*_: object) -> int:
         raise BlockingIOError

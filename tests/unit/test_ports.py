@@ -22,7 +22,7 @@ from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts, outcome
 
 
-class Heard:
+class Recorded:
     """A consumer that records its outcome."""
 
     def __init__(self, later: Later[int]) -> None:
@@ -44,7 +44,7 @@ def _refuse(value: int) -> int:
 
 def test_value_is_delivered_once_before_or_after_then() -> None:
     early, late = Later[int](), ready(2)
-    heard_early, heard_late = Heard(early), Heard(late)
+    heard_early, heard_late = Recorded(early), Recorded(late)
     early.succeed(1)
     assert heard_early.values == [1]
     assert heard_late.values == [2]
@@ -53,7 +53,7 @@ def test_value_is_delivered_once_before_or_after_then() -> None:
 def test_failure_is_delivered_once_before_or_after_then() -> None:
     early = Later[int]()
     reason = OSError("disk")
-    heard_early, heard_late = Heard(early), Heard(failed(reason))
+    heard_early, heard_late = Recorded(early), Recorded(failed(reason))
     early.fail(reason)
     assert heard_early.errors == heard_late.errors == [reason]
     assert heard_early.values == heard_late.values == []
@@ -69,15 +69,15 @@ def test_second_outcome_is_an_assertion_error(again: Callable[[Later[int]], None
 
 def test_second_consumer_is_an_assertion_error() -> None:
     later = Later[int]()
-    Heard(later)
+    Recorded(later)
     with pytest.raises(AssertionError, match="one consumer"):
-        Heard(later)
+        Recorded(later)
 
 
 def test_cancel_notifies_both_sides_once_and_drops_the_outcome() -> None:
     gave_up: list[bool] = []
     later: Later[int] = Later(lambda: gave_up.append(True))
-    heard = Heard(later)
+    heard = Recorded(later)
     later.cancel()
     later.cancel()
     later.succeed(1)
@@ -91,7 +91,7 @@ def test_cancel_notifies_both_sides_once_and_drops_the_outcome() -> None:
 def test_consumer_of_a_cancelled_later_receives_cancelled() -> None:
     later = Later[int]()
     later.cancel()
-    assert [type(error) for error in Heard(later).errors] == [Cancelled]
+    assert [type(error) for error in Recorded(later).errors] == [Cancelled]
 
 
 def test_cancel_after_the_outcome_does_nothing() -> None:
@@ -99,7 +99,7 @@ def test_cancel_after_the_outcome_does_nothing() -> None:
     later: Later[int] = Later(lambda: gave_up.append(True))
     later.succeed(1)
     later.cancel()
-    assert Heard(later).values == [1]
+    assert Recorded(later).values == [1]
     assert gave_up == []
 
 
@@ -114,7 +114,7 @@ def test_map_returns_value_or_error_of_the_function() -> None:
 def test_cancelling_a_mapped_later_cancels_its_source() -> None:
     source = Later[int]()
     mapped = source.map(_twice)
-    heard = Heard(mapped)
+    heard = Recorded(mapped)
     mapped.cancel()
     assert source.done
     assert [type(error) for error in heard.errors] == [Cancelled]

@@ -1,4 +1,4 @@
-"""Settings files, pipes and other inputs in their place."""
+"""Settings files, and pipes and other inputs in place of a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The habits of CONTRIBUTING.md that a machine can check: sizes, docstrings, names, no sleeping.
+"""Rules of CONTRIBUTING.md that can be checked: file sizes, docstrings, names, no sleeping.
 
-Reads the sources only. A limit that is in the way is a sign to split, not to raise the limit.
+The test only reads the sources. If a limit is exceeded, split the file instead of raising the
+limit.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 500
 
 LONGER_FILES: dict[str, int] = {}
-"""Files with one noun that needs more lines, and their own limits; reviewed like code."""
+"""Files whose single noun needs more lines, with their own limits; reviewed like code."""
 
 PRODUCT = ("plog", "daemon", "twisted")
-# tests/unit files about the whole tree instead of one module.
+# Files of tests/unit that test the whole tree instead of one module.
 ABOUT_THE_TREE = {"test_docs", "test_faults_doc", "test_imports", "test_tidy"}
-# Waiting by the clock is what a load generator does.
+# A load generator has to wait by the clock.
 MAY_SLEEP = {ROOT / "tests/bench"}
 
 
@@ -63,7 +64,7 @@ def test_files_lines_and_functions_stay_short(path: Path) -> None:
 
 
 @every_source
-def test_every_module_says_what_lives_in_it(path: Path) -> None:
+def test_every_module_has_a_docstring(path: Path) -> None:
     text = path.read_text()
     if path.name == "__init__.py" and not text.strip():
         return
@@ -71,7 +72,7 @@ def test_every_module_says_what_lives_in_it(path: Path) -> None:
 
 
 @every_source
-def test_a_promise_has_an_issue_number(path: Path) -> None:
+def test_todo_has_an_issue_number(path: Path) -> None:
     marks = "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"))
     promise = re.compile(rf"\b({marks})\b(?!\(#\d+\))")
     found = [i for i, line in enumerate(path.read_text().splitlines(), 1) if promise.search(line)]
@@ -79,7 +80,7 @@ def test_a_promise_has_an_issue_number(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", _sources("tests"), ids=_name)
-def test_a_test_waits_for_an_event_and_never_for_the_clock(path: Path) -> None:
+def test_tests_wait_for_events_and_never_for_the_clock(path: Path) -> None:
     if MAY_SLEEP & set(path.parents):
         return
     sleeps = [
@@ -96,10 +97,10 @@ def test_a_test_waits_for_an_event_and_never_for_the_clock(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", _sources("tests/unit"), ids=_name)
-def test_a_unit_test_is_found_by_its_modules_name(path: Path) -> None:
+def test_unit_test_file_is_named_after_its_module(path: Path) -> None:
     """tests/unit/log/test_log_segment[_aspect].py tests daemon/plogd/log/segment/log_segment.py.
 
-    And tests/unit/bench those of tests/bench.
+    Likewise, tests/unit/bench tests the modules of tests/bench.
     """
     if not path.stem.startswith("test_") or path.stem in ABOUT_THE_TREE:
         return
@@ -113,7 +114,7 @@ def test_a_unit_test_is_found_by_its_modules_name(path: Path) -> None:
 
 
 def test_every_folder_of_tests_is_a_package() -> None:
-    """Two files of one name in two rooms are told apart by their packages."""
+    """Packages distinguish two files with the same name in two folders."""
     folders = {path.parent for path in _sources("tests")}
     assert sorted(_name(x) for x in folders if not (x / "__init__.py").exists()) == []
 
@@ -129,14 +130,14 @@ def test_setup_cfg_lists_every_package() -> None:
     assert listed == [*sorted(packages), "twisted.plugins"]
 
 
-def test_every_room_is_a_package_and_the_plugin_folder_is_none() -> None:
+def test_every_source_folder_is_a_package_except_the_plugin_folder() -> None:
     folders = {path.parent for path in _sources("plog", "daemon/plogd")}
     assert sorted(_name(x) for x in folders if not (x / "__init__.py").exists()) == []
-    # Twisted finds plugins of others only in folders that are no packages.
+    # Twisted finds other projects' plugins only in folders that are not packages.
     assert list((ROOT / "twisted").rglob("__init__.py")) == []
 
 
-def test_every_entry_point_of_setup_cfg_is_there() -> None:
+def test_every_entry_point_of_setup_cfg_exists() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     for group in config["options.entry_points"].values():

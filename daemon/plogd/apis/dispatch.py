@@ -275,7 +275,7 @@ class Dispatcher:
     def _refuse(
         self, row: Row, request: Request, context: RequestContext, error: Exception
     ) -> MaybeLater[Parts | None]:
-        """Return the error response. Raises CloseConnection if there is none."""
+        """Return the error response. Raises CloseConnection if the API has none."""
         if not isinstance(error, KafkaError):
             self._broker.report_bug(f"{row.name} from {context.connection}", error)
             error = KafkaError("unexpected error; see the broker's log")

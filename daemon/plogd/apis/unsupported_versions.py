@@ -1,7 +1,7 @@
 """Explain why a client and this broker have no API version in common, and what to do about it.
 
-Pure; dispatch.py calls this for the log line. The client itself cannot be told, because it could
-not decode a response in an unknown version. Source: KIP-896 (the versions that Kafka 4 still
+Pure; dispatch.py calls this for the log line. The client itself gets no explanation, because it
+could not decode a response in an unknown version. Source: KIP-896 (the versions that Kafka 4 still
 serves); librdkafka CONFIGURATION.md; kafka-python's KafkaClient.
 """
 

@@ -189,7 +189,7 @@ class Controller:
         return plan_topic(new, self._names, self._defaults())
 
     def check_total(self, requested: Sequence[NewTopic]) -> None:
-        """Raise PolicyViolation if one request must not create so many partitions."""
+        """Raise PolicyViolation if one request would create too many partitions."""
         check_total(requested, self._defaults())
 
     def create_topic(self, new: NewTopic) -> Later[TopicState]:

@@ -161,7 +161,7 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """The newest record's sequence number; -1 if there is none in this epoch."""
+        """The newest record's sequence number; -1 before the first record of this epoch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:

@@ -149,7 +149,7 @@ class Connection:
     def arriving(self) -> tuple[int, int] | None:
         """Return (bytes received, size) of an incomplete request that occupies memory.
 
-        None if there is none, or if the broker is not reading it now.
+        None without such a request, or if the broker is not reading it now.
         """
         inbox = self._inbox
         is_up_to_client = self._blocked is Blocked.OUTPUT or not self._is_held_up()

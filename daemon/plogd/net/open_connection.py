@@ -23,7 +23,7 @@ class OpenConnection(Protocol):
     def arriving(self) -> tuple[int, int] | None:
         """Return (bytes received, size) of an incomplete request that occupies memory.
 
-        None if there is none, or if the broker is not reading it now.
+        None without such a request, or if the broker is not reading it now.
         """
         ...
 

@@ -2,8 +2,8 @@
 
 A response that is encoded once for many clients (apis/encoded_response.py) is the same bytes in the
 queues of all their connections. Each wire notes where such a response ends in its stream, and
-tells `ResponseMemory` how much of what it reports belongs to shared responses. The bytes are in
-memory until the last of the connections has sent its last byte.
+reports to `ResponseMemory` how many of its unsent bytes belong to shared responses. The bytes stay
+in memory until the last of the connections has sent its last byte.
 
 Owned by a wire; reactor thread only.
 """

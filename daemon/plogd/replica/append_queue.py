@@ -1,10 +1,10 @@
 """Queues of appends that cannot run immediately: one per partition, in order of arrival.
 
 An append is queued for one of three reasons: the file system has no room for more unsynced bytes
-(rule R10), a job has to validate the batch, or the request names so many partitions that other
-requests get a turn in between. Later appends to the same partition queue behind it, whatever they
-need themselves; other partitions are not affected. An append still queued when its request times
-out is never made: its client receives REQUEST_TIMED_OUT and may send it again.
+(rule R10), a job has to validate the batch, or the request is for a large number of partitions and
+other requests get a turn in between. Later appends to the same partition queue behind it, even if
+none of this applies to them; other partitions are not affected. An append still queued when its
+request times out is never made: its client receives REQUEST_TIMED_OUT and may send it again.
 
 Queued appends hold copies of their records, because the memory of a request is reused. The copies
 are bounded by ``plog.produce.parked.max.bytes``. Beyond that bound an append is refused, so that a

@@ -261,8 +261,8 @@ class FetchSessionCache:
     """All open sessions: at most `max_sessions` with `max_partitions` each and `max_total` in all.
 
     A new session replaces one not used for `MIN_EVICTION_MS`. Otherwise it replaces the smallest
-    session that is older than that and smaller than the new one. If there is none, it is not
-    opened.
+    session that is older than that and smaller than the new one. Without such a session, the new
+    one is not opened.
     """
 
     def __init__(

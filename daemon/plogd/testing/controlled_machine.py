@@ -97,7 +97,7 @@ class HeldFiles(OsFiles):
         self._locks: dict[int, Callable[[], None]] = {}
 
     def open_append(self, path: str) -> File:
-        """Open for append and read, creating an empty file if there is none."""
+        """Open for append and read; create an empty file if it is missing."""
         return _HeldFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._open)
 
     def open_existing(self, path: str) -> File:

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, from frame to frame: pages, cursors, topics that are not there."""
+"""DescribeTopicPartitions: requests and responses as frames, with pages and cursors."""
 
 from __future__ import annotations
 

@@ -444,6 +444,6 @@ def test_copy_of_large_request_is_counted_until_it_is_decoded(end: str) -> None:
     while memory.used_bytes:
         assert not result.done
         broker.ports.timers.run_next()
-    assert result.done == (end != "decoded"), "its response is still to be made"
+    assert result.done == (end != "decoded"), "the response is not encoded yet"
     broker.settle()
     assert broker.bugs == []

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, from frame to frame, and what the changes do."""
+"""IncrementalAlterConfigs: requests and responses as frames, and the effects of the changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup, from frame to frame, and what a member may do in which state of its group."""
+"""JoinGroup: requests and responses as frames, and permitted requests in each group state."""
 
 from __future__ import annotations
 

@@ -279,11 +279,11 @@ def test_advertised_address_and_first_data_request_are_reported() -> None:
     broker.broker.on_client_works = lambda client: working.append(client.listener_name)
     broker.ask(named("t"), 9)
     assert addresses == [("192.0.2.1", 9092)]
-    assert working == [], "a question is no work"
+    assert working == [], "Metadata is not a data request"
     client = connection()
     for _ in range(2):
         broker.ask(ListOffsetsRequest(), 5, connection=client)
-    assert working == [client.listener_name], "once a connection"
+    assert working == [client.listener_name], "once per connection"
 
 
 # -- many topics -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def ask(broker: SimBroker, version: int, *updates: tuple[str, int], **fields: An
     return broker.ask(UpdateFeaturesRequest(feature_updates=keys, **fields), version)
 
 
-def told_features(broker: SimBroker) -> Any:
+def described_features(broker: SimBroker) -> Any:
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     answer = broker.ask(request, 4)
     return answer.finalized_features, answer.finalized_features_epoch
@@ -30,12 +30,12 @@ def told_features(broker: SimBroker) -> Any:
 @pytest.mark.parametrize("version", range(3))
 def test_current_level_is_accepted_in_every_version(version: int) -> None:
     broker = make()
-    before = told_features(broker)
+    before = described_features(broker)
     answer = ask(broker, version, ("metadata.version", 11))
     assert (answer.error_code, answer.error_message) == (0, None)
     actual = [(one.feature, one.error_code, one.error_message) for one in answer.results]
     assert actual == ([("metadata.version", 0, None)] if version < 2 else [])
-    assert told_features(broker) == before
+    assert described_features(broker) == before
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -45,12 +45,12 @@ def test_current_level_is_accepted_in_every_version(version: int) -> None:
 )
 def test_other_level_is_refused_and_nothing_changes(version: int, feature: str, level: int) -> None:
     broker = make()
-    before = told_features(broker)
+    before = described_features(broker)
     answer = ask(broker, version, (feature, level))
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert answer.error_message.startswith("no feature was changed: ")
     assert answer.results == []
-    assert told_features(broker) == before
+    assert described_features(broker) == before
 
 
 def test_one_refused_update_refuses_all() -> None:

@@ -1,4 +1,4 @@
-"""What RabbitMQ sends, counted right."""
+"""Counting confirms in the load generator for RabbitMQ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.bench.amqp_load import Confirms, delivery_bytes, publish_frames
 
 
 class Wire:
-    """A channel that receives what it is given."""
+    """A channel that feeds bytes to the load."""
 
     def __init__(self, *received: bytes) -> None:
         self._received = list(received)
@@ -31,27 +31,27 @@ def confirmed_after(*received: bytes) -> int:
     return confirms.all_up_to
 
 
-def test_confirms_of_many_and_of_one_are_counted() -> None:
+def test_multiple_and_single_confirms_are_counted() -> None:
     assert confirmed_after(confirm(1) + confirm(2)) == 2
     assert confirmed_after(confirm(40, multiple=True), confirm(41)) == 41
 
 
-def test_what_is_confirmed_ahead_counts_when_the_rest_is() -> None:
+def test_early_confirm_counts_once_all_earlier_messages_are_confirmed() -> None:
     assert confirmed_after(confirm(3)) == 0
     assert confirmed_after(confirm(3), confirm(2, multiple=True)) == 3
 
 
-def test_a_confirm_may_come_in_two_parts() -> None:
+def test_confirm_may_arrive_in_two_parts() -> None:
     whole = confirm(1) + confirm(2)
     assert confirmed_after(whole[:30], whole[30:]) == 2
 
 
-def test_a_message_that_was_refused_ends_the_load() -> None:
+def test_rejected_message_ends_the_load() -> None:
     with pytest.raises(SystemExit, match="did not confirm"):
         confirmed_after(confirm(1, method_id=120))
 
 
-def test_three_frames_make_a_delivery() -> None:
+def test_delivery_consists_of_three_frames() -> None:
     message = publish_frames("queue", b"x" * 200)
     assert delivery_bytes(message + b"more") == len(message)
     assert delivery_bytes(message[:-1]) is None

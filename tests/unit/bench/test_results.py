@@ -1,4 +1,4 @@
-"""A results file, written and read."""
+"""Writing and reading a results file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lines_of(load: str, value: int, *, kept: bool = True) -> str:
     return file.getvalue()
 
 
-def test_what_was_written_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_results_are_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     run = read(lines_of("raw-1", 7).splitlines())
     assert run.about["quick"] is False
     assert run.versions == {"kafka": "Apache Kafka 4.3.1"}
@@ -30,7 +30,7 @@ def test_what_was_written_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert "raw-1: done in 12 s" in capsys.readouterr().out
 
 
-def test_noisy_rounds_count_only_where_there_are_no_others() -> None:
+def test_noisy_rounds_count_only_when_all_rounds_are_noisy() -> None:
     noisy, quiet = lines_of("idle", 1, kept=False), lines_of("idle", 2)
     assert read(noisy.splitlines()).counted("idle") == [{"plog": {"x": 1}}]
     both = read((noisy + quiet).splitlines())
@@ -39,7 +39,7 @@ def test_noisy_rounds_count_only_where_there_are_no_others() -> None:
     assert read(noisy.splitlines()).is_doubtful("idle")
 
 
-def test_a_later_file_replaces_its_loads_and_no_others(tmp_path: Path) -> None:
+def test_later_file_replaces_only_its_own_loads(tmp_path: Path) -> None:
     first, second = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
     first.write_text(lines_of("idle", 1) + lines_of("kcat", 2))
     second.write_text(lines_of("kcat", 3))
@@ -48,14 +48,14 @@ def test_a_later_file_replaces_its_loads_and_no_others(tmp_path: Path) -> None:
     assert run.counted("kcat") == [{"plog": {"x": 3}}]
 
 
-def test_a_load_that_failed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_load_shows_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     file = io.StringIO()
     Results(file, quick=True).load("kcat", 1, "it broke")
     assert read(file.getvalue().splitlines()).failed == {"kcat": "it broke"}
     assert "kcat: FAILED: it broke" in capsys.readouterr().out
 
 
-def test_each_run_is_one_line_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_run_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Results(io.StringIO(), quick=True).say("latency", "plog", "", FIGURES)
     line = capsys.readouterr().out
     assert line.count("\n") == 1

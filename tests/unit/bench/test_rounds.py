@@ -1,4 +1,4 @@
-"""Which rounds count, and what the targets make of them."""
+"""Selection of rounds that count, and their comparison with the targets."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ HALF = Target(what="CPU", of=ratio("cpu"), at_most=0.5)
 
 
 @pytest.mark.parametrize("module", [report, results, rounds, session], ids=lambda x: x.__name__)
-def test_the_examples_in_docstrings_hold(module: ModuleType) -> None:
+def test_examples_in_docstrings_pass(module: ModuleType) -> None:
     tried = doctest.testmod(module)
     assert (tried.failed, tried.attempted > 0) == (0, True)
 
 
-def test_a_round_in_which_a_judged_broker_was_disturbed_does_not_count() -> None:
+def test_round_with_a_disturbed_judged_broker_does_not_count() -> None:
     assert counts({"kafka": QUIET, "plog": QUIET}, ("kafka", "plog"))
     assert not counts({"kafka": QUIET, "plog": NOISY}, ("kafka", "plog"))
     assert counts({"kafka": QUIET, "plog-default": NOISY}, ("kafka", "plog"))
 
 
-def test_a_few_ticks_are_no_noise_in_a_short_run() -> None:
+def test_few_ticks_are_not_noise_in_a_short_run() -> None:
     assert not is_noisy({"wall_s": 0.1, "other_cpu_s": 0.05})
 
 
-def test_every_step_of_a_run_is_looked_at() -> None:
+def test_every_step_of_a_run_is_checked_for_noise() -> None:
     steps = {"in.wall_s": 4, "in.other_cpu_s": 0.1, "out_wall_s": 1, "out_other_cpu_s": 0.5}
     assert is_noisy(steps)
 
 
-def test_a_ratio_is_taken_within_a_round_and_the_median_over_rounds() -> None:
+def test_ratio_is_computed_per_round_and_the_median_over_rounds() -> None:
     machine_slows_down = [
         {"plog": {"cpu": 1.0}, "kafka": {"cpu": 4.0}},
         {"plog": {"cpu": 2.0}, "kafka": {"cpu": 8.0}},
@@ -57,7 +57,7 @@ def test_a_ratio_is_taken_within_a_round_and_the_median_over_rounds() -> None:
     assert HALF.is_met(found.middle)
 
 
-def test_a_round_without_one_of_the_brokers_says_nothing() -> None:
+def test_round_without_one_of_the_brokers_is_ignored() -> None:
     assert values_of(HALF, [{"plog": {"cpu": 1.0}}], "plog") == []
     assert values_of(HALF, [{"plog": {"cpu": 1.0}, "kafka": {"cpu": 0.0}}], "plog") == []
     assert spread([]) is None
@@ -73,15 +73,17 @@ def test_a_round_without_one_of_the_brokers_says_nothing() -> None:
         (Target(what="", of=figure("x")), 1e9, True, ""),
     ],
 )
-def test_bounds(target: Target, value: float, met: bool, bound: str) -> None:
+def test_target_accepts_values_within_its_bound(
+    target: Target, value: float, met: bool, bound: str
+) -> None:
     assert (target.is_met(value), target.bound) == (met, bound)
 
 
-def test_what_is_durable_is_compared_with_what_is_not() -> None:
+def test_difference_compares_a_durable_figure_with_another() -> None:
     round_ = {"plog-default": {"ms": {"p99": 9.0}}, "plog": {"ms": {"p99": 2.0}}}
     assert difference("ms", "p99", against="plog")(round_, "plog-default") == 7.0
 
 
-def test_a_figure_may_be_divided_by_another_one() -> None:
+def test_figure_may_be_divided_by_another_figure() -> None:
     of = ratio("out50", against="rabbitmq", against_name="out1")
     assert of({"plog": {"out50": 30}, "rabbitmq": {"out1": 3}}, "plog") == 10

@@ -155,5 +155,5 @@ def test_cancelled_requests_are_removed_and_get_no_id() -> None:
         assert isinstance(given_up, Later)
         given_up.cancel()
     assert len(ids._waiting) == 0
-    assert len(store.waiting) == 1, "the block that is being fetched is for the next one"
+    assert len(store.waiting) == 1, "the next request uses the block that is being reserved"
     assert take(ids, store) == 0

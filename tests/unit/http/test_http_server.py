@@ -1,4 +1,4 @@
-"""The HTTP server: what it answers, and what it does about clients that ask for too much."""
+"""The HTTP server: responses, and limits for clients that overload it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Site:
-    """A site of one page that counts how often it is asked."""
+    """A site with one page that counts its requests."""
 
     def __init__(self, page: Page | None = None) -> None:
         self.ports = SimPorts()

@@ -1,4 +1,4 @@
-"""/metrics in slices."""
+"""The page /metrics, which is produced in slices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Site:
-    """A site whose metrics are `count` lines, all with the number of the scrape."""
+    """A site whose metrics are `count` lines that contain the number of the scrape."""
 
     def __init__(self, count: int = 3) -> None:
         self.ports = SimPorts()

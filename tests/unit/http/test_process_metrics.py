@@ -1,4 +1,4 @@
-"""The process' own metrics, from this very process."""
+"""Process metrics, read from the test's own process."""
 
 from __future__ import annotations
 

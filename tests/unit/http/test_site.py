@@ -36,7 +36,7 @@ def site(
 
 
 def ask(site: HttpFactory, path: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
-    """(code, headers, body) of one request on a connection of its own."""
+    """Return (code, headers, body) of one request on a separate connection."""
     client = HttpClient(site)
     client.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     return client.response()

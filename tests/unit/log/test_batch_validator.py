@@ -71,7 +71,7 @@ def _with_header(batch: memoryview, **fields: int) -> memoryview:
     return memoryview(changed)
 
 
-# -- taken as it is ---------------------------------------------------------------------------
+# -- accepted unchanged -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("compression", CODECS)

@@ -24,9 +24,9 @@ FILES_OF_A_LOG = [
 ] + [file_names.PARTITION_METADATA]
 
 
-@pytest.fixture(autouse=True, params=["each by itself", "together"])
+@pytest.fixture(autouse=True, params=["one sync for each", "together"])
 def _made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to make logs durable: each test runs with each of them."""
+    """Both ways to make logs durable; each test runs with both."""
     monkeypatch.setattr(creation, "_SYNC_FS_FROM", 1 if request.param == "together" else 1000)
 
 

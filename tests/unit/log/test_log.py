@@ -250,7 +250,7 @@ def test_second_sync_of_the_same_end_does_not_notify() -> None:
 
 def test_log_closed_during_its_round_is_not_notified() -> None:
     site, log = _site()
-    log.on_durable = lambda: pytest.fail("nobody is there any more")
+    log.on_durable = lambda: pytest.fail("the log has been closed")
     site.append(log)
     site.ports.timers.run_due()
     log.close()
@@ -330,7 +330,7 @@ def test_log_closed_durably_is_all_on_disk() -> None:
         assert 7 in site.listing(site.log(), ".snapshot")
 
 
-def test_log_nothing_was_written_to_is_closed_without_a_write() -> None:
+def test_unchanged_log_is_closed_without_a_write() -> None:
     site, log = _site()
     site.create("t-1")
     site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)

@@ -60,7 +60,8 @@ class _Script:
             assert not info.duplicate
             self.taken[info.first_offset] = value
         elif isinstance(error, KafkaStorageError):
-            self.in_doubt.append(value)  # It may be in the file of a directory that is offline.
+            # The batch may be in the file of a directory that is offline.
+            self.in_doubt.append(value)
         else:
             expected = isinstance(error, OutOfOrderSequenceNumber)
             assert expected or type(error) is KafkaError or self.faults.caused(error), error
@@ -72,7 +73,7 @@ class _Script:
             return info.writing.error
         if self.log.offline and self.log.durable_end_offset <= info.last_offset:
             return KafkaStorageError("its sync failed")
-        assert self.log.durable_end_offset > info.last_offset, "the append waits for ever"
+        assert self.log.durable_end_offset > info.last_offset, "the append waits forever"
         return None
 
 

@@ -40,7 +40,7 @@ def _break(site: LogSite, path: str, name: str = "") -> None:
     )
 
 
-# -- making logs ------------------------------------------------------------------------------
+# -- creating logs ----------------------------------------------------------------------------
 
 
 def test_logs_are_created_in_the_directory_with_the_fewest() -> None:

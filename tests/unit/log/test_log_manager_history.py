@@ -134,7 +134,7 @@ class History:
     def crash(self, number: int) -> None:
         self._next(self.site.crash(number))
 
-    # -- what must be true --------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------
 
     def _next(self, site: LogSite) -> None:
         for name, model in self.models.items():

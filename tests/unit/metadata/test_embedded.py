@@ -243,7 +243,7 @@ class TestDurability:
 class TestBugsOfOthers:
     """A callback of one watcher or writer may raise; the others are not affected."""
 
-    def test_watcher(self) -> None:
+    def test_failing_watcher_does_not_affect_the_others(self) -> None:
         disk = Disk()
         store = disk.open()
         heard: list[Key] = []
@@ -259,7 +259,7 @@ class TestBugsOfOthers:
             Conflict,
         ]
 
-    def test_one_of_those_who_wrote(self) -> None:
+    def test_failing_writer_does_not_affect_the_others(self) -> None:
         disk = Disk()
         store = disk.open()
         changes = [topic_changes(name, name.encode() * 16) for name in "abc"]
@@ -387,7 +387,7 @@ class TestStarting:
         disk.ports.timers.run_due()
         waiting = store.write([producer_ids(2000, ABSENT)])
         failed: list[Exception] = []
-        refused.then(lambda _: pytest.fail("there was no room"), failed.append)
+        refused.then(lambda _: pytest.fail("the disk was full"), failed.append)
         disk.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
         disk.ports.jobs.run_all()
         disk.files.fail_no_more()

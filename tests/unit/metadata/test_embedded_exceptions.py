@@ -28,7 +28,7 @@ def _outcomes(laters: list[Later[list[Outcome]]]) -> list[object]:
     """The outcomes of each write, or the exception it failed with."""
     found: list[object] = []
     for later in laters:
-        assert later.done, "a write has no answer"
+        assert later.done, "a write has no outcome"
         later.then(found.append, found.append)
     return found
 

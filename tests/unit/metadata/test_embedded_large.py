@@ -31,7 +31,7 @@ def partitions(store: EmbeddedStore, name: str = "t") -> int:
 def results(later: Later[list[Outcome]]) -> Any:
     """The outcomes of a write, or the exception it failed with."""
     found: list[Any] = []
-    assert later.done, "a write has no answer"
+    assert later.done, "a write has no outcome"
     later.then(found.append, found.append)
     return found[0]
 

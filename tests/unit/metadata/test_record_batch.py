@@ -1,4 +1,4 @@
-"""Batches of metadata records are the same whether built at once or in slices."""
+"""Batches of metadata records are equal whether they are built in one step or in slices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPIC_ID = b"t" * 16
 
 
 @pytest.mark.parametrize("count", [1, SLICE, 10_000])
-def test_batch_built_in_slices_equals_the_one_built_at_once(count: int) -> None:
+def test_batch_built_in_slices_equals_the_one_built_in_one_step(count: int) -> None:
     ports = SimPorts()
     records: list[MetadataRecord] = [TopicRecord(name="t", topic_id=TOPIC_ID)]
     records += [

@@ -60,7 +60,7 @@ def assert_changes_come_back(key: Key, *values: Any) -> None:
         write(image, key, value)
         assert image.get(key) == (value, ABSENT if value is None else 7)
         assert image.load(key[:1]) == ({} if value is None else {key: (value, 7)})
-        assert write(image, key, value) == [], "what is there already takes no record"
+        assert write(image, key, value) == [], "an unchanged value needs no record"
 
 
 @given(ACLS)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of plogd/net."""
+"""Fixtures for the tests of plogd/net."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.net_parts import LogLines
 
 @pytest.fixture
 def log_lines() -> Iterator[LogLines]:
-    """What was logged at "warn" or above, a text an event."""
+    """Return the events logged at level "warn" or above, each as one text."""
     lines = LogLines()
     globalLogPublisher.addObserver(lines)
     yield lines

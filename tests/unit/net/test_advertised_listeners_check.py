@@ -1,4 +1,4 @@
-"""The trap of ``advertised.listeners``: who is told what, and when that is worth a line."""
+"""The check of ``advertised.listeners``: when it warns about an address that a client received."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ELSEWHERE, HERE = "192.0.2.7", "192.0.2.1"
 
 
 class Harness:
-    """A check over simulated time; names that end in ``.known`` can be resolved."""
+    """A check over simulated time; names ending in ``.known`` can be resolved."""
 
     def __init__(self, advertised: str) -> None:
         self.ports = SimPorts()
@@ -43,7 +43,7 @@ class Harness:
             local_address=(HERE, 9092),
         )
 
-    def tell(self, client: str = ELSEWHERE) -> ConnectionContext:
+    def send_address(self, client: str = ELSEWHERE) -> ConnectionContext:
         connection = self.connection(client)
         self.check.record_advertised(connection, self.advertised.host, self.advertised.port)
         return connection
@@ -63,7 +63,7 @@ def test_client_that_does_not_return_is_logged_once(
 ) -> None:
     harness = Harness(advertised)
     for _ in range(3):
-        harness.tell()
+        harness.send_address()
         harness.ports.advance(WAIT_MS)
     [line] = log_lines
     assert line.startswith(f"{ELSEWHERE}: received the advertised address {advertised}")
@@ -73,11 +73,11 @@ def test_client_that_does_not_return_is_logged_once(
 
 @pytest.mark.parametrize("advertised", ["localhost:9092", "container:9092"])
 def test_client_that_sends_requests_is_not_logged(advertised: str, log_lines: LogLines) -> None:
-    """A port of a container may be forwarded: what looks wrong is right then."""
+    """Port forwarding may make an address reachable that looks wrong."""
     harness = Harness(advertised)
-    harness.tell()
+    harness.send_address()
     harness.check.record_work(harness.connection())
-    harness.tell()
+    harness.send_address()
     harness.ports.advance(2 * WAIT_MS)
     assert log_lines == []
 
@@ -88,7 +88,7 @@ def test_client_on_the_same_host_is_not_logged(
     client: str, advertised: str, log_lines: LogLines
 ) -> None:
     harness = Harness(advertised)
-    harness.tell(client)
+    harness.send_address(client)
     harness.ports.advance(WAIT_MS)
     assert log_lines == []
 
@@ -96,7 +96,7 @@ def test_client_on_the_same_host_is_not_logged(
 @pytest.mark.parametrize("advertised", ["broker.known:9092", "192.0.2.1:9092"])
 def test_usual_advertised_address_is_not_logged(advertised: str, log_lines: LogLines) -> None:
     harness = Harness(advertised)
-    harness.tell()
+    harness.send_address()
     harness.ports.advance(WAIT_MS)
     assert log_lines == []
 
@@ -106,7 +106,7 @@ def test_unresolvable_advertised_name_is_logged_at_startup(log_lines: LogLines) 
     [line] = log_lines
     assert "cannot resolve broker.nowhere (Name or service not known)" in line
     assert "PLAINTEXT://broker.nowhere:9092" in line
-    harness.tell("127.0.0.1")
+    harness.send_address("127.0.0.1")
     harness.ports.advance(WAIT_MS)
     assert "cannot resolve broker.nowhere" in log_lines[1]
     assert log_lines[1].startswith("127.0.0.1: received")
@@ -115,7 +115,7 @@ def test_unresolvable_advertised_name_is_logged_at_startup(log_lines: LogLines) 
 def test_check_remembers_a_limited_number_of_clients() -> None:
     harness = Harness("localhost:9092")
     for number in range(3000):
-        harness.tell(f"192.0.{number % 200}.{number // 200}")
+        harness.send_address(f"192.0.{number % 200}.{number // 200}")
         harness.check.record_work(harness.connection(f"198.51.{number % 200}.{number // 200}"))
     assert len(harness.check._waiting) <= 1000
     assert len(harness.check._working) <= 1000

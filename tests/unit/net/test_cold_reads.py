@@ -1,4 +1,4 @@
-"""Reads that may wait for the disk."""
+"""Reads that may have to wait for the disk."""
 
 from __future__ import annotations
 

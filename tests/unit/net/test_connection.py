@@ -1,4 +1,4 @@
-"""One connection over a wire made of lists: turns, bounds, and every way it can end."""
+"""One connection over a fake transport: turns, bounds, and every way in which it can end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_all_appends_of_a_read_share_one_turn() -> None:
         lambda: rounds.append(list(harness.dispatch.started))
     )
     harness.feed(frame(PRODUCE, "a") + frame(PRODUCE, "b"))
-    assert rounds == [["a", "b"], ["a", "b"]], "what is deferred runs when both have started"
+    assert rounds == [["a", "b"], ["a", "b"]], "deferred calls run after both have started"
 
 
 def test_view_is_released_when_its_handler_returns() -> None:
@@ -49,7 +49,7 @@ def test_requests_after_a_parked_fetch_wait_and_get_their_own_turn() -> None:
     harness.feed(frame(FETCH, "slow") + frame(PRODUCE, "a") + frame(METADATA, "b"))
     assert harness.dispatch.started == ["slow"]
     harness.dispatch.release("slow")
-    assert harness.dispatch.started == ["slow"], "not inside of somebody else's work"
+    assert harness.dispatch.started == ["slow"], "not inside another request's turn"
     harness.ports.settle()
     assert harness.answers == ["slow", "a", "b"]
 
@@ -59,7 +59,7 @@ def test_read_ahead_is_limited_while_a_request_is_parked() -> None:
     stream = frame(FETCH, "slow") + frame(METADATA, "x" * 1000) * 300
     rest = harness.feed(stream)
     assert not harness.wire.is_reading
-    # The read that brought the parked request may have brought more with it.
+    # The read that contained the parked request may have contained more.
     assert len(stream) - len(rest) <= 256 * 1024
     harness.dispatch.release("slow")
     harness.ports.settle()
@@ -115,7 +115,7 @@ def test_busy_connection_does_not_delay_another() -> None:
 
 
 def busy(harness: ConnectionHarness, cost_ms: float) -> None:
-    """Make each request that starts last so long."""
+    """Make each starting request take some time."""
     clock = harness.ports.clock
     harness.dispatch.on_start = lambda text: clock.advance_to(clock.monotonic_ms() + cost_ms)
 
@@ -214,7 +214,7 @@ def test_invalid_request_closes_the_connection_and_is_logged_once(log_lines: lis
     harness.feed(frame(METADATA, "nonsense") + frame(METADATA, "more"))
     assert harness.wire.is_closed
     assert harness.dispatch.started == ["nonsense"]
-    assert log_lines == ["192.0.2.1: closed a connection: it makes no sense"]
+    assert log_lines == ["192.0.2.1: closed a connection: the request is invalid"]
 
 
 def test_unexpected_exception_closes_the_connection_and_is_logged(log_lines: list[str]) -> None:
@@ -264,7 +264,7 @@ def test_invalid_size_closes_the_connection_and_is_logged(
 def test_wrong_protocol_is_logged_once_with_a_remedy(
     first_bytes: bytes, words: tuple[str, ...], log_lines: list[str]
 ) -> None:
-    # So large a bound that these bytes would pass for a size.
+    # The bound is so large that these bytes are a valid size.
     harness = ConnectionHarness(socket_request_max_bytes=2**31 - 1)
     harness.feed(first_bytes[:3])
     assert not harness.wire.is_closed
@@ -350,14 +350,14 @@ def test_closing_connection_accepts_no_bytes() -> None:
     assert len(harness.connection.target()) == 0
 
 
-@pytest.mark.parametrize("state", ["idle", "parked", "partial", "behind a parked one", "greeted"])
+@pytest.mark.parametrize("state", ["idle", "parked", "partial", "after a parked one", "greeted"])
 def test_lost_connection_is_freed_without_the_garbage_collector(state: str) -> None:
     harness = ConnectionHarness()
     sent = {
         "idle": b"",
         "parked": frame(FETCH, "slow"),
         "partial": frame(FETCH, "ready")[:7],
-        "behind a parked one": frame(FETCH, "slow") + frame(METADATA, "a"),
+        "after a parked one": frame(FETCH, "slow") + frame(METADATA, "a"),
         "greeted": frame(METADATA, "a"),
     }
     with no_collector():

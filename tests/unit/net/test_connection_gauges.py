@@ -1,4 +1,4 @@
-"""The numbers of the connections as Prometheus reads them."""
+"""The gauges of connections in Prometheus format."""
 
 from __future__ import annotations
 

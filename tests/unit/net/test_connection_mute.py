@@ -1,4 +1,4 @@
-"""A connection whose client is over its quota: it alone waits, and loses nothing by it."""
+"""A connection whose client exceeds its quota: only it waits, and it loses no request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND_MS = 1000.0
 
 
 def make(mute_ms: int = 10_000, **settings: int) -> ConnectionHarness:
-    """A broker that mutes who sends "over"."""
+    """Return a broker that mutes the sender of "over"."""
     harness = ConnectionHarness(**settings)
 
     def on_start(text: str) -> None:
@@ -80,13 +80,13 @@ def test_muted_connection_is_not_closed_as_slow() -> None:
     assert not harness.wire.is_closed
     harness.ports.advance(20 * SECOND_MS)
     harness.shared.sweep()
-    assert not harness.wire.is_closed, "it has its whole time from then on"
+    assert not harness.wire.is_closed, "the full time starts after the mute"
     harness.feed(rest)
     assert len(harness.answers) == 2
 
 
 def test_requests_of_a_muted_client_are_handled_after_it_disconnects() -> None:
-    """acks=0: send, close, forget. Kafka reads the socket to its end too."""
+    """acks=0: a client sends, then closes. Kafka, too, reads the socket to its end."""
     harness = make()
     harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a") + frame(PRODUCE, "b"))
     harness.connection.end_of_stream()

@@ -1,4 +1,4 @@
-"""What the sweep does about a connection: the slow, the silent, the ones that have left."""
+"""The sweep of connections: slow ones, idle ones, and those whose clients have disconnected."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_rate_is_measured_in_consecutive_windows() -> None:
     for _ in range(11):
         harness.ports.advance(6 * SECOND_MS)
         harness.shared.sweep()
-    assert harness.wire.is_closed, "a fast beginning does not make up for a silent end"
+    assert harness.wire.is_closed, "fast first bytes do not compensate for a stall"
 
 
 def test_request_that_the_broker_does_not_read_is_not_slow() -> None:

@@ -1,4 +1,4 @@
-"""Who is let in, and how all are sent home."""
+"""Connection limits, and closing all connections."""
 
 from __future__ import annotations
 

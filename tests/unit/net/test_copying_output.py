@@ -1,4 +1,4 @@
-"""Answers copied to a stock transport, as TLS needs it."""
+"""Responses copied to a standard transport, which TLS requires."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class Harness:
-    """A wire over a transport that keeps what is written to it."""
+    """An output over a transport that records writes."""
 
     def __init__(self, path: Path) -> None:
         self.ports = SimPorts()

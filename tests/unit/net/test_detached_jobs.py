@@ -1,4 +1,4 @@
-"""Jobs that may never end."""
+"""Jobs that may hang."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pump() -> Iterator[Pump]:
 
 
 class Outcome:
-    """What came of a job."""
+    """Records the outcome of a job."""
 
     def __init__(self, later: Later[object]) -> None:
         self.values: list[object] = []
@@ -67,7 +67,7 @@ def test_job_that_hangs_fails_and_is_not_started_twice(pump: Pump) -> None:
 
 
 def test_jobs_of_one_name_run_sequentially(pump: Pump) -> None:
-    """A second reload may have newer files to read than the first."""
+    """A second reload may find newer files than the first."""
     jobs = DetachedJobs(pump.reactor)
     may_end, order = threading.Event(), []
 

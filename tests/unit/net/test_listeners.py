@@ -1,4 +1,4 @@
-"""Ports opened, clients accepted or refused."""
+"""Listeners: opening ports, accepting and rejecting clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 
 def resolving(addresses: list[Any]) -> Any:
-    """A getaddrinfo for names that end in ``.test``, by family and address."""
+    """Return a getaddrinfo for names ending in ``.test``, by family and address."""
     real = socket.getaddrinfo
 
     def resolve(host: str, port: int, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +56,7 @@ def listener(host: str = "127.0.0.1", port: int = 0, name: str = "PLAINTEXT") ->
 
 
 class Harness:
-    """Listeners over a reactor of their own."""
+    """Listeners with their own reactor."""
 
     def __init__(self, **settings: Any) -> None:
         self.pump = Pump()
@@ -127,7 +127,7 @@ def test_empty_host_accepts_ipv4_and_ipv6_clients(make_harness: Any) -> None:
     harness.exchange(harness.connect(bound.port, "127.0.0.1"))
     harness.exchange(harness.connect(bound.port, "::1"))
     first, second = harness.dispatch.contexts
-    assert first.client_address[0] == "127.0.0.1", "as people write it"
+    assert first.client_address[0] == "127.0.0.1", "the usual notation"
     assert first.local_address[0] == "127.0.0.1"
     assert second.local_address[0] == "::1"
 
@@ -308,7 +308,7 @@ def test_socket_buffers_have_the_configured_sizes(make_harness: Any) -> None:
     harness = make_harness(socket_send_buffer_bytes=50_000, socket_receive_buffer_bytes=-1)
     harness.listeners.open_all([listener()])
     [port] = harness.listeners._ports
-    # The kernel doubles it, for its own bookkeeping: socket(7).
+    # The kernel doubles the value for its bookkeeping: socket(7).
     assert port.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
 
 

@@ -1,4 +1,4 @@
-"""When memory has run out: which connections are closed for it, and which are not."""
+"""Which connections are closed when request or response memory is exhausted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGE = frame(METADATA, "x" * 3 * MIB)
 
 
 class Client:
-    """One of several connections to the same broker."""
+    """One of several clients of the same broker."""
 
     def __init__(self, harness: ConnectionHarness) -> None:
         self.harness = harness
@@ -91,7 +91,7 @@ def test_client_that_sends_fast_enough_keeps_its_connection() -> None:
 
 
 def test_client_whose_next_request_may_not_start_uses_no_memory() -> None:
-    """Else a long poll with a large request after it would occupy memory as long as it likes."""
+    """Otherwise a large request after a long poll would occupy memory indefinitely."""
     harness = ConnectionHarness(queued_max_request_bytes=4 * MIB)
     polling, honest = Client(harness), Client(harness)
     polling.feed(frame(FETCH, "slow"))
@@ -122,7 +122,7 @@ def test_request_after_unread_responses_counts_as_delayed_by_the_client() -> Non
 
 
 def unread(harness: ConnectionHarness, text: str = "x" * 100_000) -> Client:
-    """A client that has asked for more than it reads."""
+    """Return a client with unread responses."""
     client = Client(harness)
     client.wire.takes_answers = False
     client.feed(frame(METADATA, text))
@@ -202,7 +202,7 @@ def test_clients_that_do_not_read_are_closed_soon_above_twice_the_limit() -> Non
 
 
 def test_concurrent_large_responses_close_no_client_that_reads() -> None:
-    """As when a hundred consumers ask for all topics of a large cluster."""
+    """As when a hundred consumers request all topics of a large cluster."""
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     clients = [unread(harness, "x" * 500_000) for _ in range(10)]
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""Bytes and regions through a real socket pair, in order."""
+"""Bytes and file regions sent in order through a real socket pair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 class Harness:
-    """A queue, the socket it writes to, and the client's end."""
+    """A queue, the socket that it writes to, and the client's end."""
 
     def __init__(self, path: Path) -> None:
         self.sock, self.client = socket.socketpair()
@@ -57,7 +57,7 @@ class Harness:
         return bytes(received)
 
     def drain(self) -> bytes:
-        """Flush and read until all has left."""
+        """Flush and read until everything has been sent."""
         received = b""
         while self.flush() is not Flushed.EMPTY:
             received += self.read()
@@ -105,7 +105,7 @@ def test_large_region_is_sent_by_sendfile_without_interruption(harness: Harness)
     harness.queue.append([b"late", harness.region(0, 3), b"end"])
     received += harness.drain()
     assert received == b"head" + content[7 : 7 + 2 * MIB] + b"tail" + b"late" + content[:3] + b"end"
-    assert harness.file.reads == [(0, 3)], "the large one was never read into memory"
+    assert harness.file.reads == [(0, 3)], "the large region was not read into memory"
     assert harness.file.holders == 1
     assert len(harness.queue) == 0
     assert harness.queue.buffered_bytes == 0
@@ -119,7 +119,7 @@ def test_bytes_larger_than_the_socket_buffer_arrive_completely(harness: Harness)
 
 def test_flush_is_limited_and_leaves_the_rest_for_the_next_turn(harness: Harness) -> None:
     class Bottomless:
-        """A socket that takes everything."""
+        """A socket that accepts any amount of data."""
 
         def fileno(self) -> int:
             return sink
@@ -152,7 +152,7 @@ def test_cold_region_is_read_by_a_job_before_it_is_sent(harness: Harness, nbytes
     assert harness.flush() is Flushed.COLD
     assert harness.read() == b"head"
     assert harness.jobs.waiting == [f"read-{os.stat(harness.file.path).st_dev}"]
-    assert harness.flush() is Flushed.COLD, "still; and no second job"
+    assert harness.flush() is Flushed.COLD, "still waiting for the first job"
     assert harness.warmed == 0
     harness.jobs.run_all()
     assert harness.warmed == 1

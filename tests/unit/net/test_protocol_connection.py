@@ -1,4 +1,4 @@
-"""The path that copies, over Twisted's test transport and through TLS itself."""
+"""The copying path, over Twisted's test transport and over real TLS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class Harness:
-    """A broker whose connections are made by hand."""
+    """A broker with manually created connections."""
 
     def __init__(self, **settings: Any) -> None:
         self.ports = SimPorts()
@@ -69,7 +69,7 @@ def test_requests_in_pieces_are_answered_in_order() -> None:
 
 
 def test_bytes_that_may_not_be_read_yet_are_kept() -> None:
-    """A transport that is told to pause may still deliver what it has decrypted."""
+    """A paused transport may still deliver bytes that it has decrypted."""
     harness = Harness()
     protocol, transport = harness.connect()
     protocol.dataReceived(frame(FETCH, "slow"))
@@ -101,7 +101,7 @@ def test_lost_connection_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_requests_received_before_the_end_still_start() -> None:
-    """A producer that wants no answers sends and leaves; the last bytes come with its farewell."""
+    """A producer with acks=0 may disconnect; its last bytes arrive together with the disconnect."""
     harness = Harness(plog_request_turn_max_requests=3)
     protocol, _ = harness.connect()
     texts = [f"{number}" * 5000 for number in range(10)]
@@ -162,13 +162,13 @@ def test_invalid_size_closes_the_transport() -> None:
     assert transport.disconnecting
 
 
-# Twisted makes its certificates by functions pyOpenSSL calls old.
+# Twisted creates its certificates with functions that pyOpenSSL has deprecated.
 quietly = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @quietly
 def test_tls_transport_is_recognized_by_its_interfaces() -> None:
-    """It has a fileno() like any other, so nothing else would."""
+    """It has a fileno() like any other transport, so no other property distinguishes it."""
     harness = Harness()
     tls, _ = tls_pair(harness, Clock())
     assert ISSLTransport.providedBy(tls)
@@ -198,10 +198,10 @@ def test_responses_and_files_pass_through_tls(tmp_path: Path) -> None:
 
 
 def tls_pair(harness: Harness, clock: Clock) -> tuple[TLSMemoryBIOProtocol, TLSMemoryBIOProtocol]:
-    """Both ends of a TLS connection over two transports that keep what is written."""
+    """Return both ends of a TLS connection over two transports that record writes."""
     ssl = pytest.importorskip("twisted.internet.ssl")
     identity = ssl.KeyPair.generate(size=2048).selfSignedCert(1, CN="broker.test")
-    # Newer Twisted takes the clock here and would otherwise look for a global one.
+    # Newer versions of Twisted take the clock here; otherwise they use the global reactor.
     has_clock = "clock" in inspect.signature(TLSMemoryBIOFactory.__init__).parameters
     more: dict[str, Any] = {"clock": clock} if has_clock else {}
     server = TLSMemoryBIOFactory(identity.options(), False, BrokerFactory(harness), **more)
@@ -217,7 +217,7 @@ def tls_pair(harness: Harness, clock: Clock) -> tuple[TLSMemoryBIOProtocol, TLSM
 
 
 class BrokerFactory(Factory):
-    """What listener_port.py does for real."""
+    """The factory's methods as in listener_port.py."""
 
     noisy = False
 
@@ -229,11 +229,11 @@ class BrokerFactory(Factory):
 
 
 def pump(clock: Clock, *ends: TLSMemoryBIOProtocol) -> None:
-    """Carry bytes from either end to the other until there are none."""
+    """Transfer bytes in both directions until none are left."""
     moved = True
     while moved:
         moved = False
-        clock.advance(0)  # Small writes are held back until the reactor has come round.
+        clock.advance(0)  # Small writes are buffered until the next reactor iteration.
         for end, other in (ends, ends[::-1]):
             transport: Any = end.transport
             data = transport.value()

@@ -1,4 +1,4 @@
-"""Frames out of bytes that come in whatever pieces they like."""
+"""Reassembly of frames from bytes that arrive in arbitrary pieces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sized(data: bytes) -> bytes:
 
 
 class Harness:
-    """A receive buffer, and the wire it reads from."""
+    """A receive buffer and its transport."""
 
     def __init__(self, memory: RequestMemory | None = None, max_frame_bytes: int = 100 * MIB):
         self.memory = memory or RequestMemory(-1)
@@ -46,7 +46,7 @@ class Harness:
         self.granted += 1
 
     def read(self, data: bytes, *, is_blocked: bool = False) -> bytes:
-        """One read of what fits; the rest of `data`."""
+        """Read as much as fits; return the rest of `data`."""
         target = self.buffer.target(is_blocked=is_blocked)
         nbytes = min(len(target), len(data))
         target[:nbytes] = data[:nbytes]
@@ -54,7 +54,7 @@ class Harness:
         return data[nbytes:]
 
     def turn(self) -> list[bytes]:
-        """Consume what is there; nothing may be left in the shared buffer afterwards."""
+        """Consume all complete frames; afterwards the shared buffer must be empty."""
         frames = []
         while (frame := self.buffer.next_frame()) is not None:
             frames.append(bytes(frame))
@@ -68,7 +68,7 @@ class Harness:
         SHARED[:] = JUNK
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Reads and turns until `data` is used up."""
+        """Alternate reads and turns until `data` is used up."""
         frames = []
         while data:
             rest = self.read(data)
@@ -97,7 +97,7 @@ def test_idle_connection_uses_no_memory() -> None:
 
 
 def exchange(sizes: list[int], cuts: list[int]) -> None:
-    """Send frames of `sizes` cut up by `cuts`, and see that they come out as they went in."""
+    """Send frames of `sizes`, split at `cuts`; assert that they arrive unchanged."""
     sent = [bytes([i % 251 + 1]) * size for i, size in enumerate(sizes)]
     stream = memoryview(b"".join(map(sized, sent)))
     harness = Harness()
@@ -140,7 +140,7 @@ def test_large_frames_are_reassembled_from_any_pieces(sizes: list[int], cuts: li
 
 
 def test_frames_are_writable_in_every_buffer() -> None:
-    """An append writes offsets into the batches it is given."""
+    """An append writes offsets into the batches that it receives."""
     harness = Harness()
     for data in (sized(b"whole"), sized(b"held")[:5], sized(bytes(100_000))[:50]):
         harness.buffer.close()
@@ -231,7 +231,7 @@ def test_read_ahead_is_limited_while_all_copies_use_too_much_memory() -> None:
     rest = sending.read(data)
     sending.read(rest[:1000])
     assert sending.turn() == []
-    assert memory.leased_bytes == len(data), "an unfinished request is counted whole"
+    assert memory.leased_bytes == len(data), "an incomplete request counts with its full size"
     assert sending.feed(rest[1000:]) == [data[4:]]
     idle.buffer.close(), pipelining.buffer.close()
     assert memory.used_bytes == memory.held_bytes == 2 * MIB + 1

@@ -1,4 +1,4 @@
-"""The budget for requests that are kept while they arrive."""
+"""The memory budget for requests that are being received."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def nothing() -> None:
-    """What a test has happen that looks for itself whether a lease has grown."""
+    """Do nothing when a lease grows; the test checks the lease itself."""
 
 
 def lease(
@@ -35,7 +35,7 @@ def room(made: Lease) -> int:
 
 
 def fill(made: Lease) -> int:
-    """Fill `made` as far as there is memory; how much of its request is here then."""
+    """Fill the lease as far as memory permits; return the number of received bytes."""
     while not made.is_waiting and not made.is_complete:
         made.grow(room(made))
     return room(made)
@@ -94,7 +94,7 @@ def test_lease_waits_when_it_does_not_fit_and_grows_when_another_is_released() -
     third = lease(memory, 100 * KIB, 16 * KIB, lambda: granted.append("third"))
     assert (second.is_waiting, third.is_waiting) == (True, True)
     assert (memory.waiting, len(waits)) == (2, 2)
-    assert fill(first) == 600 * KIB, "the largest can always be completed"
+    assert fill(first) == 600 * KIB, "the largest request can always be completed"
     first.release()
     assert granted == ["second", "third"]
     assert memory.waiting == 0
@@ -181,7 +181,7 @@ def test_every_request_completes_in_any_order_of_arrival(seed: int) -> None:
         if sizes and (not open_leases or chance.random() < 0.3):
             open_leases[memory.lease(sizes.pop(), chance.choice("abc"), nothing)] = 0
         ready = [made for made in open_leases if not made.is_waiting]
-        assert ready, "all wait for each other"
+        assert ready, "a deadlock"
         made = chance.choice(ready)
         if made.is_complete:
             made.release()
@@ -189,7 +189,7 @@ def test_every_request_completes_in_any_order_of_arrival(seed: int) -> None:
             completed += 1
         else:
             made.grow(max(room(made), min(made.frame_bytes, 16 * KIB)))
-        # Kept buffers, whose pages have been touched before, may come on top.
+        # Reused buffers, whose pages were touched before, may add to it.
         assert memory.used_bytes <= (16 + 16) * MIB
     assert completed == 60
     assert memory.used_bytes == memory.waiting == 0
@@ -197,7 +197,7 @@ def test_every_request_completes_in_any_order_of_arrival(seed: int) -> None:
 
 @pytest.mark.parametrize(("nbytes", "kept"), [(MIB + 1, 4), (MIB, 8), (MIB - 5, 8)])
 def test_buffers_are_reused_up_to_a_limit(nbytes: int, kept: int) -> None:
-    """8 MiB of them: mappings take 2 MiB, the largest others one."""
+    """At most 8 MiB: a mapping takes 2 MiB, the largest other buffer 1 MiB."""
     memory = RequestMemory(-1)
 
     def take(count: int) -> list[Lease]:
@@ -290,17 +290,17 @@ def test_requests_that_become_copies_stay_within_the_limit(seed: int) -> None:
         if copies and chance.random() < 0.2:
             memory.decoded(copies.pop(0))
         ready = [made for made in leases if not made.is_waiting]
-        assert ready or copies or sizes or not leases, "all wait for each other"
+        assert ready or copies or sizes or not leases, "a deadlock"
         if not ready:
             continue
         made = chance.choice(ready)
-        if made.is_complete:  # The request is copied, and its buffer goes to the next.
+        if made.is_complete:  # The request is copied, and its buffer is reused by the next one.
             memory.copied(made.frame_bytes)
             copies.append(made.frame_bytes)
             made.release()
             leases.remove(made)
         else:
             made.grow(max(room(made), min(made.frame_bytes, 16 * KIB)))
-        # Kept buffers may come on top, and a request that is larger than its part.
+        # Reused buffers may add to it, as may a request that exceeds its share.
         assert memory.used_bytes <= (16 + 16) * MIB
     assert memory.used_bytes == memory.waiting == 0

@@ -1,4 +1,4 @@
-"""The order of one connection's requests, without any socket."""
+"""The order of one connection's requests, without a socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.sim_ports import SimClock, SimTimers
 
 
 class FakeRegion:
-    """A region of a file that counts how often it is let go."""
+    """A region of a file that counts how often it is closed."""
 
     nbytes = 10
 
@@ -35,7 +35,7 @@ class FakeRegion:
 
 
 class Harness:
-    """A queue and what it did."""
+    """A queue and its recorded calls."""
 
     def __init__(self, slots: RequestSlots | None = None) -> None:
         self.dispatch = ScriptedDispatch()
@@ -138,11 +138,11 @@ def test_connection_has_one_pending_produce_beyond_the_limit() -> None:
     first, second = Harness(slots), Harness(slots)
     assert first.offer(PRODUCE, "slow 1")
     assert first.offer(PRODUCE, "slow 2")
-    assert second.offer(PRODUCE, "slow 3"), "a connection's first may always start"
+    assert second.offer(PRODUCE, "slow 3"), "the first produce of a connection may always start"
     assert not second.offer(PRODUCE, "slow 4")
     assert not first.offer(PRODUCE, "slow 5")
     first.dispatch.release("slow 1")
-    assert first.ready == 0, "there are still two"
+    assert first.ready == 0, "still two"
     second.dispatch.release("slow 3")
     assert second.ready == 1
     first.dispatch.release("slow 2")
@@ -180,7 +180,7 @@ def test_response_completed_by_cancelling_another_request_is_closed() -> None:
     harness.offer(PRODUCE, "slow 1")
     harness.offer(PRODUCE, "slow 2")
     second = harness.dispatch.waiting["slow 2"]
-    # What a purgatory may do: one operation that goes completes its neighbour.
+    # A purgatory may do this: removing one operation completes another one.
     trigger: Any = Trigger(lambda: second.succeed([region]))
     harness.dispatch.cancelled = trigger
     harness.queue.connection_lost()
@@ -189,7 +189,7 @@ def test_response_completed_by_cancelling_another_request_is_closed() -> None:
 
 
 class Trigger:
-    """Stands for the list of cancelled texts, and acts at the first."""
+    """Replaces the list of cancelled texts, and acts on the first one."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -208,13 +208,13 @@ def test_invalid_request_closes_the_connection_after_the_earlier_responses() -> 
     assert not harness.offer(PRODUCE, "more")
     harness.dispatch.release("slow")
     assert harness.answers == ["slow"]
-    assert harness.closed == [("it makes no sense", None)]
+    assert harness.closed == [("the request is invalid", None)]
 
 
 def test_invalid_request_closes_the_connection_immediately_when_nothing_is_pending() -> None:
     harness = Harness()
     assert harness.offer(METADATA, "nonsense")
-    assert harness.closed == [("it makes no sense", None)]
+    assert harness.closed == [("the request is invalid", None)]
 
 
 def test_failed_request_closes_the_connection_in_place_of_its_response() -> None:
@@ -225,7 +225,7 @@ def test_failed_request_closes_the_connection_in_place_of_its_response() -> None
     harness.dispatch.waiting["slow 1"].fail(CloseConnection("acks=0 failed"))
     assert harness.written == []
     harness.dispatch.release("slow 0")
-    assert harness.answers == ["slow 0"], "an answer behind the gap would be taken for another's"
+    assert harness.answers == ["slow 0"], "a later response would be matched to the wrong request"
     assert harness.closed == [("acks=0 failed", None)]
     assert harness.slots.in_use == 0
 
@@ -322,7 +322,7 @@ def test_effects_are_serial_and_responses_in_order_with_any_timing(
 
 
 def mute(harness: Harness, text: str, mute_ms: int) -> None:
-    """The handler of this request is one that throttles."""
+    """Throttle this request in its handler."""
 
     def on_start(started: str) -> None:
         if started == text:

@@ -1,4 +1,4 @@
-"""Responses that wait to be sent: each connection's own bytes, and shared ones once."""
+"""Memory of unsent responses: each connection's own bytes, and shared responses once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_shared_response_counts_once_however_many_connections_send_it() -> None:
 
 
 def test_different_responses_count_each() -> None:
-    """As where topics change while clients do not read: each has the list of another moment."""
+    """As when topics change while clients do not read: each has the list of another moment."""
     memory = ResponseMemory(150 * KIB, lambda: full.append(True))
     full: list[bool] = []
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_used_bytes_are_own_bytes_and_each_shared_response_whatever_is_sent(seed
 
 
 class _Stream:
-    """What is written to one connection, and how much of it was sent."""
+    """The bytes written to one connection, and how many of them were sent."""
 
     def __init__(self, memory: ResponseMemory) -> None:
         self.output = SharedOutput(memory)

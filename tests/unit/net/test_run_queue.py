@@ -1,4 +1,4 @@
-"""Turns among those that have something left to do."""
+"""Turns among connections with pending work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class Taker:
-    """Takes turns, each of `cost_ms`, as long as `work` lasts."""
+    """Takes turns of `cost_ms` each, until its `work` is finished."""
 
     def __init__(self, name: str, log: list[str], queue: RunQueue, work: int = 1) -> None:
         self.name, self.log, self.queue, self.work = name, log, queue, work
@@ -40,7 +40,7 @@ def test_turns_are_given_in_rotation(ports: SimPorts, queue: RunQueue) -> None:
     log: list[str] = []
     for name, work in (("a", 3), ("b", 1), ("c", 2)):
         queue.add(Taker(name, log, queue, work))
-    assert log == [], "never inside of add"
+    assert log == [], "never inside add"
     ports.settle()
     assert log == ["a", "b", "c", "a", "c", "a"]
     assert len(queue) == 0
@@ -116,7 +116,7 @@ def test_queue_is_behind_when_turns_of_one_pass_last_too_long(
     queue.spent(0.5)
     assert queue.is_behind
     ports.settle()
-    assert not queue.is_behind, "the reactor has looked at all sockets again"
+    assert not queue.is_behind, "the reactor has polled all sockets again"
     queue.spent(DIRECT_MAX_MS)
     assert not queue.is_behind
     ports.settle()

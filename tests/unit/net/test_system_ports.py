@@ -1,4 +1,4 @@
-"""The real clock, timers and chance."""
+"""The real clock, timers and random numbers."""
 
 from __future__ import annotations
 

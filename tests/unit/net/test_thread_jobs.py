@@ -1,4 +1,4 @@
-"""Jobs on real threads. Threads meet by events; nothing waits for the clock."""
+"""Jobs on real threads, synchronized by events; no test depends on the clock."""
 
 from __future__ import annotations
 

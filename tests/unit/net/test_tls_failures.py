@@ -1,4 +1,4 @@
-"""Why a handshake has failed, in words that help; the reasons are those of OpenSSL 3 and 4."""
+"""Explanations of failed handshakes; the reasons are those of OpenSSL 3 and 4."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_problem_of_a_client_certificate_is_explained(error: int, remedy: str) -
 
 
 def test_kind_does_not_depend_on_text_from_the_client() -> None:
-    """A kind is a key of the rate limit; a name out of a certificate would make it useless."""
+    """The rate limit uses the kind as its key; names from certificates would defeat it."""
     kinds = {
         explain_handshake_failure("x", verify_error=10, owner=name).kind for name in ("a", "b")
     }

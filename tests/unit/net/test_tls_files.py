@@ -1,4 +1,4 @@
-"""Keys and certificates: what is read, and what is said of everything that cannot be used."""
+"""Keys and certificates: reading them, and the errors for unusable ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_key_certificate_and_issuers_come_from_one_file(tmp_path: Path) -> None:
 
 
 def test_pem_texts_in_settings_need_no_line_ends() -> None:
-    """As they get there through a .properties file or an environment variable."""
+    """Line ends are lost in a .properties file or an environment variable."""
 
     def flat(pem: bytes) -> str:
         return pem.decode().replace("\n", " ")

@@ -1,6 +1,6 @@
-"""TLS over real sockets and a reactor of its own: who gets in, as whom, and what is said of others.
+"""TLS over real sockets with its own reactor: accepted clients, their principals, logged failures.
 
-The clients are Python's own `ssl` over memory, so that both ends take turns in one thread.
+The clients are Python's `ssl` over memory, so that both ends run in one thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BROKER = CA.server()
 
 
 class Client:
-    """A TLS client whose bytes the test carries."""
+    """A TLS client whose bytes the test transfers."""
 
     def __init__(self, pump: Pump, ports: SimPorts, port: int, identity: Path | None) -> None:
         context = ssl.create_default_context(cadata=CA.pem.decode())
@@ -55,7 +55,7 @@ class Client:
         self.is_closed = False
 
     def carry(self) -> None:
-        """Move what either end has for the other."""
+        """Transfer the bytes that either end has for the other."""
         if data := self._outgoing.read():
             self.socket.sendall(data)
         self._pump.turn(self._ports)
@@ -70,7 +70,7 @@ class Client:
         self._incoming.write(received)
 
     def attempt(self, step: Any) -> Any:
-        """Repeat `step` until it has what it needs."""
+        """Repeat `step` until it succeeds."""
         while True:
             try:
                 return step()
@@ -128,7 +128,7 @@ class Harness:
         return client
 
     def refused(self, identity: Path | None = None) -> None:
-        """Try to connect; the broker ends it."""
+        """Try to connect; the broker must close the connection."""
         client = self.connect(identity)
         try:
             client.handshake()
@@ -172,10 +172,10 @@ def test_request_is_answered(make_harness: Any) -> None:
 def test_file_regions_are_encrypted(
     make_harness: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transport of a TLS connection has a fileno() like any other; sendfile must not see it."""
+    """A TLS transport has a fileno() like any other, but sendfile must not use it."""
 
     def forbidden(*_: Any) -> int:
-        raise AssertionError("bytes went past TLS")
+        raise AssertionError("bytes bypassed TLS")
 
     monkeypatch.setattr(os, "sendfile", forbidden)
     monkeypatch.setattr(ServerTransport, "serve", forbidden)
@@ -263,7 +263,7 @@ def test_handshakes_wait_while_many_connections_are_ready(make_harness: Any) -> 
         waiting.tls.do_handshake()
     for _ in range(10):
         waiting.carry()
-    assert not waiting.wire, "no byte has been answered"
+    assert not waiting.wire, "no response has been sent"
     assert served.exchange(frame(METADATA, "a"), len(response("a"))) == response("a")
     harness.shared.run_queue.is_behind = False
     waiting.handshake()
@@ -292,7 +292,7 @@ def test_client_without_tls_is_closed_and_logged_once(
 def test_disconnect_before_the_handshake_is_not_logged(
     make_harness: Any, log_lines: LogLines
 ) -> None:
-    """Load balancers look at a port that way, every second."""
+    """Load balancers check a port that way, every second."""
     harness = make_harness()
     client = harness.connect()
     harness.pump.until(lambda: len(harness.shared) == 1, harness.ports)

@@ -1,4 +1,4 @@
-"""All TLS listeners together: every problem is told, and nobody pays who does not want TLS."""
+"""All TLS listeners together: all problems are reported, and plain listeners do not load TLS."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_problem_is_reported_with_the_name_of_its_setting(tmp_path: Path) 
         prepare_tls(config, now_ms())
     first, second = error.value.problems
     assert first.startswith("cannot read ssl.keystore.location=/nowhere/all.pem")
-    assert second.startswith("listener.name.b.ssl.cipher.suites: TLS_NULL is not spoken")
+    assert second.startswith("listener.name.b.ssl.cipher.suites: TLS_NULL is not supported")
 
 
 def test_incompatible_versions_and_suites_are_rejected(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Real sockets on loopback, a reactor that runs only while a test waits for something."""
+"""Real sockets on loopback, with a reactor that runs only while a test waits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MIB = 1 << 20
 
 
 class Broker:
-    """An open port, and a dispatch by script behind it."""
+    """An open port with a scripted dispatch."""
 
     def __init__(self, pump: Pump, **settings: Any) -> None:
         self.pump = pump
@@ -69,12 +69,12 @@ class Broker:
 
     @property
     def transports(self) -> list[ServerTransport]:
-        """In the order they were accepted; the reactor does not know one it need not watch."""
+        """Return the transports in order of acceptance; the reactor may not watch them all."""
         wires = [connection._wire for connection in self.shared._open]
         return [wire for wire in wires if isinstance(wire, ServerTransport)]
 
     def send_slowly(self, client: socket.socket, data: bytes) -> None:
-        """Send more than the buffers of the kernel take, while the reactor runs."""
+        """Send more than the kernel's buffers hold, while the reactor runs."""
         client.setblocking(False)
         view = memoryview(data)
 
@@ -299,7 +299,7 @@ def test_sweep_detects_a_disconnect_behind_unread_bytes(make_broker: Any) -> Non
     assert not broker.dispatch.cancelled
     client.sendall(b"not even looked at")
     client.close()
-    # Nothing tells us: this is what the sweep is for.
+    # No event reports this: only the sweep can detect it.
     broker.until(lambda: transport.peer_has_left())
     broker.shared.sweep()
     broker.until(lambda: not len(broker.shared))
@@ -460,7 +460,7 @@ def test_only_plain_transports_send_files(make_broker: Any) -> None:
     [transport] = broker.transports
     assert can_send_files(transport)
     alsoProvides(transport, ISSLTransport)
-    assert not can_send_files(transport), "it has a file descriptor, and that says nothing"
+    assert not can_send_files(transport), "a file descriptor alone proves nothing"
 
 
 def test_small_responses_are_sent_without_delay(make_broker: Any) -> None:

@@ -1,8 +1,8 @@
-"""Whatever the pieces bytes come in and go out by: the answers are those of an unhurried client.
+"""Responses are the same for any pieces in which bytes arrive and leave.
 
-The transport is the real one, above a socket and a reactor that do what hypothesis chooses: reads
-are short, sends take a few bytes or would block, in the middle of answers and of file regions, and
-requests that wait have their answers in any order.
+The transport is the real one, over a socket and a reactor whose behavior hypothesis chooses: reads
+are short, sends write a few bytes or would block, in the middle of responses and of file regions,
+and pending requests complete in any order.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ CONTENT = random.Random(1).randbytes(300_000)
 ROUNDS_MAX = 10_000
 
 Request: TypeAlias = tuple[int, str, int]
-"""API key, kind, length of the text; for a Fetch, how much of the file answers it."""
+"""API key, kind, length of the text; for a Fetch, how much of the file its response contains."""
 
 
 class Reactor:
-    """Knows who wants to read and to write, and calls nobody."""
+    """Records readers and writers, and calls none of them."""
 
     def __init__(self) -> None:
         self.readers: set[object] = set()
@@ -50,13 +50,13 @@ class Reactor:
 
 
 class Socket:
-    """What the client has sent and not been read from, and what it has received."""
+    """The bytes that the client has sent and that were not read, and those that it has received."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
         self.received = bytearray()
         self.room = 0
-        """How many bytes may leave before the socket would block."""
+        """How many bytes may be sent before the socket would block."""
 
     def fileno(self) -> int:
         return 1_000_000
@@ -115,44 +115,44 @@ class World:
         self.unsent = b""
 
     def send(self, nbytes: int) -> None:
-        """The client sends so much, and it is read if the transport wants it."""
+        """Send some bytes from the client; the transport reads them if it wants to."""
         piece, self.unsent = self.unsent[:nbytes], self.unsent[nbytes:]
         self.socket.sent += piece
         if self.socket.sent and self.transport in self.reactor.readers:
             assert self.transport.doRead() is None
 
     def take(self, nbytes: int) -> None:
-        """The client takes so much, if the transport has asked to be told."""
+        """Receive some bytes at the client, if the transport waits for that."""
         self.socket.room = nbytes
         if self.transport in self.reactor.writers:
             assert self.transport.doWrite() is None
 
     def block(self, _: int) -> None:
-        """The client takes nothing for now."""
+        """Stop receiving at the client for now."""
         self.socket.room = 0
 
     def settle(self, _: int) -> None:
-        """Timers and jobs have their turn."""
+        """Run due timers and jobs."""
         self.ports.settle()
 
     def release(self, number: int) -> None:
-        """One of the requests that wait has its answer, and not always the first."""
+        """Complete one of the pending requests, not always the first."""
         waiting = list(self.dispatch.waiting)
         if waiting:
             self.dispatch.release(waiting[number % len(waiting)])
 
     def chill(self, number: int) -> None:
-        """The file leaves the page cache, or comes back: then no job has to read it first."""
+        """Evict the file from the page cache or load it again; a job must read an evicted file."""
         self.file.is_cached = number % 2 == 0
 
     def to_the_end(self, expected: int) -> None:
-        """Everything happens, again and again."""
+        """Run all steps until everything has been processed."""
         for _ in range(ROUNDS_MAX):
             if len(self.socket.received) >= expected and not self.unsent:
                 return
             for step in (self.send, self.settle, self.release, self.take):
                 step(100_000)
-        raise AssertionError("it never ends")
+        raise AssertionError("it does not terminate")
 
 
 LENGTHS = st.one_of(st.integers(0, 40), st.sampled_from([5_000, 70_000, 140_000]))
@@ -176,13 +176,13 @@ STEPS = st.lists(
 
 
 def in_words(number: int, request: Request) -> tuple[int, str]:
-    """The request as it is sent; the number makes its text its own."""
+    """Return the encoded request; the number makes its text unique."""
     key, kind, length = request
     return key, f"file {length}" if key == FETCH else f"{kind} {number} {'x' * length}"
 
 
 def unhurried(requests: list[tuple[int, str]]) -> bytes:
-    """What a client gets that sends one, waits for the answer, and sends the next."""
+    """Return the responses to a client that waits for each one before the next request."""
     return b"".join(
         b"head" + CONTENT[: int(text.split()[1])] + b"tail" if key == FETCH else response(text)
         for key, text in requests

@@ -1,4 +1,4 @@
-"""A response that is encoded once for many clients, in the queues of several connections."""
+"""A response that is encoded once for many clients, in the output queues of several connections."""
 
 from __future__ import annotations
 

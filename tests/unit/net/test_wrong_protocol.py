@@ -1,4 +1,4 @@
-"""Who is on the line, by the first bytes."""
+"""Detection of other protocols from the first bytes of a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of certificates as Java writes them; each text here is what Java has made of the bytes."""
+"""X.500 names in Java's format; each expected text was produced by Java from the same bytes."""
 
 from __future__ import annotations
 

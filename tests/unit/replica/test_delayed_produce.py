@@ -11,7 +11,7 @@ from tests.helpers.sim_ports import outcome
 
 
 class _Site:
-    """Return a request for `count` partitions; those in `unsafe` are not durable yet."""
+    """A request for `count` partitions; those in `unsafe` are not durable yet."""
 
     def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.unsafe = set(range(count))

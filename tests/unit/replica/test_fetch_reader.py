@@ -218,7 +218,7 @@ def test_no_file_stays_open_when_the_client_disconnects_during_the_last_read(
     settle_but_reads(broker)
     broker.ports.timers.advance(600 if min_bytes == 1 << 20 else 0)
     assert reads_in_progress(broker)
-    fetched.then(lambda reads: pytest.fail("the client has left"), lambda error: None)
+    fetched.then(lambda reads: pytest.fail("the client has disconnected"), lambda error: None)
     fetched.cancel()
     broker.settle()
     assert (holders(manager), len(manager.delayed_fetches)) == (holders_before, 0)

@@ -39,7 +39,7 @@ def test_partitions_of_an_unreadable_directory_are_offline() -> None:
     assert manager.is_offline("lost", 3)
 
 
-def test_settings_that_change_again_in_between_are_those_of_all_partitions() -> None:
+def test_last_settings_apply_to_all_partitions_after_two_quick_changes() -> None:
     broker, manager = make(3 * SLICE)
     topics = manager.topics
 
@@ -57,7 +57,7 @@ def test_settings_that_change_again_in_between_are_those_of_all_partitions() -> 
     assert retentions() == {1234}
 
 
-def test_settings_that_change_while_partitions_are_added_are_those_of_all() -> None:
+def test_last_settings_apply_to_partitions_that_are_added_meanwhile() -> None:
     broker, manager = make(2)
     asked = broker.begin(more_partitions("t", 3 * SLICE), 3)
     while len(manager.partitions) < 2 * SLICE:
@@ -78,7 +78,7 @@ def more_partitions(name: str, count: int) -> CreatePartitionsRequest:
     return CreatePartitionsRequest(topics=[topic], timeout_ms=10_000)
 
 
-def test_log_directory_that_fails_while_partitions_are_added_takes_all_of_them_offline() -> None:
+def test_all_partitions_are_offline_when_their_log_directory_fails_during_expansion() -> None:
     broker, manager = make(2)
     broker.begin(more_partitions("t", 3 * SLICE), 3)
     while len(manager.partitions) < 2 * SLICE:

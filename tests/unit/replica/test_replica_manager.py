@@ -99,7 +99,7 @@ class TestColdFetch:
         assert next(iter_batches(read.region.read()))[1].base_offset == 12
         read.close()
         again = manager.fetch_records([item(0, 12)], params())
-        assert isinstance(again, list), "by now it is cached"
+        assert isinstance(again, list), "it is cached by now"
         sizes(again)
 
     def test_cold_fetch_reports_a_read_error(self) -> None:
@@ -140,7 +140,7 @@ class TestColdFetch:
         broker, manager = self._cold()
         fetched = manager.fetch_records([item(0, 12)], params())
         assert isinstance(fetched, Later)
-        fetched.then(lambda reads: pytest.fail("nobody is there"), lambda error: None)
+        fetched.then(lambda reads: pytest.fail("the client has disconnected"), lambda error: None)
         fetched.cancel()
         broker.settle()
         log = manager.partition("t", 0).log

@@ -1,4 +1,4 @@
-"""Which ACLs there can be, and which ones a filter matches."""
+"""Validation of ACLs, and matching them with filters."""
 
 from __future__ import annotations
 

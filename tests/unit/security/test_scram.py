@@ -1,4 +1,4 @@
-"""What is kept of a salted password."""
+"""Stored SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHA_256 = ScramMechanism.SCRAM_SHA_256
 
 
 def test_stored_credential_verifies_the_exchange_of_rfc_7677() -> None:
-    """The proof the client sends fits the stored key, and the server key makes the answer."""
+    """The client's proof verifies with the stored key; the server key signs the response."""
     salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4096)
     kept = credential_of(SHA_256, salt=salt, salted_password=salted, iterations=4096)

@@ -1,4 +1,4 @@
-"""Files that are closed with their broker, whoever holds them then."""
+"""Files are closed with their broker, even if they still have holders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_close_closes_files_that_are_still_held(files: HeldFiles, tmp_path: Path
     assert not _is_open(descriptor)
     another = os.open(tmp_path / "a", os.O_RDONLY)
     assert another == descriptor or _is_open(another)
-    file.close()  # A holder that does not know: nobody else's descriptor goes.
+    file.close()  # A holder may close later; this must not close another file's descriptor.
     file.close()
     assert _is_open(another)
     os.close(another)

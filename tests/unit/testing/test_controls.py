@@ -1,4 +1,4 @@
-"""The errors that a test can have its broker return."""
+"""The errors that a test can make its broker return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks on requests: what becomes of them, of those behind them, and of their files."""
+"""Hooks on requests: their effect on the request, on later ones, and on files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def broker() -> HookedBroker:
 
 
 def refuse() -> NotLeaderOrFollower:
-    return NotLeaderOrFollower("somebody else leads")
+    return NotLeaderOrFollower("another broker is the leader")
 
 
 def test_failed_request_has_no_effect(broker: HookedBroker) -> None:
@@ -99,7 +99,7 @@ def test_delayed_request_starts_later(broker: HookedBroker) -> None:
 
 
 def test_nothing_overtakes_a_delayed_produce(broker: HookedBroker) -> None:
-    """Whoever is told that it runs alone starts nothing behind it."""
+    """A request that runs alone starts no other request after it."""
     broker.rule("Produce", "delay", delay_ms=500)
     frames: list[Dispatched] = []
     inner = broker.dispatch_frame

@@ -1,4 +1,4 @@
-"""Time that is moved: every timer at its own moment, jobs waited for, periodic tasks bounded."""
+"""Mock time: each timer runs at its own time, jobs are awaited, periodic tasks are bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR_S = 3600.0
 
 
 class FakeReactor(Clock):
-    """A reactor that turns when told to; `offset_s` is all that moves its time."""
+    """A reactor that turns on request; only `offset_s` advances its time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class FakeReactor(Clock):
         self._thread_calls.append(function)
 
     def turn(self) -> bool:
-        """What a turn of a reactor does; whether there was anything to do."""
+        """Run one iteration of a reactor; return whether there was any work."""
         calls, self._thread_calls = self._thread_calls, []
         for call in calls:
             call()
@@ -40,7 +40,7 @@ class FakeReactor(Clock):
 
 
 class Site:
-    """Time over a `FakeReactor`, and the moments at which something happened."""
+    """Time over a `FakeReactor`, and the recorded times of events."""
 
     def __init__(self) -> None:
         self.reactor = FakeReactor()
@@ -123,7 +123,8 @@ def test_constant_jobs_of_clients_do_not_block_an_advance(site: Site) -> None:
     rounds = 0
     while not moved.done and rounds < 200:
         rounds += 1
-        ended, job = job, site.time.job_begun()  # The next one is there before the last one ends.
+        # The next job is submitted before the last one ends.
+        ended, job = job, site.time.job_begun()
         site.time.job_ended(ended)
         site.turn()
     assert moved.done

@@ -1,4 +1,4 @@
-"""The pytest plugin costs nothing to those who have plog installed and use no fixture of it."""
+"""The pytest plugin imports nothing expensive for projects that use none of its fixtures."""
 
 from __future__ import annotations
 

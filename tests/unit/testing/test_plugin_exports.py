@@ -1,4 +1,4 @@
-"""`plog.testing` has the types of the fixtures, and finds them when they are asked for."""
+"""`plog.testing` exports the types of the fixtures and imports them on first use."""
 
 from __future__ import annotations
 

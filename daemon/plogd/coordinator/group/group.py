@@ -220,7 +220,7 @@ class Group:
         )
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add `member`. Its id is no longer pending; it becomes the leader if there is none."""
+        """Add `member`. Its id is no longer pending; it becomes the leader of an empty group."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -353,7 +353,7 @@ class Group:
     # -- the next generation ------------------------------------------------------------------
 
     def elect_joined_leader(self) -> bool:
-        """Ensure that the leader is a member that has joined; return False if there is none."""
+        """Ensure that the leader has joined; return False if no member has joined."""
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.join is not None:
             return True

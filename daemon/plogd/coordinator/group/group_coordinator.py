@@ -2,8 +2,8 @@
 
 A group belongs to the partition of `__consumer_offsets` given by the hash of its id. The topic is
 created on first use. The coordinator ignores later changes of its partition count while the broker
-runs: with another count it would look for groups in the wrong partition, and clients would be told
-that they have no committed offsets.
+runs: with another count it would look for groups in the wrong partition, and return no committed
+offsets to clients that have some.
 
 Called on the reactor thread. Source: Kafka 4.3 GroupCoordinatorService, AutoTopicCreationManager.
 """

@@ -65,7 +65,7 @@ class OffsetCommit:
 
 
 class FetchedOffset(NamedTuple):
-    """The committed offset of a partition, in a response; -1 if there is none, or with an error."""
+    """A partition's committed offset in a response; -1 without an offset, or with an error."""
 
     partition: int
     offset: int = NO_OFFSET

@@ -5,8 +5,8 @@ its requests in the current round, the others in the next, and so on, so that ea
 syncs. So when a round ends, as many requests are expected as it answered plus those already
 pending. The next round waits until they have arrived, or until none has arrived for a millisecond,
 the shortest time of a reactor timer. Polling instead of sleeping would take the CPU from a client
-on the same machine. The round also begins when the wait exceeds the time that so many requests
-need: then other clients keep arriving.
+on the same machine. The round also begins when the wait exceeds the time that this number of
+requests needs: then other clients keep arriving.
 
 Some clients do not return so soon: they are far away, or had only one request. So after a fruitless
 wait, the next rounds do not wait: 1, then 3, 7, 15, ...; half as many after each successful wait. A

@@ -39,11 +39,11 @@ def load_producers(
     state = ProducerStateManager(
         files, request.directory, expiration_ms=request.producer_id_expiration_ms
     )
-    told = [*dropped, *segments]
-    state.remove_stray_snapshots([segment.base_offset for segment in told])
-    offset = state.load(told[0].base_offset, log_end_offset)
+    loaded = [*dropped, *segments]
+    state.remove_stray_snapshots([segment.base_offset for segment in loaded])
+    offset = state.load(loaded[0].base_offset, log_end_offset)
     if offset is None:
-        offset = told[0].base_offset
+        offset = loaded[0].base_offset
     if offset < segments[0].base_offset:
         for segment in dropped:
             _replay_dropped(segment, offset, state)

@@ -139,7 +139,7 @@ class IndexFile(Generic[E]):
         return self.LAYOUT.unpack(self._read(slot, slot + 1, nowait))
 
     def _floor_slot(self, field: int, key: int, *, nowait: bool = False) -> int:
-        """Return the last slot whose `field` is <= `key`; -1 if there is none.
+        """Return the last slot whose `field` is <= `key`; -1 without one.
 
         O(log n): one pread for each halving until 512 entries remain, and one for those. Raises
         ColdRead, with `nowait`.

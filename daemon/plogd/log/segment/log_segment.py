@@ -281,7 +281,7 @@ class LogSegment:
                     raise UncheckedSegment(self) from None
                 if isinstance(error, CorruptMessage):
                     raise
-        # The hint was wrong, or the log is damaged here: only a walk from the start can tell.
+        # The hint was wrong, or the log is damaged here: only a walk from the start shows which.
         return self.records.find_offset(offset, 0, nowait=nowait)
 
     def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:

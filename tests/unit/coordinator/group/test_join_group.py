@@ -367,7 +367,7 @@ def test_group_with_a_generation_survives_a_failed_first_write() -> None:
     assert shard.state == "CompletingRebalance"
 
 
-# -- clients that leave during JoinGroup ------------------------------------------------------
+# -- clients that disconnect during JoinGroup --------------------------------------------------
 
 
 def test_new_member_is_removed_when_its_client_disconnects() -> None:

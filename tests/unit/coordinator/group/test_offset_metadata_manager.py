@@ -203,7 +203,7 @@ def test_metadata_limit_counts_utf_16_code_units(metadata: str, code: int) -> No
     assert site.fetch("u").offset == 2
 
 
-# -- who may commit ----------------------------------------------------------------------------
+# -- permission to commit ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, IllegalGeneration), (9, GroupIdNotFound)])

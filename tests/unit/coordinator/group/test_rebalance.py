@@ -65,7 +65,7 @@ def test_initial_delay_applies_again_after_the_group_was_empty() -> None:
 # -- members that do not join -----------------------------------------------------------------
 
 
-def test_heartbeats_tell_members_to_rejoin() -> None:
+def test_heartbeat_response_requests_a_rejoin_during_a_rebalance() -> None:
     shard = GroupShard()
     [leader] = shard.stable()
     shard.join_new()

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): a client that returns with its instance id keeps its place."""
+"""Static members (KIP-345): a returning client with an instance id keeps its membership."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_returning_follower_causes_no_rebalance() -> None:
     assert shard.sync(again, instance="i1").response().assignment == b"1"
 
 
-def test_returning_leader_is_told_to_skip_the_assignment() -> None:
+def test_returning_leader_receives_skip_assignment() -> None:
     shard, (_, follower) = stable()
     again = shard.join(instance="i0").response()
     assert (again.leader, again.skip_assignment) == (again.member_id, True)
@@ -41,7 +41,7 @@ def test_returning_leader_is_told_to_skip_the_assignment() -> None:
     assert shard.heartbeat(follower) == 0
 
 
-def test_returning_leader_is_told_of_another_leader_before_version_9() -> None:
+def test_returning_leader_receives_another_leader_id_before_version_9() -> None:
     shard, (leader, _) = stable()
     again = shard.join(instance="i0", version=8).response()
     assert (again.leader, again.members, again.skip_assignment) == (leader.member_id, [], False)

@@ -1,4 +1,4 @@
-"""Coordinator runtime: writes, reads, deferred answers, failures and unloading of shards."""
+"""Coordinator runtime: writes, reads, deferred responses, failures and unloading of shards."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_failed_sync_unloads_the_shard_and_fails_pending_requests(site: Coordina
         outcome(answer)
     assert outcome(joined) == "rolled back"
     assert site.runtime_of_shard.state is ShardState.CLOSED
-    assert isinstance(site.shard.told[-1], NotCoordinator)
+    assert isinstance(site.shard.notifications[-1], NotCoordinator)
     for later in (site.set("a", 2), site.numbers()):
         with pytest.raises(NotCoordinator):
             outcome(later)
@@ -322,7 +322,7 @@ def test_restart_restores_answered_writes(site: CoordinatorSite) -> None:
     site.broker.settle()
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {"n0": 18, "n1": 19, "n2": 17}
-    assert again.shard.told == ["loaded"]
+    assert again.shard.notifications == ["loaded"]
 
 
 def test_requests_fail_as_loading_until_the_shard_is_loaded(site: CoordinatorSite) -> None:
@@ -360,7 +360,7 @@ def test_shutdown_fails_pending_requests(site: CoordinatorSite) -> None:
     site.runtime.shutdown()
     with pytest.raises(NotCoordinator, match="stopping"):
         outcome(joined)
-    assert str(site.shard.told[-1]) == "the broker is stopping"
+    assert str(site.shard.notifications[-1]) == "the broker is stopping"
     site.broker.settle()
     with pytest.raises(NotCoordinator):
         outcome(site.numbers())
@@ -375,7 +375,7 @@ def test_deleting_the_topic_unloads_its_shards() -> None:
     inner.replica_manager.topics.on_topic_stopped = lambda _: site.runtime.topic_stopped()
     inner.controller.delete_topic(TOPIC, topic.topic_id)
     site.broker.settle()
-    assert isinstance(site.shard.told[-1], KafkaError)
+    assert isinstance(site.shard.notifications[-1], KafkaError)
     assert not site.runtime.shards
 
 

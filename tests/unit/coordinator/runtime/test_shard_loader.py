@@ -170,7 +170,7 @@ def test_load_replays_transaction_markers_and_producer_ids() -> None:
     append(site, raw("x", 1), producer_id=7, producer_epoch=0, base_sequence=0)
     append(site, marker, producer_id=7, producer_epoch=0, is_control=True, is_transactional=True)
     again = CoordinatorSite(site.broker.restart()).start()
-    assert again.shard.told == [("marker", 7, True), "loaded"]
+    assert again.shard.notifications == [("marker", 7, True), "loaded"]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_failed_load_unloads_replayed_state() -> None:
     again = CoordinatorSite(site.broker.restart()).start()
     assert again.runtime_of_shard.state is ShardState.FAILED
     assert len(again.shard.numbers) == 3, "some of the log was replayed"
-    assert [type(one) for one in again.shard.told] == [NotCoordinator]
+    assert [type(one) for one in again.shard.notifications] == [NotCoordinator]
 
 
 def test_groups_of_failed_loads_use_no_memory() -> None:
@@ -311,7 +311,7 @@ def test_abandoned_load_ends_silently() -> None:
     again.broker.ports.advance(60_000)
     assert shard.state is ShardState.CLOSED
     # Its replayed state is discarded.
-    assert [str(error) for error in again.shard.told] == ["the broker is stopping"]
+    assert [str(error) for error in again.shard.notifications] == ["the broker is stopping"]
     assert again.broker.bugs == []
 
 

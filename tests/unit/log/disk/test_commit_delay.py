@@ -14,7 +14,7 @@ class Rounds:
     def __init__(self) -> None:
         self.ports = SimPorts()
         self.sizes: list[int] = []
-        """How many asked for each round that has begun."""
+        """The number of requests in each round that has begun."""
         self._asked = 0
         self._waits = False
         self.gathering = CommitDelay(self.ports.clock, self.ports.timers, self._begin)
@@ -56,7 +56,7 @@ class Rounds:
                 self.come(3)
                 assert self.sizes[-1] == 4
                 return
-        raise AssertionError("it never waits")
+        raise AssertionError("no round waits")
 
 
 @pytest.fixture

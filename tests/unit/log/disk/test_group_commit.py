@@ -47,7 +47,7 @@ def test_round_waits_briefly_for_clients_of_the_last_round() -> None:
                 log.append()
         site.ports.settle()
         ends.append([end - start for end in log.durable])
-    assert ends[0] == [1, 5], "at first nobody is known to come back"
+    assert ends[0] == [1, 5], "at first no client is expected to return"
     assert ends[-20:] == [[5]] * 20
 
 

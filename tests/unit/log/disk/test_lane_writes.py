@@ -62,7 +62,7 @@ def test_reactor_stops_writing_after_a_slow_write() -> None:
     before = site.ports.clock.monotonic_ms()
     info = site.append(log)
     assert info.writing is not None
-    assert site.ports.clock.monotonic_ms() == before, "the second one has not waited"
+    assert site.ports.clock.monotonic_ms() == before, "the second write has not waited"
 
 
 def test_prepared_batch_has_offsets_but_is_not_readable() -> None:
@@ -161,7 +161,7 @@ def test_after_30_quiet_seconds_the_reactor_writes_again() -> None:
     site.append(log)
     site.settle()
     site.ports.advance(31_000)
-    assert site.append(log).writing is not None, "nobody has looked yet"
+    assert site.append(log).writing is not None, "the disk has not been checked yet"
     site.settle()
     assert site.append(log).writing is None
     assert log.log_end_offset == 4
@@ -204,7 +204,7 @@ def test_duplicate_succeeds_or_fails_with_the_original() -> None:
     assert again.first_offset == first.first_offset
     assert again.writing is first.writing
     site.settle()
-    assert _of_producer(site, log, 0).writing is None, "by then it is in the log"
+    assert _of_producer(site, log, 0).writing is None, "the batch is in the log by then"
 
 
 def test_refused_batch_and_its_successors_may_be_retried() -> None:

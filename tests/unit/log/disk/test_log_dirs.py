@@ -57,7 +57,7 @@ def _fails(path: str, name: str = "") -> Callable[[Operation], bool]:
     return lambda operation: operation.path.startswith(path) and operation.name.startswith(name)
 
 
-# -- whose they are ---------------------------------------------------------------------------
+# -- identity ---------------------------------------------------------------------------------
 
 
 def test_new_directories_get_one_cluster_id_and_each_its_own_directory_id() -> None:
@@ -126,7 +126,7 @@ def test_start_is_refused_and_locks_released_when_a_directory_is_in_use() -> Non
     assert [log_dir.path for log_dir in _open(files).online] == ["/a", "/b"]
 
 
-# -- which ones work --------------------------------------------------------------------------
+# -- state ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["", "rename", "sync", "append"])

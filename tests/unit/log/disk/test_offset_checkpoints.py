@@ -86,7 +86,7 @@ def test_failed_checkpoint_write_is_retried() -> None:
     assert _on_disk(site, file_names.HIGH_WATERMARK_CHECKPOINT)[T0] == 12
 
 
-def test_high_watermark_below_the_durable_end_is_written_as_it_is() -> None:
+def test_high_watermark_below_the_durable_end_is_written_unchanged() -> None:
     site = _site()
     site.log("t-0").high_watermark = 7
     site.settle(site.manager.write_high_watermarks())

@@ -112,7 +112,7 @@ def test_clean_start_continues_after_an_active_segment_of_garbage() -> None:
     assert "cannot read offsets 15 to 16," in site.reports[-1]
 
 
-# -- after a crash: what is torn is cut -------------------------------------------------------
+# -- after a crash: torn data is truncated ----------------------------------------------------
 
 
 def test_indexes_rebuilt_after_a_crash_equal_the_original_ones() -> None:

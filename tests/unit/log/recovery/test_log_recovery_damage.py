@@ -18,9 +18,9 @@ from tests.helpers.log_site import (
 )
 
 BATCH_BYTES = 173
-"""Of each of the logs' batches."""
+"""The size of each of the logs' batches."""
 
-# -- gaps and damage between what is there ----------------------------------------------------
+# -- gaps and damage between valid records ----------------------------------------------------
 
 
 def _unsealed() -> tuple[LogSite, Log]:
@@ -146,7 +146,7 @@ def test_segments_after_damage_below_the_high_watermark_are_kept(high_watermark:
     assert base_offsets(site.log()) == expected
 
 
-# -- what was durable and is gone --------------------------------------------------------------
+# -- lost durable records ---------------------------------------------------------------------
 
 
 def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
@@ -307,7 +307,7 @@ def test_log_continues_in_a_new_segment_after_damage_at_its_end() -> None:
         log.read(16, 1000, end_offset=18)
 
 
-# -- what a roll that failed leaves -----------------------------------------------------------
+# -- remains of a failed roll -----------------------------------------------------------------
 
 
 def _orphan(site: LogSite, log: Log, base_offset: int) -> None:

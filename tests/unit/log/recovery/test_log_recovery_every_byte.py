@@ -72,7 +72,7 @@ def image(
 
 
 def damages(original: bytes, position: int, old: bytes) -> Iterator[tuple[str, bytes]]:
-    """Return possible replacements for the end of `original` from `position` on."""
+    """Yield possible replacements for the end of `original` from `position` on."""
     rest = len(original) - position
     yield "cut", original[:position]
     yield "zeros", original[:position] + bytes(rest)
@@ -167,11 +167,11 @@ def test_damage_in_an_acknowledged_last_batch_affects_only_that_batch(kind: str)
             assert any(gone in line for line in loaded.reports), where
 
 
-# -- the files beside the records -------------------------------------------------------------
+# -- the files other than the records -----------------------------------------------------------
 
 
 def reads_right(loaded: LoadedLog, whole: LogImage) -> None:
-    """Every offset leads to its batch."""
+    """Assert that every offset leads to its batch."""
     for segment in loaded.state.segments:
         name = file_names.segment_file_name(segment.base_offset, file_names.LOG_SUFFIX)
         offset = segment.base_offset

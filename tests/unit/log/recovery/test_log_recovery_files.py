@@ -18,7 +18,7 @@ from tests.helpers.log_site import (
     four_segments,
 )
 
-# -- what is missing or damaged beside the records --------------------------------------------
+# -- missing or damaged files other than the records ------------------------------------------
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -188,7 +188,7 @@ def test_producer_of_recent_records_is_kept_whatever_the_file_date() -> None:
     assert _states(site.log()) == before
 
 
-# -- what lies around in the directory --------------------------------------------------------
+# -- unexpected files in the directory --------------------------------------------------------
 
 
 def test_deleted_files_and_orphaned_indexes_are_removed() -> None:

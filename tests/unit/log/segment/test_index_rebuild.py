@@ -34,7 +34,7 @@ def _restarted(index_interval_bytes: int = 150) -> tuple[LogSite, Log]:
 
 
 def _damaged_header(base_offset: int = 0) -> tuple[LogSite, Log]:
-    """The third batch of a segment has a wrong length, and its index no entry after it."""
+    """Damage the length of a segment's third batch; the index has no entry after it."""
     site, log = _restarted(index_interval_bytes=900)
     site.flip(site.path(log, base_offset), 2 * BATCH_BYTES + 8)
     return site, log
@@ -48,7 +48,7 @@ def _look_up(site: LogSite, log: Log, offset: int) -> UncheckedSegment:
         if isinstance(raised.value, UncheckedSegment):
             return raised.value
         site.settle(site.manager.begin_read(log, raised.value))
-    raise AssertionError("no damage was met")
+    raise AssertionError("no damage was found")
 
 
 def _read(site: LogSite, log: Log, offset: int) -> int:
@@ -129,9 +129,9 @@ def test_check_continues_when_look_ups_are_cancelled() -> None:
 @pytest.mark.parametrize(
     "index",
     [
-        pytest.param(struct.pack(">ii", 4, 3 * BATCH_BYTES), id="leads behind the batch"),
+        pytest.param(struct.pack(">ii", 4, 3 * BATCH_BYTES), id="leads past the batch"),
         pytest.param(struct.pack(">ii", 1, -5), id="leads before the file"),
-        pytest.param(struct.pack(">ii", 1, 1 << 30), id="leads behind the file"),
+        pytest.param(struct.pack(">ii", 1, 1 << 30), id="leads past the file"),
         pytest.param(struct.pack(">ii", 1, 77), id="leads into a batch"),
     ],
 )

@@ -294,7 +294,7 @@ def test_segment_rolls_when_its_indexes_cannot_express_the_offset() -> None:
     assert _should_roll(segment, SMALL, last_offset=BASE + 2**31)
 
 
-# -- cut and check ----------------------------------------------------------------------------
+# -- truncation and checks --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("records", [1, 5])

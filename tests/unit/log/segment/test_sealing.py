@@ -233,7 +233,7 @@ def test_seal_is_retried_when_descriptors_run_out() -> None:
 
     site.files.on_operation = note
     site.ports.advance(RETRY_MS)
-    assert synced == [], "only what has not begun may be tried again"
+    assert synced == [], "only a seal that has not begun may be retried"
     assert (site.offline, log.recovery_point) == ([], 0)
     assert "seal of t-0 failed: [Errno 24]" in site.reports[-1]
     assert (opened._holders, open_file(index)._holders) == (holders, 1), "1: the pool"
@@ -276,7 +276,7 @@ def test_files_are_closed_when_the_seal_job_is_rejected() -> None:
         log.roll()
     files = [open_file(file) for file in segment.sync_files()]
     held = [file._holders for file in files]
-    seal.fail(RuntimeError("no job can be taken"))
+    seal.fail(RuntimeError("jobs are rejected"))
     assert [file._holders for file in files] == [count - 1 for count in held]
 
 

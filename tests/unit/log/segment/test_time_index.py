@@ -1,4 +1,4 @@
-"""The time index: which entries are made, look-ups, truncation, the sanity check."""
+"""The time index: creation of entries, look-ups, truncation, the sanity check."""
 
 from __future__ import annotations
 
