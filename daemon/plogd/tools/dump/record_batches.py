@@ -159,7 +159,7 @@ class _Dump:
         self._path = path
         self._options = options
         self._findings = findings
-        self._last_offset = -1
+        self._last_offset: int | None = -1
 
     def batch(self, raw: RawBatch) -> Iterator[str]:
         """The lines about one batch."""
@@ -170,6 +170,8 @@ class _Dump:
                 yield from self._legacy(raw)
         except PlogError as error:
             self._findings.damage(self._path, f"the batch at byte {raw.position}: {error}")
+            # The gap that the unreadable records leave is the same damage.
+            self._last_offset = None
 
     def _batch(self, raw: RawBatch) -> Iterator[str]:
         header = parse_header(raw.data)
@@ -192,7 +194,7 @@ class _Dump:
             yield self._legacy_record_line(record, batch, crc)
 
     def _check_offset(self, offset: int) -> None:
-        if offset != self._last_offset + 1:
+        if self._last_offset is not None and offset != self._last_offset + 1:
             pairs = self._findings.non_consecutive.setdefault(absolute(self._path), {})
             pairs[self._last_offset] = offset
         self._last_offset = offset
