@@ -65,7 +65,7 @@ async def _with_cluster(
         if not settings.uses_controllers:
             raise
         raise UnsupportedVersion(
-            f"{error.message}. Controllers serve few requests: use --bootstrap-server"
+            f"{error.message}. Controllers support few requests: use --bootstrap-server"
         ) from None
     finally:
         await cluster.close()
@@ -89,10 +89,10 @@ def topic_filter(pattern: str | None) -> Callable[[str], bool]:
     return lambda name: compiled.fullmatch(name) is not None
 
 
-def tell_errors(errors: Iterable[tuple[object, KafkaError]]) -> int:
+def print_errors(errors: Iterable[tuple[object, KafkaError]]) -> int:
     """Print each error on a line of its own and return the exit code."""
     code = 0
-    for about, error in errors:
-        fail(f"{about}: {error.message}")
+    for subject, error in errors:
+        fail(f"{subject}: {error.message}")
         code = 1
     return code

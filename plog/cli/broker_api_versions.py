@@ -31,21 +31,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the versions that each broker serves; return 1 if a broker did not answer."""
+    """Print the versions that each broker serves; return 1 if a broker did not respond."""
     admin = BrokerAdmin(cluster)
-    answers = await admin.api_versions()
+    responses = await admin.api_versions()
     brokers = (await admin.describe_cluster()).brokers
     shown = [
-        (node_text(brokers[number]) if number in brokers else str(number), answer)
-        for number, answer in answers.items()
+        (node_text(brokers[number]) if number in brokers else str(number), response)
+        for number, response in responses.items()
     ]
     show(
-        lambda: (line for name, answer in shown for line in lines(name, answer)),
-        lambda: (_table(name, answer) for name, answer in shown),
-        lambda: [_as_data(number, answer) for number, answer in answers.items()],
+        lambda: (line for name, response in shown for line in lines(name, response)),
+        lambda: (_table(name, response) for name, response in shown),
+        lambda: [_as_data(number, response) for number, response in responses.items()],
         as_json=arguments.json,
     )
-    return 1 if answers.errors else 0
+    return 1 if responses.errors else 0
 
 
 def node_text(broker: BrokerDescription) -> str:
@@ -55,12 +55,12 @@ def node_text(broker: BrokerDescription) -> str:
     return f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: {fenced})"
 
 
-def lines(name: str, answer: BrokerApiVersions | KafkaError) -> Iterator[str]:
+def lines(name: str, response: BrokerApiVersions | KafkaError) -> Iterator[str]:
     """Yield the lines that Kafka's tool prints for one broker."""
-    if isinstance(answer, KafkaError):
-        yield f"{name} -> ERROR: {answer.message}"
+    if isinstance(response, KafkaError):
+        yield f"{name} -> ERROR: {response.message}"
         return
-    rows = [f"\t{api_name(key)}({key}): {text}" for key, text in _texts(answer.apis).items()]
+    rows = [f"\t{api_name(key)}({key}): {text}" for key, text in _texts(response.apis).items()]
     yield f"{name} -> ("
     yield ",\n".join(rows)
     yield ")"
@@ -75,7 +75,7 @@ def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
 
 
 def version_text(key: int, served: VersionRange) -> str:
-    """Return the versions served of an API, and the one this library would use.
+    """Return the served versions of an API, and the one that this library would use.
 
     >>> version_text(3, VersionRange(0, 99)), version_text(999, VersionRange(2, 2))
     ('0 to 99 [usable: 13]', '2')
@@ -103,22 +103,22 @@ def api_name(key: int) -> str:
     return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
 
 
-def _table(name: str, answer: BrokerApiVersions | KafkaError) -> Table:
-    if isinstance(answer, KafkaError):
-        return Table((name,), [(f"ERROR: {answer.message}",)])
+def _table(name: str, response: BrokerApiVersions | KafkaError) -> Table:
+    if isinstance(response, KafkaError):
+        return Table((name,), [(f"ERROR: {response.message}",)])
     return Table(
         (name, "KEY", "VERSIONS"),
-        [(api_name(key), key, text) for key, text in _texts(answer.apis).items()],
+        [(api_name(key), key, text) for key, text in _texts(response.apis).items()],
     )
 
 
-def _as_data(number: int, answer: BrokerApiVersions | KafkaError) -> dict[str, object]:
-    if isinstance(answer, KafkaError):
-        return {"broker": number, "error": answer.message}
+def _as_data(number: int, response: BrokerApiVersions | KafkaError) -> dict[str, object]:
+    if isinstance(response, KafkaError):
+        return {"broker": number, "error": response.message}
     return {
         "broker": number,
         "apis": [
             {"key": key, "name": api_name(key), "min": served.lowest, "max": served.highest}
-            for key, served in answer.apis.items()
+            for key, served in response.apis.items()
         ],
     }

@@ -34,7 +34,7 @@ def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
         "--command-property",
         f"--{role}-property",
         dest="command_properties",
-        what=f"setting of the {role}, which overrides the file's",
+        description=f"setting of the {role}, which overrides the file's",
     )
 
 
@@ -44,7 +44,7 @@ def add_client_config_option(parser: argparse._ActionsContainer, role: str) -> N
 
 
 def add_client_property_list(
-    parser: argparse._ActionsContainer, *older: str, what: str = "settings of the client"
+    parser: argparse._ActionsContainer, *older: str, description: str = "settings of the client"
 ) -> None:
     """Add ``--command-property`` as the perf tests define it: several values after one flag."""
     parser.add_argument(
@@ -56,7 +56,7 @@ def add_client_property_list(
         default=[],
         type=key_value,
         metavar="NAME=VALUE",
-        help=what,
+        help=description,
     )
 
 
@@ -80,7 +80,7 @@ def client_config(
     *,
     defaults: Mapping[str, object] = {},
 ) -> dict[str, object]:
-    """Return a client's settings: `flags` that are not None win, `defaults` have the last rank."""
+    """Merge settings: `flags` that are not None win, and `defaults` have the lowest precedence."""
     config: dict[str, object] = dict(defaults)
     config |= merged(arguments.command_config, getattr(arguments, "command_properties", ()))
     config |= {name: value for name, value in flags.items() if value is not None}
@@ -92,7 +92,7 @@ def client_config(
 
 
 def known_to(table: type[ClientSettings], config: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings in `config` that `table` has, for tools with several kinds of client."""
+    """Return the settings in `config` that `table` defines, for tools with several clients."""
     from plog.settings import settings_of
 
     names = {x for row in settings_of(table).values() for x in (row.name, *row.aliases)}

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from plog.cli.admin_client import run_admin
 from plog.cli.options import UsageError, add_bootstrap_controller_option, add_json_option
-from plog.cli.output import Table, show, tell
+from plog.cli.output import Table, print_outcome, show
 from plog.cli.parser import add_examples, first_line
 from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.values import BrokerDescription
@@ -21,7 +21,7 @@ from plog.errors import UnsupportedVersion
 
 _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 _STATE: Final = _COLUMNS.index("STATE")
-_LEAST_WIDTHS: Final = (10, 0, 10, 10, 10, 15)
+_MIN_WIDTHS: Final = (10, 0, 10, 10, 10, 15)
 """Kafka's minimum column widths; the column of hosts is as wide as the longest host."""
 
 _Tool = Callable[[Cluster, argparse.Namespace], Coroutine[Any, Any, int]]
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def configure_cluster_id(parser: argparse.ArgumentParser) -> None:
     """Print the cluster id."""
     _add_connection(parser)
-    _set_run(parser, tell_id)
+    _set_run(parser, print_cluster_id)
 
 
 def configure_unregister(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
         "-b",
         dest="bootstrap_servers",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="brokers for the initial connection; they name the others",
+        help="brokers for the initial connection; the client discovers the others",
     )
     add_bootstrap_controller_option(parser, "-C")
     parser.add_argument(
@@ -97,7 +97,7 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-async def tell_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
+async def print_cluster_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Print the cluster id."""
     cluster_id = (await BrokerAdmin(cluster).describe_cluster()).cluster_id
     line = f"Cluster ID: {cluster_id}"
@@ -111,7 +111,7 @@ async def tell_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 async def unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Unregister a broker; if the cluster cannot, fail (Kafka's tool exits with 0)."""
+    """Unregister a broker; fail if the cluster does not support it (Kafka's tool exits with 0)."""
     try:
         await BrokerAdmin(cluster).unregister_broker(arguments.id)
     except UnsupportedVersion:
@@ -119,7 +119,7 @@ async def unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
             "The target cluster does not support the broker unregistration API."
         ) from None
     line = f"Broker {arguments.id} is no longer registered."
-    tell(line, {"unregistered": arguments.id}, as_json=arguments.json)
+    print_outcome(line, {"unregistered": arguments.id}, as_json=arguments.json)
     return 0
 
 
@@ -155,12 +155,12 @@ def endpoint_table(
 
 def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return the rows padded to Kafka's columns."""
-    least = list(_LEAST_WIDTHS)
+    min_widths = list(_MIN_WIDTHS)
     if len(rows[0]) < len(_COLUMNS):
-        del least[_STATE]
-    widths = list(least)
+        del min_widths[_STATE]
+    widths = list(min_widths)
     for index in (_COLUMNS.index("HOST"), _COLUMNS.index("RACK")):
-        widths[index] = max([least[index], *(len(row[index]) for row in rows)])
+        widths[index] = max([min_widths[index], *(len(row[index]) for row in rows)])
     return [
         " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
     ]

@@ -1,7 +1,8 @@
-"""``plog completion``: print shell code, and answer the shell's requests for completions.
+"""``plog completion``: print shell code, and serve the shell's requests for completions.
 
 argcomplete does the work (docs/decisions/0012): the shell runs ``plog`` itself with the request in
-the environment, so the offers always match the parsers. It is imported only for such requests.
+the environment, so the completions always match the parsers. argcomplete is imported only for such
+requests.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def shell_code(shell: str) -> str:
 
 
 def complete(environment: Mapping[str, str]) -> None:
-    """Answer the shell and exit the process; return if argcomplete is not installed."""
+    """Print completions and exit the process; return if argcomplete is not installed."""
     try:
         import argcomplete
     except ImportError:

@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Delete the records that the file names; return 1 if a partition failed."""
+    """Delete the records below the offsets in the file; return 1 if a partition failed."""
     with open(arguments.offset_json_file, encoding="utf-8") as file:
         offsets = parse_offsets(file.read())
     return run_admin(arguments, lambda cluster: delete_records(cluster, offsets, arguments))
@@ -63,9 +63,9 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
             for row in document["partitions"]
         ]
     except (ValueError, KeyError, TypeError) as error:
-        why = f"{error} is missing" if isinstance(error, KeyError) else error
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise UsageError(
-            f"cannot read --offset-json-file: {why}; it must look like {_EXAMPLE}"
+            f"cannot read --offset-json-file: {reason}; it must look like {_EXAMPLE}"
         ) from None
     if version != 1:
         raise UsageError(
@@ -74,9 +74,9 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     offsets = dict(rows)
     if len(offsets) < len(rows):
         seen = [partition for partition, _ in rows]
-        twice = sorted({str(each) for each in seen if seen.count(each) > 1})
+        duplicates = sorted({str(each) for each in seen if seen.count(each) > 1})
         raise UsageError(
-            f"cannot read --offset-json-file: duplicate partitions: {', '.join(twice)}"
+            f"cannot read --offset-json-file: duplicate partitions: {', '.join(duplicates)}"
         )
     return offsets
 

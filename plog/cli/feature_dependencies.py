@@ -64,13 +64,13 @@ def run_version_mapping(arguments: argparse.Namespace) -> int:
 
 def run_feature_dependencies(arguments: argparse.Namespace) -> int:
     """Print the dependencies of each level. Raises UnknownFeature, UsageError."""
-    wanted = [(name, level_of(name, text)) for name, text in arguments.feature]
-    needs = [(name, level, dict(needed_levels(name, level))) for name, level in wanted]
+    requested = [(name, level_of(name, text)) for name, text in arguments.feature]
+    needs = [(name, level, dict(needed_levels(name, level))) for name, level in requested]
     show(
         lambda: (line for name, level, needed in needs for line in _lines(name, level, needed)),
         lambda: [
             Table(
-                ("FEATURE", "NEEDS"),
+                ("FEATURE", "REQUIRES"),
                 [
                     (
                         named_level(name, level),
@@ -96,7 +96,7 @@ def _lines(name: str, level: int, needed: dict[str, int]) -> list[str]:
 
 
 def named_level(feature: str, level: int) -> str:
-    """Return a feature with its level, and with the name of the release if the level has one.
+    """Return a feature with its level, and with the level's name if it has one.
 
     >>> named_level("metadata.version", 21), named_level("group.version", 1)
     ('metadata.version=21 (3.9-IV0)', 'group.version=1')
@@ -106,7 +106,7 @@ def named_level(feature: str, level: int) -> str:
 
 
 def level_of(feature: str, text: str) -> int:
-    """Return the level that an option names. Raises UsageError."""
+    """Parse the level of a feature. Raises UsageError."""
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"{feature}={text}: the level must be a whole number")
     return int(text)

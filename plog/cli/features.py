@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def configure_describe(parser: argparse.ArgumentParser) -> None:
     """Describe the levels of features."""
     parser.add_argument(
-        "--node-id", type=int, metavar="BROKER", help="id of the broker to ask (default: any)"
+        "--node-id", type=int, metavar="BROKER", help="id of the broker to query (default: any)"
     )
     parser.set_defaults(
         run=lambda arguments: run_admin(arguments, lambda c: describe(c, arguments))
@@ -184,7 +184,7 @@ def _finalized(features: FeatureMetadata, name: str) -> int:
 
 def run_update(verb: str, arguments: argparse.Namespace) -> int:
     """Change levels, or validate the change if it is a dry run."""
-    levels = wanted_levels(verb, arguments)
+    levels = requested_levels(verb, arguments)
     if verb == "upgrade":
         kind = UpgradeType.UPGRADE
     else:
@@ -193,13 +193,13 @@ def run_update(verb: str, arguments: argparse.Namespace) -> int:
     return run_admin(arguments, lambda cluster: update(cluster, verb, updates, arguments))
 
 
-def wanted_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
+def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
     """Return the levels that the options request. Raises UsageError."""
     if verb == "disable":
         given = [(name, "0") for name in arguments.feature]
     elif arguments.release_version is not None:
         if arguments.metadata is not None or arguments.feature:
-            raise UsageError("--release-version sets all features: do not name others as well")
+            raise UsageError("--release-version sets all features: omit --feature and --metadata")
         return _levels_of_release(verb, arguments.release_version)
     else:
         given = list(arguments.feature)
@@ -238,8 +238,8 @@ async def update(
     cluster: Cluster, verb: str, updates: Mapping[str, FeatureUpdate], arguments: argparse.Namespace
 ) -> int:
     """Change levels, print each feature's result, and fail if one could not be changed."""
-    trial = arguments.dry_run
-    done = await BrokerAdmin(cluster).update_features(updates, validate_only=trial)
+    dry_run = arguments.dry_run
+    done = await BrokerAdmin(cluster).update_features(updates, validate_only=dry_run)
     if arguments.json:
         print_json(
             [
@@ -249,15 +249,17 @@ async def update(
         )
     else:
         for name in sorted(done):
-            print(_told(verb, name, updates[name].level, done[name], trial))
+            print(_result_line(verb, name, updates[name].level, done[name], dry_run))
     if done.errors:
         raise PlogError(f"{len(done.errors)} out of {len(updates)} operation(s) failed.")
     return 0
 
 
-def _told(verb: str, name: str, level: int, outcome: KafkaError | None, trial: bool) -> str:
+def _result_line(
+    verb: str, name: str, level: int, outcome: KafkaError | None, dry_run: bool
+) -> str:
     if isinstance(outcome, KafkaError):
-        what = f"disable {name}" if verb == "disable" else f"{verb} {name} to {level}"
-        return f"{'Can' if trial else 'Could'} not {what}. {outcome.message}"
-    became = "disabled." if verb == "disable" else f"{verb}d to {level}."
-    return f"{name} {'can be' if trial else 'was'} {became}"
+        change = f"disable {name}" if verb == "disable" else f"{verb} {name} to {level}"
+        return f"{'Can' if dry_run else 'Could'} not {change}. {outcome.message}"
+    result = "disabled." if verb == "disable" else f"{verb}d to {level}."
+    return f"{name} {'can be' if dry_run else 'was'} {result}"

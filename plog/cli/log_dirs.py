@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=number_list,
         default=[],
         metavar="BROKER,...",
-        help="ids of the brokers to ask (default: all)",
+        help="ids of the brokers to query (default: all)",
     )
     parser.add_argument(
         "--topic-list",
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Ask the brokers for their log directories and print the answers."""
+    """Query the brokers' log directories and print them."""
     known = sorted((await BrokerAdmin(cluster).describe_cluster()).brokers)
     unknown = sorted(set(arguments.broker_list) - set(known))
     if unknown:

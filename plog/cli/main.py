@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has closed the pipe. Python flushes stdout again at exit: send that nowhere.
+        # The reader has closed the pipe. Python flushes stdout again at exit: discard that output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -50,12 +50,12 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         return run_tool(name, load_tool(name, commands), arguments[1:])
-    parser = frame_parser(commands)
+    parser = main_parser(commands)
     parser.parse_args(arguments)
     parser.error("no command given")
 
 
-def frame_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
+def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
     """Return the parser of `plog` itself, which provides its help."""
     parser = Parser(
         prog="plog",
@@ -74,7 +74,7 @@ def frame_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
 
 
 def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
-    """Return the configure function of a tool, ours or another distribution's."""
+    """Return the configure function of a tool of plog or of another distribution."""
     row = find_command(name, commands)
     if row is not None and row.is_installed:
         return row.load()
@@ -86,8 +86,8 @@ def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
             return configure
     if row is not None:
         package = row.target.partition(".")[0]
-        frame_parser(commands).error(f"'{name}' requires {package}, which is not installed")
-    frame_parser(commands).error(f"unknown command '{name}'{_nearest(name, commands)}")
+        main_parser(commands).error(f"'{name}' requires {package}, which is not installed")
+    main_parser(commands).error(f"unknown command '{name}'{_nearest(name, commands)}")
 
 
 def _nearest(name: str, commands: tuple[Command, ...]) -> str:
@@ -118,7 +118,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Return the text of an expected error for the user.
+    """Return the message of an expected error.
 
     >>> describe(FileNotFoundError(2, "No such file or directory", "orders.txt"))
     'orders.txt: not found'

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class UsageError(PlogError):
-    """Options that are missing or exclude each other; the message says what to change."""
+    """Options that are missing or exclude each other; the message contains a remedy."""
 
 
 def raw_key_value(text: str) -> tuple[str, str]:
@@ -54,14 +54,18 @@ def add_bootstrap_option(
         dest="bootstrap_servers",
         required=required,
         metavar="HOST:PORT[,HOST:PORT]",
-        help="brokers for the initial connection; they name the others",
+        help="brokers for the initial connection; the client discovers the others",
     )
     parser.add_argument(
-        "--zookeeper", "--zk-tls-config-file", action=_Gone, dest="_", help=argparse.SUPPRESS
+        "--zookeeper",
+        "--zk-tls-config-file",
+        action=_RemovedOption,
+        dest="_",
+        help=argparse.SUPPRESS,
     )
 
 
-class _Gone(argparse.Action):
+class _RemovedOption(argparse.Action):
     """A removed option that named the cluster; older documentation still uses it."""
 
     def __call__(
@@ -106,7 +110,7 @@ def add_property_option(
     name: str,
     *older: str,
     dest: str,
-    what: str,
+    description: str,
     read: Callable[[str], tuple[str, str]] = key_value,
 ) -> None:
     """Add a repeatable option with one ``name=value`` each.
@@ -121,7 +125,7 @@ def add_property_option(
         default=[],
         type=read,
         metavar="NAME=VALUE",
-        help=f"{what}; may be repeated",
+        help=f"{description}; may be repeated",
     )
 
 
@@ -194,7 +198,7 @@ def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
 
 
 def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str) -> None:
-    """Reject options that none of the given `actions` uses. Raises UsageError."""
+    """Reject options `names` unless one of `actions` is given. Raises UsageError."""
     actions = list(actions)
     if any(is_given(arguments, action) for action in actions):
         return
@@ -204,6 +208,6 @@ def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str
 
 
 def is_given(arguments: argparse.Namespace, name: str) -> bool:
-    """Return whether an option, named as on the command line, is given."""
+    """Return whether an option, such as ``--list``, is given."""
     value = getattr(arguments, name.lstrip("-").replace("-", "_"))
     return value is not None and value is not False and value != []

@@ -34,7 +34,7 @@ def show(
     as_json: bool,
     stream: IO[str] | None = None,
 ) -> None:
-    """Print a result in the form that suits the destination."""
+    """Print a result in the format for its destination: JSON, tables or plain lines."""
     stream = stream or sys.stdout
     if as_json:
         print_json(data(), stream)
@@ -48,7 +48,7 @@ def show(
             print(line, file=stream)
 
 
-def tell(text: str, data: object, *, as_json: bool) -> None:
+def print_outcome(text: str, data: object, *, as_json: bool) -> None:
     """Print the outcome of a change: a sentence if `text` is not empty, or JSON."""
     if as_json:
         print_json(data)
@@ -64,7 +64,7 @@ def print_json(data: object, stream: IO[str] | None = None) -> None:
 
 
 def print_table(table: Table, stream: IO[str]) -> None:
-    """Print a table for people."""
+    """Print a table for a terminal."""
     head, *lines = table_lines(table, terminal_width())
     if "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
         head = f"{_BOLD}{head}{_PLAIN}"

@@ -19,7 +19,7 @@ _MANY_OPTIONS: Final = 6
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Formats options in one column, as wide as the terminal allows, and leaves examples as is."""
+    """Formats options in a column as wide as the terminal allows; does not reflow examples."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=32, **options)
@@ -83,15 +83,15 @@ class _ShowVersion(argparse.Action):
 
 
 def add_examples(parser: argparse.ArgumentParser, *examples: tuple[str, str]) -> None:
-    """End the help with examples, each a description and a whole command line."""
+    """Append examples to the help: pairs of a description and a complete command line."""
     lines = ["examples:"]
-    for what, command_line in examples:
-        lines += [f"  {what}:", f"    {command_line}"]
+    for description, command_line in examples:
+        lines += [f"  {description}:", f"    {command_line}"]
     parser.epilog = "\n".join(lines)
 
 
 def examples_of(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the command lines that were given to `add_examples`."""
+    """Return the command lines passed to `add_examples`."""
     lines = (parser.epilog or "").splitlines()
     return [line.strip() for line in lines if line.startswith("    ")]
 

@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class _Run(Generic[T]):
-    """Consecutive records of one batch: the handle of the first, and a tag for each."""
+    """Consecutive records of one batch: the first one's handle, tags, and the number reported."""
 
-    __slots__ = ("first", "is_done", "tags", "told")
+    __slots__ = ("first", "is_done", "reported", "tags")
 
     def __init__(self, first: RecordHandle, tag: T) -> None:
         self.first = first
         self.tags = [tag]
-        self.told = 0
+        self.reported = 0
         self.is_done = False
 
 
@@ -66,16 +66,16 @@ class SendResults(Generic[T]):
         run.is_done = True
         late: list[tuple[T, RecordHandle]] = []
         with self.lock:
-            tags = run.tags[run.told :]
-            first = run.told
-            run.told += len(tags)
+            first = run.reported
+            tags = run.tags[first:]
+            run.reported += len(tags)
             if self._handles.is_batch_written(run.first):
                 self._written(tags)
                 return
-            for place, tag in enumerate(tags, first):
-                handle = self._handles.handle_behind(run.first, place)
+            for index, tag in enumerate(tags, first):
+                handle = self._handles.handle_behind(run.first, index)
                 if handle.done():
-                    self._tell(tag, handle)
+                    self._report(tag, handle)
                 else:  # The batch was split, and this record's part is still in flight.
                     late.append((tag, handle))
         for tag, handle in late:
@@ -83,9 +83,9 @@ class SendResults(Generic[T]):
 
     def _done_late(self, tag: T, handle: RecordHandle) -> None:
         with self.lock:
-            self._tell(tag, handle)
+            self._report(tag, handle)
 
-    def _tell(self, tag: T, handle: RecordHandle) -> None:
+    def _report(self, tag: T, handle: RecordHandle) -> None:
         error = self._handles.error_of(handle)
         if error is None:
             self._written((tag,))
@@ -94,5 +94,5 @@ class SendResults(Generic[T]):
 
 
 def _is_done(run: _Run[T]) -> bool:
-    """Return `is_done`; a function, because mypy does not expect another thread to set it."""
+    """Return `is_done`; a function, because mypy assumes that no other thread sets it."""
     return run.is_done

@@ -1,7 +1,7 @@
 """Graceful shutdown of tools that run until they are interrupted.
 
 The first SIGINT or SIGTERM requests the end: the tool completes work in progress, commits offsets
-and prints its last line. A later signal interrupts that. A second signal within half a second
+and prints its last line. A later signal interrupts this. A second signal within half a second
 counts as the same request, because a terminal may signal both the process and its group.
 """
 
@@ -16,8 +16,8 @@ from typing import Final, Self
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SIGNALLED: Final = 128
-"""Added by shells to the number of the signal that ended a process."""
-_IMPATIENT_S: Final = 0.5
+"""Shells add this to the number of the signal that ended a process."""
+_SAME_REQUEST_S: Final = 0.5
 
 
 class Shutdown:
@@ -60,7 +60,7 @@ class Shutdown:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._event.is_set():
-            if time.monotonic() - self._requested_s >= _IMPATIENT_S:
+            if time.monotonic() - self._requested_s >= _SAME_REQUEST_S:
                 raise KeyboardInterrupt
             return
         self._signal = number

@@ -30,7 +30,7 @@ def show_warnings() -> None:
     logging.getLogger("plog.client").handlers = [shown]
 
 
-def reader_is_gone(descriptor: int) -> bool:
+def reader_has_closed(descriptor: int) -> bool:
     """Return whether all readers of a pipe have closed it."""
     import select
 

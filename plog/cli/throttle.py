@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-_WORTH_WAITING_S = 0.002
-"""Shorter waits are skipped: they would cost more time than they take."""
+_MIN_WAIT_S = 0.002
+"""Shorter waits are skipped: the call would take longer than the wait."""
 
 
 class Throttle:
@@ -30,5 +30,5 @@ class Throttle:
             self._wait(float("inf"))
             return
         ahead_s = done / self._rate - (self._now_s() - self._begin_s)
-        if ahead_s >= _WORTH_WAITING_S:
+        if ahead_s >= _MIN_WAIT_S:
             self._wait(ahead_s)

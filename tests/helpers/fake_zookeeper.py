@@ -1,4 +1,4 @@
-"""`ZooKeeper` of plog/cli/zookeeper/commands.py, in memory: enough to test a shell's requests."""
+"""An in-memory implementation of the `ZooKeeper` port that records the calls of a shell."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Node:
 
 
 class FakeZooKeeper:
-    """Znodes by path; `watched` and `asked` record the other requests."""
+    """Znodes by path; `watched` and `calls` record watches and other calls."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node()}
         self.watched: list[str] = []
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.state = "CONNECTED"
         self.is_undeletable = False
         self.configuration = b"version=0"
@@ -42,7 +42,7 @@ class FakeZooKeeper:
         self._node(path, watch)
         prefix = path.rstrip("/") + "/"
         below = [each.removeprefix(prefix) for each in self.nodes if each.startswith(prefix)]
-        # Unsorted, as a server returns them.
+        # Reversed, because a server returns them in no particular order.
         return sorted((x for x in below if x and "/" not in x), reverse=True), self._stat(path)
 
     def create(
@@ -63,15 +63,15 @@ class FakeZooKeeper:
 
     def delete(self, path: str, version: int) -> None:
         self._node(path)
-        self.asked.append(f"delete {path} {version}")
+        self.calls.append(f"delete {path} {version}")
         del self.nodes[path]
 
     def delete_all(self, paths: Sequence[str]) -> bool:
-        self.asked.append(f"delete {' '.join(paths)}")
+        self.calls.append(f"delete {' '.join(paths)}")
         if self.is_undeletable:
             return False
         for path in paths:
-            assert self.children(path)[0] == [], "it still has children"
+            assert self.children(path)[0] == [], "children must be deleted first"
             del self.nodes[path]
         return True
 
@@ -80,14 +80,14 @@ class FakeZooKeeper:
 
     def set_acls(self, path: str, acls: Sequence[Acl], version: int) -> Stat:
         self._node(path).acls = list(acls)
-        self.asked.append(f"acls {path} {version}")
+        self.calls.append(f"acls {path} {version}")
         return self._stat(path)
 
     def add_auth(self, scheme: str, credential: str) -> None:
-        self.asked.append(f"auth {scheme} {credential}")
+        self.calls.append(f"auth {scheme} {credential}")
 
     def sync(self, path: str) -> None:
-        self.asked.append(f"sync {path}")
+        self.calls.append(f"sync {path}")
 
     def ephemerals(self, path: str) -> list[str]:
         return [x for x, node in self.nodes.items() if "e" in node.mode and x.startswith(path)]
@@ -105,14 +105,14 @@ class FakeZooKeeper:
     def reconfigure(
         self, joining: str | None, leaving: str | None, members: str | None, version: int
     ) -> tuple[bytes | None, Stat]:
-        self.asked.append(f"reconfig {joining} {leaving} {members} {version}")
+        self.calls.append(f"reconfig {joining} {leaving} {members} {version}")
         return self.configuration, self._stat("/")
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
-        self.asked.append(f"watch {path} {recursive}")
+        self.calls.append(f"watch {path} {recursive}")
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
-        self.asked.append(f"unwatch {path} {option} {local}")
+        self.calls.append(f"unwatch {path} {option} {local}")
 
     def close(self) -> None:
         self.state = "CLOSED"

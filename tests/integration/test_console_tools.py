@@ -106,7 +106,7 @@ def test_a_number_is_shown_as_java_shows_it(plog: Plog, run: RunTool, topic: str
     refusal = plog.refusal(
         "consume", *_all(topic, "--value-deserializer", as_long.replace("Long", "Integer"))
     )
-    assert "IntegerDeserializer cannot read 8 bytes" in refusal
+    assert "IntegerDeserializer cannot deserialize 8 bytes" in refusal
     assert "Processed a total of 1 messages" in refusal
 
 

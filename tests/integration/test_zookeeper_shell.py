@@ -1,4 +1,4 @@
-"""`plog zookeeper-shell` against a real ZooKeeper, and beside ZooKeeper's own shell."""
+"""`plog zookeeper-shell` against Apache ZooKeeper, compared with ZooKeeper's own shell."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ ls /
 """
 
 
-# Below the true root: the servers count there.
+# Runs below the root without a chroot, because the servers count usage there.
 _ADMINISTRATION = """\
 create {root}
 create {root}/a hello
@@ -201,7 +201,7 @@ config
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.pem, server.pem, and client.pem, whose key has the password `secret`."""
+    """A directory of ca.pem, server.pem, and client.pem, whose key has the password `secret`."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = Authority()
     authority.truststore(folder / "ca.pem")
@@ -220,7 +220,7 @@ def _server(folder: Path, certificates: Path) -> ZooKeeperServer:
 def zookeeper(
     tmp_path_factory: pytest.TempPathFactory, certificates: Path
 ) -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper for the tests of this file."""
+    """A ZooKeeper server shared by the tests of this file."""
     with _server(tmp_path_factory.mktemp("zookeeper"), certificates) as server:
         yield server
 
@@ -236,10 +236,10 @@ def _plog(*arguments: str | Path, lines: str = "") -> subprocess.CompletedProces
     )
 
 
-def test_one_command_is_run_and_its_exit_code_told(zookeeper: ZooKeeperServer) -> None:
+def test_command_in_arguments_sets_the_exit_code(zookeeper: ZooKeeperServer) -> None:
     path = "/partition"
-    made = _plog(zookeeper.address, "create", path, _STATE)
-    assert (made.returncode, made.stderr) == (0, f"Created {path}\n")
+    created = _plog(zookeeper.address, "create", path, _STATE)
+    assert (created.returncode, created.stderr) == (0, f"Created {path}\n")
     read = _plog(zookeeper.address, "get", path)
     assert read.stdout == f"Connecting to {zookeeper.address}\n{_CONNECTED}{_STATE}\n"
     absent = _plog(zookeeper.address, "-timeout", "5000", "get", "/nope")
@@ -247,7 +247,7 @@ def test_one_command_is_run_and_its_exit_code_told(zookeeper: ZooKeeperServer) -
     assert _plog(zookeeper.address, "bogus").returncode == 127
 
 
-def test_the_examples_of_the_help_work(zookeeper: ZooKeeperServer) -> None:
+def test_help_examples_work(zookeeper: ZooKeeperServer) -> None:
     paths = ["/brokers/topics/orders/partitions/0/state", "/brokers/ids", "/controller"]
     parents = {str(each) for path in paths for each in Path(path).parents} - {"/"}
     lines = "".join(f"create {path}\n" for path in sorted({*parents, *paths}))
@@ -260,23 +260,25 @@ def test_the_examples_of_the_help_work(zookeeper: ZooKeeperServer) -> None:
     assert len(examples) == 5
 
 
-def test_the_lines_of_kafkas_documentation_work(zookeeper: ZooKeeperServer) -> None:
-    """Those of its migration from ZooKeeper: one command, and a session."""
-    wanted = ["/cluster", "/cluster/id cluster-of-mine", "/controller", "/migration seen"]
-    lines = "".join(f"create {each}\n" for each in wanted)
+def test_commands_of_kafkas_documentation_work(zookeeper: ZooKeeperServer) -> None:
+    """The migration from ZooKeeper uses one command and one session."""
+    znodes = ["/cluster", "/cluster/id cluster-of-mine", "/controller", "/migration seen"]
+    lines = "".join(f"create {each}\n" for each in znodes)
     _plog(zookeeper.address, lines=lines)
-    told = _plog(zookeeper.address, "get", "/cluster/id")
-    assert (told.returncode, told.stdout.splitlines()[-1]) == (0, "cluster-of-mine")
-    told = _plog(zookeeper.address, lines="rmr /controller\nget /migration\nrmr /migration\nls /\n")
-    assert told.returncode == 0
-    assert "seen" in told.stdout.splitlines()
-    left = told.stdout.splitlines()[-1]
-    assert "cluster" in left
-    assert "controller" not in left
-    assert "migration" not in left
+    output = _plog(zookeeper.address, "get", "/cluster/id")
+    assert (output.returncode, output.stdout.splitlines()[-1]) == (0, "cluster-of-mine")
+    output = _plog(
+        zookeeper.address, lines="rmr /controller\nget /migration\nrmr /migration\nls /\n"
+    )
+    assert output.returncode == 0
+    assert "seen" in output.stdout.splitlines()
+    remaining = output.stdout.splitlines()[-1]
+    assert "cluster" in remaining
+    assert "controller" not in remaining
+    assert "migration" not in remaining
 
 
-def test_a_session_prints_what_zookeepers_own_shell_prints(zookeeper: ZooKeeperServer) -> None:
+def test_session_prints_the_same_as_zookeepers_shell(zookeeper: ZooKeeperServer) -> None:
     for chroot in ("/ours", "/theirs"):
         assert _plog(zookeeper.address, "create", chroot).returncode == 0
     ours = _plog(f"{zookeeper.address}/ours", lines=_LINES)
@@ -286,55 +288,55 @@ def test_a_session_prints_what_zookeepers_own_shell_prints(zookeeper: ZooKeeperS
     assert _comparable(ours.stderr) == _comparable(theirs.stderr)
 
 
-def test_administrators_see_what_zookeepers_own_shell_shows_them(
+def test_quota_and_reconfig_commands_print_the_same_as_zookeepers_shell(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     file = tmp_path / "members.cfg"
     file.write_text(f"server.1={zookeeper.member}\n")
-    known = {
+    values = {
         "superuser": SUPERUSER,
         "first": f"server.1={zookeeper.member}",
         "second": "server.2=127.0.0.1:2:3:observer;127.0.0.1:4",
         "file": file,
     }
-    ours = _plog(zookeeper.address, lines=_ADMINISTRATION.format(root="/ours-q", **known))
-    theirs = zookeeper.shell("", lines=_ADMINISTRATION.format(root="/theirs-q", **known))
+    ours = _plog(zookeeper.address, lines=_ADMINISTRATION.format(root="/ours-q", **values))
+    theirs = zookeeper.shell("", lines=_ADMINISTRATION.format(root="/theirs-q", **values))
     assert ours.returncode == theirs.returncode == 0
     assert _comparable(ours.stdout) == _comparable(theirs.stdout)
     assert _comparable(ours.stderr) == _comparable(theirs.stderr)
 
 
 def _comparable(text: str) -> tuple[list[str], list[str]]:
-    """Lines without what differs from run to run or on purpose, and the events among them.
+    """Replace intended and random differences; return other lines and events separately.
 
-    Another thread tells those, so they may come between others.
+    Another thread prints the events, so they may appear between any other lines.
     """
-    replaced = [
+    replacements = [
         (r"/(theirs|ours)\b", ""),
         (r"= 0x[0-9a-f]+", "= 0xN"),
         (r"(?<=time = )\w{3} \w{3} \d\d [\d:]{8} UTC \d{4}$", "T"),
         (r"(?<=^version=)[0-9a-f]+", "V"),
         (r"^[0-9a-f]+(?= 127\.0\.0\.1:)", "V"),
-        # Of the usage: the program's own name, blanks at ends, and what only ours has.
+        # In the usage: the program's name, trailing blanks, and plog's own commands and options.
         (r"^(ZooKeeper -server|plog zookeeper-shell) .*\n", ""),
         (r"^\t(exit|help)\n", ""),
         (r"(?<=^\t)([gs]et .*)\[-b\] (\[-x\] )?", r"\1"),
         (r"(?<=^\tgetEphemerals )\[path\]", "path"),
         (r"(?<=^\t)(\w+) $", r"\1"),
         (r"^JLine support is disabled\n", ""),
-        # A commons-cli exception's name.
+        # The name of a commons-cli exception.
         (r"^org\.apache\.\S+Exception: ", ""),
-        # Ours names the path.
+        # plog prints the path.
         (r"Acl is not valid : \S+", "Acl is not valid : null"),
     ]
-    for pattern, by in replaced:
-        text = re.sub(pattern, by, text, flags=re.MULTILINE)
+    for pattern, replacement in replacements:
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     lines = [line for line in text.splitlines() if line not in ("", "WATCHER::")]
     events = [line for line in lines if line.startswith("WatchedEvent")]
     return [line for line in lines if line not in events], events
 
 
-def test_tls_is_spoken_and_explained(
+def test_tls_connection_works_and_its_failure_is_explained(
     zookeeper: ZooKeeperServer, certificates: Path, tmp_path: Path
 ) -> None:
     settings = {
@@ -354,7 +356,7 @@ def test_tls_is_spoken_and_explained(
     assert "is signed by a CA that is not trusted" in refused.stderr
 
 
-def test_a_server_that_is_not_there_is_one_line_at_once(tmp_path: Path) -> None:
+def test_unreachable_server_is_reported_in_one_line_without_delay(tmp_path: Path) -> None:
     begin = time.monotonic()
     done = _plog("127.0.0.1:1", "ls", "/")
     assert time.monotonic() - begin < 10
@@ -362,9 +364,7 @@ def test_a_server_that_is_not_there_is_one_line_at_once(tmp_path: Path) -> None:
     assert done.stderr == ("plog: cannot connect to ZooKeeper at 127.0.0.1:1: Connection refused\n")
 
 
-def test_a_server_that_comes_back_is_asked_for_the_watches_again(
-    tmp_path: Path, certificates: Path
-) -> None:
+def test_watches_are_restored_when_the_server_restarts(tmp_path: Path, certificates: Path) -> None:
     with _server(tmp_path, certificates) as server:
         command = [sys.executable, "-m", "plog.cli", "zookeeper-shell", server.address]
         with RunningPlog(command) as shell:
@@ -384,7 +384,7 @@ def test_a_server_that_comes_back_is_asked_for_the_watches_again(
     ]
 
 
-def test_a_server_that_goes_away_is_told_at_once(tmp_path: Path, certificates: Path) -> None:
+def test_stopped_server_is_reported_without_delay(tmp_path: Path, certificates: Path) -> None:
     with _server(tmp_path, certificates) as server:
         command = [sys.executable, "-m", "plog.cli", "zookeeper-shell", server.address]
         with RunningPlog(command) as shell:

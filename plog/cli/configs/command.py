@@ -28,7 +28,7 @@ from plog.cli.options import (
     one_of,
     read_properties,
 )
-from plog.cli.output import Table, show, tell
+from plog.cli.output import Table, print_outcome, show
 from plog.cli.parser import add_examples
 from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.configs import ConfigAdmin
@@ -146,12 +146,12 @@ async def describe(
 
         return await describe_quotas(cluster, entities, as_json=arguments.json)
     if not arguments.all and await _is_unknown(cluster, entities[0]):
-        return _tell_unknown(entities[0], as_json=arguments.json)
+        return _print_unknown(entities[0], as_json=arguments.json)
     resources = await _resources(cluster, entities[0])
     described = await ConfigAdmin(cluster).describe_configs(resources, include_synonyms=True)
-    named_one = entities[0].name is not None and not arguments.all
-    if named_one and isinstance(described[resources[0]], _UNKNOWN):
-        return _tell_unknown(entities[0], as_json=arguments.json)
+    has_one_name = entities[0].name is not None and not arguments.all
+    if has_one_name and isinstance(described[resources[0]], _UNKNOWN):
+        return _print_unknown(entities[0], as_json=arguments.json)
     configs = {
         resource: [
             entries[name]
@@ -174,25 +174,26 @@ async def describe(
     return 0
 
 
-def _tell_unknown(entity: Entity, *, as_json: bool) -> int:
-    """Print Kafka's sentence and return 1; Kafka's tool exits with 0."""
+def _print_unknown(entity: Entity, *, as_json: bool) -> int:
+    """Print the message of Kafka's tool and return 1; Kafka's tool exits with 0."""
     text = f"The {entity.type[:-1]} '{entity.name}' doesn't exist and doesn't have dynamic config."
-    tell(text, [], as_json=as_json)
+    print_outcome(text, [], as_json=as_json)
     return 1
 
 
 async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
-    """Return whether `entity` is a group or metrics subscription without members or settings.
+    """Return whether `entity` names a group or a metrics subscription that does not exist.
 
-    For other types of entities, the broker answers with an error.
+    A group exists if the cluster lists it or if it has settings; return False if the cluster cannot
+    list groups with settings. For other types, DescribeConfigs returns an error.
     """
     if entity.name is None or entity.type not in ("groups", "client-metrics"):
         return False
     if entity.type == "client-metrics":
-        named = await ConfigAdmin(cluster).list_config_resources(
+        listed = await ConfigAdmin(cluster).list_config_resources(
             [ConfigResourceType.CLIENT_METRICS]
         )
-        return entity.name not in (resource.name for resource in named)
+        return entity.name not in (resource.name for resource in listed)
     if entity.name in await GroupAdmin(cluster).list_groups():
         return False
     with_settings = await _groups_with_settings(cluster)
@@ -200,12 +201,12 @@ async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
 
 
 async def _groups_with_settings(cluster: Cluster) -> set[str] | None:
-    """Return the groups with settings, even without members; None before Kafka 4.1."""
+    """Return the groups with settings; None before Kafka 4.1 or without authorization."""
     try:
-        named = await ConfigAdmin(cluster).list_config_resources([ConfigResourceType.GROUP])
+        listed = await ConfigAdmin(cluster).list_config_resources([ConfigResourceType.GROUP])
     except (UnsupportedVersion, ClusterAuthorizationFailed):
         return None
-    return {resource.name for resource in named}
+    return {resource.name for resource in listed}
 
 
 async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
@@ -238,7 +239,7 @@ def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
 def _lines(
     kind: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, everything: bool
 ) -> list[str]:
-    """Yield Kafka's lines about one resource."""
+    """Return the lines that Kafka's tool prints for a resource."""
     if resource.name:
         head = f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {resource.name} are:"
     else:
@@ -246,20 +247,20 @@ def _lines(
     return [
         head,
         *(
-            f"  {entry.name}={_shown(entry.value)} sensitive={str(entry.is_sensitive).lower()}"
+            f"  {entry.name}={_value_text(entry.value)} sensitive={str(entry.is_sensitive).lower()}"
             f" synonyms={{{_synonyms(entry)}}}"
             for entry in entries
         ),
     ]
 
 
-def _shown(value: str | None) -> str:
+def _value_text(value: str | None) -> str:
     return "null" if value is None else value
 
 
 def _synonyms(entry: ConfigEntry) -> str:
     return ", ".join(
-        f"{each.source.name}:{each.name}={_shown(each.value)}" for each in entry.synonyms
+        f"{each.source.name}:{each.name}={_value_text(each.value)}" for each in entry.synonyms
     )
 
 
@@ -323,7 +324,7 @@ async def alter(
         text = f"Completed updating config for {first.type[:-1]} {first.name}."
     altered = [{"entity_type": each.type, "entity_name": each.name or None} for each in entities]
     done = {"altered": altered, "set": sorted(added), "deleted": sorted(deleted)}
-    tell(text, done, as_json=as_json)
+    print_outcome(text, done, as_json=as_json)
     return 0
 
 
@@ -333,7 +334,10 @@ async def _alter_resource(
     added: Mapping[str, str],
     deleted: Sequence[str],
 ) -> None:
-    """Alter one resource. Deleting an unset setting succeeds; an unknown logger is a UsageError."""
+    """Alter one resource; deleting an unset setting succeeds.
+
+    Raises UsageError for an unknown logger.
+    """
     admin = ConfigAdmin(cluster)
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         known = await admin.describe_config(resource)

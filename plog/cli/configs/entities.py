@@ -54,7 +54,7 @@ class Entity(NamedTuple):
     name: str | None
 
 
-class _Named(argparse.Action):
+class _AppendEntity(argparse.Action):
     """Appends names and types to one list, because their order on the line pairs them."""
 
     def __call__(
@@ -72,25 +72,33 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
     """Add all options that name an entity."""
     parser.set_defaults(entities=[])
     group = parser.add_argument_group("entities")
-    for option, _, what in _SHORT:
-        group.add_argument(option, action=_Named, dest="_", metavar="NAME", help=what)
+    for option, _, text in _SHORT:
+        group.add_argument(option, action=_AppendEntity, dest="_", metavar="NAME", help=text)
     for option, kind in _DEFAULTS:
         group.add_argument(
-            option, action=_Named, dest="_", nargs=0, help=f"the default of all {kind}"
+            option, action=_AppendEntity, dest="_", nargs=0, help=f"the default of all {kind}"
         )
     group.add_argument(
         "--entity-type",
-        action=_Named,
+        action=_AppendEntity,
         dest="_",
         choices=_TYPES,
         metavar="TYPE",
         help=f"entity type, in the older syntax: {', '.join(_TYPES)}",
     )
     group.add_argument(
-        "--entity-name", action=_Named, dest="_", metavar="NAME", help="a name of that type"
+        "--entity-name",
+        action=_AppendEntity,
+        dest="_",
+        metavar="NAME",
+        help="name of an entity of that type",
     )
     group.add_argument(
-        "--entity-default", action=_Named, dest="_", nargs=0, help="the default of that type"
+        "--entity-default",
+        action=_AppendEntity,
+        dest="_",
+        nargs=0,
+        help="the default entity of that type",
     )
 
 
@@ -126,10 +134,12 @@ def _check(entities: list[Entity]) -> None:
             "no entity given; use --topic, --broker, --group, --user, --client or --ip"
         )
     if len(types) > 1 and sorted(types) != ["clients", "users"]:
-        raise UsageError(f"cannot combine {' and '.join(types)}: only a user and a client combine")
+        raise UsageError(
+            f"cannot combine {' and '.join(types)}: only a user and a client can be combined"
+        )
     for kind, name in entities:
         if name == DEFAULT and kind not in _WITH_DEFAULT:
-            raise UsageError(f"{kind} have no default: give a name")
+            raise UsageError(f"{kind} have no default: use a name")
         if kind in _NUMBERED and name and not name.isdecimal():
             raise UsageError(f"'{name}' is not a broker id: it must be a number")
     if types == ["broker-loggers"] and entities[0].name is None:

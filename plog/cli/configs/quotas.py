@@ -50,9 +50,9 @@ _CREDENTIAL: Final = re.compile(r"(?:iterations=(\d+),)?password=(.*)", re.DOTAL
 
 async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_json: bool) -> int:
     """Print quotas, and the credentials if the entity is a user without a client."""
-    which: dict[str, Any] = {_PARTS[kind]: _match(name) for kind, name in entities}
-    found = await QuotaAdmin(cluster).describe_client_quotas(_typed(which), strict=False)
-    quotas = {entity: each for entity, each in found.items() if len(entity.parts) == len(which)}
+    parts: dict[str, Any] = {_PARTS[kind]: _match(name) for kind, name in entities}
+    found = await QuotaAdmin(cluster).describe_client_quotas(_typed(parts), strict=False)
+    quotas = {entity: each for entity, each in found.items() if len(entity.parts) == len(parts)}
     users: Mapping[str, tuple[ScramCredentialInfo, ...]] = {}
     first = entities[0]
     if [entity.type for entity in entities] == ["users"] and first.name != DEFAULT:
@@ -67,7 +67,7 @@ async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_js
         ],
         lambda: [
             Table(
-                ("WHO", "WHAT", "VALUE"),
+                ("ENTITY", "SETTING", "VALUE"),
                 [
                     *((_named(x), name, y[name]) for x, y in quotas.items() for name in y),
                     *(
@@ -102,16 +102,16 @@ def _match(name: str | None) -> Any:
     return name or None
 
 
-def _typed(which: dict[str, Any]) -> QuotaFilter:
-    return which
+def _typed(parts: dict[str, Any]) -> QuotaFilter:
+    return parts
 
 
 async def _credentials(
     cluster: Cluster, user: str | None
 ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-    """Return the credentials of a user, or of all users that have some."""
-    asked = None if user is None else [user]
-    results = await CredentialAdmin(cluster).describe_user_scram_credentials(asked)
+    """Return the credentials of `user`, or of all users with credentials if it is None."""
+    names = None if user is None else [user]
+    results = await CredentialAdmin(cluster).describe_user_scram_credentials(names)
     for error in results.errors.values():
         if not isinstance(error, ResourceNotFound):
             raise error
@@ -162,8 +162,8 @@ async def alter_quotas(
     parts = {_PARTS[each.type]: each.name or None for each in entities}
     entity, admin = QuotaEntity.of_parts(parts), QuotaAdmin(cluster)
     if deleted:
-        there = (await admin.describe_client_quotas(parts, strict=True)).get(entity, {})
-        unset = [name for name in deleted if name not in there]
+        current = (await admin.describe_client_quotas(parts, strict=True)).get(entity, {})
+        unset = [name for name in deleted if name not in current]
         if unset:
             raise UsageError(f"Invalid config(s): {','.join(unset)}: not set for {_named(entity)}")
     (await admin.alter_client_quotas({entity: values})).raise_first()
@@ -189,5 +189,5 @@ async def _alter_credentials(
             )
         )
     admin = CredentialAdmin(cluster)
-    for each in alterations:  # A request must not name a user twice.
+    for each in alterations:  # A request must not contain a user twice.
         (await admin.alter_user_scram_credentials([each])).raise_first()

@@ -28,7 +28,7 @@ from plog.cli.options import (
 )
 from plog.cli.parser import add_examples, fail
 from plog.cli.shutdown import Shutdown
-from plog.cli.standard_streams import reader_is_gone
+from plog.cli.standard_streams import reader_has_closed
 from plog.error_base import PlogError
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from plog.client.faces.blocking import Consumer
     from plog.client.values import ConsumerRecord
 
-_AT_ONCE: Final = 500
-_LOOK_UP_S: Final = 1.0
-_CHECK_S: Final = 3.0
-"""Time for which a topic may be unknown: brokers learn of a new topic at different times."""
-_UNREAD: Final = "unable to write to standard output, closing the consumer"
+_MAX_RECORDS: Final = 500
+_PIPE_CHECK_S: Final = 1.0
+_TOPIC_LOOKUP_S: Final = 3.0
+"""Time to wait for an unknown topic, because brokers learn of a new topic at different times."""
+_PIPE_CLOSED: Final = "unable to write to standard output, closing the consumer"
 _EARLIEST, _LATEST = "earliest", "latest"
 
 
@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="regular expression of the topics to read",
     )
     add_client_options(parser, "consumer")
-    _add_place_options(parser)
+    _add_position_options(parser)
     _add_end_options(parser)
     _add_format_options(parser)
     add_examples(
@@ -84,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def _add_place_options(parser: argparse.ArgumentParser) -> None:
+def _add_position_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", metavar="GROUP", help="consumer group to join and commit for")
     parser.add_argument("--partition", type=not_negative, help="the only partition to read")
     parser.add_argument(
@@ -136,7 +136,7 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
         "--formatter-property",
         "--property",
         dest="formatter_properties",
-        what="parts to print: print.timestamp, print.partition, print.offset, print.epoch,"
+        description="parts to print: print.timestamp, print.partition, print.offset, print.epoch,"
         " print.headers, print.key, print.value; key.separator, line.separator, headers.separator,"
         " null.literal; key.deserializer, value.deserializer, headers.deserializer",
         read=raw_key_value,
@@ -166,7 +166,7 @@ def offset(text: str) -> str | int:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Reject options that exclude each other. Raises UsageError."""
+    """Reject invalid combinations of options. Raises UsageError."""
     if (arguments.topic is None) == (arguments.include is None):
         raise UsageError("give exactly one of --topic or --include")
     if arguments.partition is not None and arguments.topic is None:
@@ -224,8 +224,8 @@ def run(arguments: argparse.Namespace) -> int:
     with Shutdown(consumer.wakeup) as stopping:
         try:
             check_topic(consumer, arguments)
-            begin(consumer, arguments)
-            copy(consumer, printer, arguments, lambda: stopping.requested)
+            set_position(consumer, arguments)
+            print_records(consumer, printer, arguments, lambda: stopping.requested)
         finally:
             try:
                 consumer.close()
@@ -239,14 +239,14 @@ def run(arguments: argparse.Namespace) -> int:
 def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
     """Raise PlogError if the topic or its partition does not exist.
 
-    If the tool cannot find out now, as when no broker answers, the consumer reports it later.
+    If the lookup fails, for example because no broker responds, the consumer reports it later.
     """
     from plog.errors import UnknownTopicOrPartition
 
     if arguments.topic is None:
         return
     try:
-        count = len(consumer.partitions_for(arguments.topic, timeout_s=_CHECK_S))
+        count = len(consumer.partitions_for(arguments.topic, timeout_s=_TOPIC_LOOKUP_S))
     except UnknownTopicOrPartition:
         raise PlogError(
             f"cannot read topic {arguments.topic}: it does not exist; create it with "
@@ -261,7 +261,7 @@ def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
         )
 
 
-def begin(consumer: Consumer, arguments: argparse.Namespace) -> None:
+def set_position(consumer: Consumer, arguments: argparse.Namespace) -> None:
     """Subscribe or assign according to the options, and set the start offset."""
     from plog.types import TopicPartition
 
@@ -280,7 +280,7 @@ def begin(consumer: Consumer, arguments: argparse.Namespace) -> None:
             consumer.seek(partition, arguments.offset)
 
 
-def copy(
+def print_records(
     consumer: Consumer,
     printer: Printer,
     arguments: argparse.Namespace,
@@ -297,41 +297,41 @@ def copy(
         timeout_s = arguments.timeout_ms / 1000
     limit = -1 if arguments.max_messages is None else arguments.max_messages
     while not is_stopped() and (limit < 0 or printer.count < limit):
-        count = _AT_ONCE if limit < 0 else min(_AT_ONCE, limit - printer.count)
+        count = _MAX_RECORDS if limit < 0 else min(_MAX_RECORDS, limit - printer.count)
         try:
             records = next_records(consumer, count, timeout_s, printer)
         except WokenUp:
             return
         if not records:
             if timeout_s is None:
-                fail(_UNREAD)
+                fail(_PIPE_CLOSED)
             return
         before = printer.count
         try:
             printer.print(records)
         except BrokenPipeError:
-            give_back(consumer, records)
-            fail(_UNREAD)
+            mark_unread(consumer, records)
+            fail(_PIPE_CLOSED)
             return
         except PlogError:
-            give_back(consumer, records[printer.count - before :])
+            mark_unread(consumer, records[printer.count - before :])
             raise
 
 
 def next_records(
     consumer: Consumer, count: int, timeout_s: float | None, printer: Printer
 ) -> Sequence[ConsumerRecord]:
-    """Return the next records; none on timeout, or if the pipe's reader has closed it."""
+    """Return the next records; empty after the timeout, or if the output pipe is broken."""
     if timeout_s is not None:
         return consumer.consume(count, timeout_s)
-    while not printer.is_in_vain:
-        records = consumer.consume(count, _LOOK_UP_S)
+    while not printer.reader_has_closed:
+        records = consumer.consume(count, _PIPE_CHECK_S)
         if records:
             return records
     return ()
 
 
-def give_back(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
+def mark_unread(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
     """Mark these records as unread, so that their offsets are not committed."""
     from plog.client.errors import IllegalState
     from plog.types import TopicPartition
@@ -354,10 +354,10 @@ class Printer:
         self.count = 0
 
     @property
-    def is_in_vain(self) -> bool:
+    def reader_has_closed(self) -> bool:
         """Return whether the reader of the output pipe has closed it, as ``| head -1`` does."""
         try:
-            return reader_is_gone(self._stream.fileno())
+            return reader_has_closed(self._stream.fileno())
         except OSError:  # The stream has no descriptor.
             return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Final
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
-_TOLD: Final = 10
-"""Maximum number of delivery errors printed; further ones are only counted."""
+_MAX_PRINTED_ERRORS: Final = 10
+"""Maximum number of delivery errors to print; further errors are only counted."""
 _PROGRESS_LINES: Final = 2048
 
 
@@ -78,7 +78,7 @@ def _add_reader_options(parser: argparse.ArgumentParser) -> None:
         "--reader-property",
         "--property",
         dest="reader_properties",
-        what="line format: parse.key, key.separator (tab), parse.headers, headers.delimiter"
+        description="line format: parse.key, key.separator (tab), parse.headers, headers.delimiter"
         " (tab), headers.separator (,), headers.key.separator (:), null.marker, ignore.error",
         read=raw_key_value,
     )
@@ -107,7 +107,7 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--request-required-acks", metavar="ACKS", help="acks: 0, 1 or all, also -1"
     )
-    for name, setting, what in (
+    for name, setting, description in (
         ("--timeout", "linger.ms", "time a batch waits for more records, in ms"),
         ("--request-timeout-ms", "request.timeout.ms", "time to wait for a response, in ms"),
         ("--message-send-max-retries", "retries", "maximum number of retries"),
@@ -116,19 +116,23 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
         ("--max-block-ms", "max.block.ms", "time to wait for metadata or memory, in ms"),
     ):
         parser.add_argument(
-            name, type=not_negative, metavar="NUMBER", help=f"{what} (the setting {setting})"
+            name, type=not_negative, metavar="NUMBER", help=f"{description} (the setting {setting})"
         )
 
 
 def _add_size_options(parser: argparse.ArgumentParser) -> None:
-    for name, setting, what in (
+    for name, setting, description in (
         ("--batch-size", "batch.size", "maximum size of a batch"),
         ("--max-memory-bytes", "buffer.memory", "memory for unacknowledged records"),
         ("--socket-buffer-size", "send.buffer.bytes", "size of the socket's send buffer"),
     ):
         older = ("--max-partition-memory-bytes",) if name == "--batch-size" else ()
         parser.add_argument(
-            name, *older, type=positive, metavar="BYTES", help=f"{what} (the setting {setting})"
+            name,
+            *older,
+            type=positive,
+            metavar="BYTES",
+            help=f"{description} (the setting {setting})",
         )
 
 
@@ -161,7 +165,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = settings_of(arguments)
     tally = Tally(arguments.topic)
     with ExitStack() as stack:
-        lines = stack.enter_context(_source(arguments.from_file))
+        lines = stack.enter_context(_LineSource(arguments.from_file))
         from plog.client.faces.blocking import Producer
 
         producer = stack.enter_context(Producer(config=config))
@@ -186,7 +190,7 @@ class Tally:
     def count_failed(self, number: int, error: Exception) -> None:
         """Count a line whose record failed, and print the first few errors."""
         self.failed += 1
-        if self.failed <= _TOLD:
+        if self.failed <= _MAX_PRINTED_ERRORS:
             fail(f"line {number} was not delivered: {error}")
 
     def sent_before(self) -> str:
@@ -195,8 +199,8 @@ class Tally:
 
     def conclude(self) -> None:
         """Print how many errors were suppressed; on a terminal, also the number of records."""
-        if self.failed > _TOLD:
-            fail(f"{self.failed - _TOLD} more lines were not delivered")
+        if self.failed > _MAX_PRINTED_ERRORS:
+            fail(f"{self.failed - _MAX_PRINTED_ERRORS} more lines were not delivered")
         if sys.stderr.isatty():
             print(f"{self.sent} records sent to {self.topic}", file=sys.stderr)
 
@@ -240,10 +244,10 @@ class LineSender:
                 self._producer.flush()  # Print the errors of earlier lines first.
                 raise LineError(f"{error}; {self._tally.sent_before()}") from error
             except PlogError as error:
-                self._refused(number, error)
+                self._handle_send_error(number, error)
 
-    def _refused(self, number: int, error: PlogError) -> None:
-        """Count a record that is too large as failed; raise any other error of the producer."""
+    def _handle_send_error(self, number: int, error: PlogError) -> None:
+        """Count a record that is too large as failed. Raises PlogError for any other error."""
         from plog.client.errors import RecordTooLarge
 
         if not isinstance(error, RecordTooLarge):
@@ -252,8 +256,8 @@ class LineSender:
             self._tally.count_failed(number, error)
 
 
-class _source(ExitStack):
-    """The lines to send; a terminal sees a progress bar (file) or a prompt (standard input)."""
+class _LineSource(ExitStack):
+    """The lines to send; on a terminal with a progress bar for a file, or a prompt otherwise."""
 
     def __init__(self, path: str | None) -> None:
         super().__init__()
@@ -262,16 +266,16 @@ class _source(ExitStack):
     def __enter__(self) -> Iterator[bytes]:  # type: ignore[override]  # Yields lines, not self.
         super().__enter__()
         if self._path is None:
-            return _prompted(sys.stdin.buffer)
+            return _with_prompt(sys.stdin.buffer)
         file = self.enter_context(open(self._path, "rb"))
         if not sys.stderr.isatty():
             return iter(file)
         size = file.seek(0, 2)
         file.seek(0)
-        return _measured(file, self.enter_context(progress(size, "B", scale=True)))
+        return _with_progress(file, self.enter_context(progress(size, "B", scale=True)))
 
 
-def _prompted(stream: IO[bytes]) -> Iterator[bytes]:
+def _with_prompt(stream: IO[bytes]) -> Iterator[bytes]:
     if not (stream.isatty() and sys.stdout.isatty()):
         yield from stream
         return
@@ -284,8 +288,7 @@ def _prompted(stream: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def _measured(file: IO[bytes], advance: object) -> Iterator[bytes]:
-    assert callable(advance)
+def _with_progress(file: IO[bytes], advance: Callable[[int], None]) -> Iterator[bytes]:
     done = 0
     for number, line in enumerate(file):
         done += len(line)

@@ -35,19 +35,21 @@ def find_deserializer(name: str | None) -> Deserializer | None:
         return None
     if ":" in name:
         return _python_function(name)
-    bare = name.removeprefix(_PACKAGE)
-    if bare in _AS_THEY_ARE:
+    class_name = name.removeprefix(_PACKAGE)
+    if class_name in _RAW:
         return None
-    if bare not in _JAVA:
-        names = ", ".join([*_JAVA, *_AS_THEY_ARE])
+    if class_name not in _JAVA:
+        names = ", ".join([*_JAVA, *_RAW])
         raise UsageError(f"unknown deserializer {name}; use module:function, or one of {names}")
-    read = _JAVA[bare]
+    read = _JAVA[class_name]
 
     def deserialize(data: bytes) -> str:
         try:
             return read(data)
         except (struct.error, ValueError) as error:
-            raise CannotDeserialize(f"{bare} cannot read {len(data)} bytes: {error}") from error
+            raise CannotDeserialize(
+                f"{class_name} cannot deserialize {len(data)} bytes: {error}"
+            ) from error
 
     return deserialize
 
@@ -96,4 +98,4 @@ _JAVA: Final[Mapping[str, Deserializer]] = {
     "UUIDDeserializer": lambda data: str(uuid.UUID(data.decode())),
     "VoidDeserializer": _void,
 }
-_AS_THEY_ARE: Final = ("ByteArrayDeserializer", "ByteBufferDeserializer", "BytesDeserializer")
+_RAW: Final = ("ByteArrayDeserializer", "ByteBufferDeserializer", "BytesDeserializer")

@@ -57,7 +57,9 @@ class LineFormat:
         for name in properties:
             if name not in known:
                 raise UsageError(f"unknown reader property {name}; use one of {', '.join(known)}")
-        given: dict[str, Any] = {_field(name): _truth(properties.get(name, "")) for name in _FLAGS}
+        given: dict[str, Any] = {
+            _field(name): _is_true(properties.get(name, "")) for name in _FLAGS
+        }
         for name in (*_SEPARATORS, _MARKER):
             if name in properties:
                 given[_field(name)] = properties[name].encode("utf-8", "surrogateescape")
@@ -85,7 +87,7 @@ class LineFormat:
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes, number: int) -> Fields:
-        """Parse a line without its line ending; errors name its `number`. Raises LineError.
+        """Parse a line without its line ending; errors include its `number`. Raises LineError.
 
         >>> LineFormat(parse_key=True).parse(b"alice\\t/index.html", 1)
         Fields(key=b'alice', value=b'/index.html', headers=())
@@ -112,7 +114,7 @@ class LineFormat:
             return head, rest
         if self.ignore_error:
             return None, text
-        raise LineError(f"line {number} has no {what} {shown(separator)}: {shown(text)}")
+        raise LineError(f"line {number} has no {what} {excerpt(separator)}: {excerpt(text)}")
 
     def _pairs(self, text: bytes, number: int) -> tuple[tuple[str, bytes | None], ...]:
         parts = text.split(self.headers_separator)
@@ -125,8 +127,8 @@ class LineFormat:
         if not found:
             if self.ignore_error:
                 return _name(text), None
-            separator = shown(self.headers_key_separator)
-            raise LineError(f"line {number} has a header without {separator}: {shown(text)}")
+            separator = excerpt(self.headers_key_separator)
+            raise LineError(f"line {number} has a header without {separator}: {excerpt(text)}")
         if name == self.null_marker:
             raise LineError(f"line {number} has the null marker as a header name")
         return _name(name), self._unless_null(value)
@@ -144,7 +146,7 @@ def stripped(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def shown(data: bytes) -> str:
+def excerpt(data: bytes) -> str:
     """Return part of a line for an error message, shortened if necessary."""
     cut = data if len(data) <= _SHOWN_BYTES else data[:_SHOWN_BYTES] + b"..."
     return repr(cut.decode("utf-8", "backslashreplace"))
@@ -154,7 +156,7 @@ def _name(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _truth(text: str) -> bool:
+def _is_true(text: str) -> bool:
     return text.strip().lower() == "true"
 
 

@@ -38,13 +38,13 @@ class DefaultFormatter:
     """Prints the requested parts of a record, with separators between them."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        _refuse_unknown(properties)
+        _check_names(properties)
         self._parts = [
             getattr(self, f"_{name}")
             for name in _PRINTED
-            if _truth(properties.get(f"print.{name}", ""))
+            if _is_true(properties.get(f"print.{name}", ""))
         ]
-        if _truth(properties.get("print.value", "true")):
+        if _is_true(properties.get("print.value", "true")):
             self._parts.append(self._value)
         self._separator = _bytes(properties, "key.separator", "\t")
         self._end = _bytes(properties, "line.separator", "\n")
@@ -175,7 +175,7 @@ def timestamp_type_name(record: ConsumerRecord) -> str | None:
     return None if record.timestamp < 0 else _TYPE_NAMES.get(record.timestamp_type)
 
 
-def _refuse_unknown(properties: Mapping[str, str]) -> None:
+def _check_names(properties: Mapping[str, str]) -> None:
     names = {f"print.{part}" for part in (*_PRINTED, "value")} | set(_BYTES)
     deserializers = {f"{part}.deserializer" for part in _DESERIALIZERS}
     for name in properties:
@@ -189,7 +189,7 @@ def _bytes(properties: Mapping[str, str], name: str, default: str) -> bytes:
     return properties.get(name, default).encode("utf-8", "surrogateescape")
 
 
-def _truth(text: str) -> bool:
+def _is_true(text: str) -> bool:
     return text.strip().lower() == "true"
 
 

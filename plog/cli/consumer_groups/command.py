@@ -22,7 +22,7 @@ from plog.cli.options import (
     only_with,
     positive,
 )
-from plog.cli.output import Table, print_json, show, tell
+from plog.cli.output import Table, print_json, print_outcome, show
 from plog.cli.parser import add_examples, fail
 from plog.client.admin.group_offsets import GroupOffsetAdmin
 from plog.client.admin.groups import GroupAdmin
@@ -161,7 +161,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace, action: str) -> None:
-    """Reject options that exclude each other. Raises UsageError."""
+    """Reject invalid combinations of options. Raises UsageError."""
     only_with(arguments, ["--describe"], "--members", "--offsets", "--verbose")
     only_with(arguments, ["--describe", "--list"], "--state")
     only_with(arguments, ["--list"], "--type")
@@ -174,9 +174,9 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     if action != "--list" and not arguments.group and not arguments.all_groups:
         raise UsageError(f"{action} requires --group or --all-groups")
     if action == "--describe":
-        told = [x for x in ("--members", "--offsets", "--state") if is_given(arguments, x)]
-        if len(told) > 1:
-            raise UsageError(f"--describe accepts only one of {', '.join(told)}")
+        reports = [x for x in ("--members", "--offsets", "--state") if is_given(arguments, x)]
+        if len(reports) > 1:
+            raise UsageError(f"--describe accepts only one of {', '.join(reports)}")
         if arguments.state:
             raise UsageError("--describe --state does not accept states")
     if action == "--delete-offsets" and (len(arguments.group) != 1 or not arguments.topic):
@@ -185,7 +185,7 @@ def check(arguments: argparse.Namespace, action: str) -> None:
 
 
 def validate_regex(pattern: str) -> int:
-    """Print whether brokers accept a pattern: RE2 has no lookaround and no backreferences."""
+    """Print whether brokers accept a pattern: RE2 supports no lookaround or backreferences."""
     problem = None
     try:
         re.compile(pattern)
@@ -193,7 +193,7 @@ def validate_regex(pattern: str) -> int:
         problem = str(error)
     found = _NOT_IN_RE2.search(pattern)
     if problem is None and found is not None:
-        problem = f"RE2 has no `{found[0]}`"
+        problem = f"RE2 does not support `{found[0]}`"
     if problem is None:
         print(f"The regular expression `{pattern}` is valid.")
     else:
@@ -319,8 +319,8 @@ async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int
         {"topic": topic, "partition": number, "error": error and error.message}
         for (topic, number), error in sorted(outcomes.items())
     ]
-    told = {"group": group, "partitions": rows}
-    tell("\n".join(_deletion_lines(outcomes)), told, as_json=arguments.json)
+    result = {"group": group, "partitions": rows}
+    print_outcome("\n".join(_deletion_lines(outcomes)), result, as_json=arguments.json)
     return 1 if failed else 0
 
 

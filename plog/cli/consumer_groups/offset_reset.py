@@ -1,7 +1,7 @@
 """``plog consumer-groups --reset-offsets``: compute new offsets of a group and commit them.
 
-An offset that does not come from a log is limited to the range from the start to the end of its
-partition, with a warning. Without ``--execute`` nothing changes.
+Offsets from ``--to-offset``, ``--shift-by`` and ``--from-file`` are limited to the range of the
+log, with a warning. Without ``--execute``, nothing changes.
 Source: Kafka 4.3 GroupOffsetsResetter.
 """
 
@@ -64,12 +64,15 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
         help="the first record not older than this duration",
     )
     group.add_argument(
-        "--shift-by", type=int, metavar="NUMBER", help="this many records on, or back if negative"
+        "--shift-by",
+        type=int,
+        metavar="NUMBER",
+        help="number of records to move forward, or back if negative",
     )
     group.add_argument(
         "--from-file", metavar="FILE", help="offsets in a CSV file: [group,]topic,partition,offset"
     )
-    execution = parser.add_argument_group("--reset-offsets: how")
+    execution = parser.add_argument_group("--reset-offsets: execution")
     execution.add_argument(
         "--dry-run", action="store_true", help="print the new offsets without changes (default)"
     )
@@ -103,7 +106,7 @@ def duration_ms(text: str) -> int:
 
 
 def check_reset(arguments: argparse.Namespace, action: str) -> None:
-    """Reject options that exclude each other. Raises UsageError."""
+    """Reject invalid combinations of options. Raises UsageError."""
     options = (*_TARGETS, "--dry-run", "--execute", "--export")
     given = [name for name in options if is_given(arguments, name)]
     if action != "--reset-offsets":
@@ -191,9 +194,9 @@ async def _new_offsets(
         return await _within_log(cluster, shifted)
     if arguments.to_current:
         current = await _committed(cluster, group)
-        fresh = [each for each in partitions if each not in current]
+        uncommitted = [each for each in partitions if each not in current]
         known = {each: current[each] for each in partitions if each in current}
-        return known | await _listed(cluster, fresh, OffsetSpec.LATEST)
+        return known | await _listed(cluster, uncommitted, OffsetSpec.LATEST)
     if arguments.to_datetime is not None:
         return await _by_time(cluster, partitions, arguments.to_datetime, arguments)
     if arguments.by_duration is not None:
@@ -246,10 +249,10 @@ async def _committed(cluster: Cluster, group: str) -> Offsets:
 async def _listed(
     cluster: Cluster, partitions: Iterable[TopicPartition], at: OffsetSpec | int
 ) -> Offsets:
-    asked = dict.fromkeys(partitions, at)
-    if not asked:
+    specs = dict.fromkeys(partitions, at)
+    if not specs:
         return {}
-    found = (await RecordAdmin(cluster).list_offsets(asked)).raise_first()
+    found = (await RecordAdmin(cluster).list_offsets(specs)).raise_first()
     return {partition: each.offset for partition, each in found.items()}
 
 
@@ -296,7 +299,7 @@ def _read_plan(arguments: argparse.Namespace) -> dict[str, Offsets] | None:
 
 
 def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
-    """Return offsets by group; lines without a group belong to the only one.
+    """Return offsets by group; lines without a group apply to the only group in `groups`.
 
     Raises UsageError.
 
@@ -314,9 +317,9 @@ def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
             group, topic, partition, offset = cells
             plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError:
-            wanted = f"{'' if len(groups) == 1 else 'group,'}topic,partition,offset"
+            columns = f"{'' if len(groups) == 1 else 'group,'}topic,partition,offset"
             raise UsageError(
-                f"--from-file, line {number}: '{','.join(row)}' is not {wanted}"
+                f"--from-file, line {number}: '{','.join(row)}' is not {columns}"
             ) from None
     return plan
 
@@ -359,7 +362,7 @@ def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
 
 
 def reset_lines(groups: Sequence[str], rows: Sequence[tuple[str, str, int, int]]) -> list[str]:
-    """Return Kafka's columns after an empty line."""
+    """Return an empty line and the columns that Kafka's tool prints."""
     if not groups:
         return [""]
     widths = [max([15, *map(len, groups)]), max([15, *(len(row[1]) for row in rows)]), 10]

@@ -39,7 +39,7 @@ _REBALANCING = (
 
 
 class OffsetRow(NamedTuple):
-    """The progress of a group in one partition; None for unknown values."""
+    """The progress of a group in one partition; unknown values are None."""
 
     group: str
     topic: str
@@ -75,7 +75,7 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_state(group: GroupDescription) -> None:
+def _warn_about_state(group: GroupDescription) -> None:
     """Warn on standard error about a group without members or in a rebalance."""
     if group.state is GroupState.EMPTY:
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
@@ -91,20 +91,20 @@ def _cell(value: object) -> str:
 
 
 async def _offset_rows(cluster: Cluster, group: GroupDescription) -> list[OffsetRow]:
-    """Return rows of members by number of partitions, then of unassigned partitions."""
+    """Return assigned partitions, those of the largest assignment first, then unassigned ones."""
     committed = await GroupOffsetAdmin(cluster).group_offsets(group.group_id)
     offsets = {partition: offset for partition, offset in committed.items() if offset is not None}
     members = sorted(group.members, key=lambda member: -len(member.assignment))
     assigned = [(member, sorted(member.assignment)) for member in members]
-    read = {partition for _, some in assigned for partition in some}
-    unread = sorted(partition for partition in offsets if partition not in read)
-    ends = await _end_offsets(cluster, {*read, *unread})
+    owned = {partition for _, some in assigned for partition in some}
+    unowned = sorted(partition for partition in offsets if partition not in owned)
+    ends = await _end_offsets(cluster, {*owned, *unowned})
     rows = [
         _offset_row(group.group_id, partition, offsets, ends, member)
         for member, some in assigned
         for partition in some
     ]
-    return rows + [_offset_row(group.group_id, x, offsets, ends, None) for x in unread]
+    return rows + [_offset_row(group.group_id, x, offsets, ends, None) for x in unowned]
 
 
 def _offset_row(
@@ -129,7 +129,7 @@ def _offset_row(
 async def _end_offsets(
     cluster: Cluster, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return end offsets, without partitions that have no leader or no longer exist."""
+    """Return end offsets, except for partitions without a leader and deleted partitions."""
     topics = sorted({partition.topic for partition in partitions})
     described = (await TopicDescriptionAdmin(cluster).describe_topics(topics)).values_by_key
     led = {
@@ -138,10 +138,10 @@ async def _end_offsets(
         for each in topic.partitions
         if each.leader is not None
     }
-    asked = {partition: OffsetSpec.LATEST for partition in partitions if partition in led}
-    if not asked:
+    specs = {partition: OffsetSpec.LATEST for partition in partitions if partition in led}
+    if not specs:
         return {}
-    found = await RecordAdmin(cluster).list_offsets(asked)
+    found = await RecordAdmin(cluster).list_offsets(specs)
     return {partition: each.offset for partition, each in found.values_by_key.items()}
 
 
@@ -152,13 +152,13 @@ def _show_offsets(
 ) -> None:
     def lines() -> Iterator[str]:
         for group in groups:
-            _tell_state(group)
+            _warn_about_state(group)
             if rows[group.group_id]:
                 yield from offset_lines(rows[group.group_id], verbose=arguments.verbose)
 
     def tables() -> Iterator[Table]:
         for group in groups:
-            _tell_state(group)
+            _warn_about_state(group)
         yield _offset_table([row for group in groups for row in rows[group.group_id]])
 
     show(
@@ -251,7 +251,7 @@ def _offset_data(row: OffsetRow) -> dict[str, object]:
 def _show_members(groups: Sequence[GroupDescription], arguments: argparse.Namespace) -> None:
     def lines() -> Iterator[str]:
         for group in groups:
-            _tell_state(group)
+            _warn_about_state(group)
             yield from member_lines(group, verbose=arguments.verbose)
 
     show(
@@ -308,9 +308,9 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
     if verbose:
         more = _assignment_columns(group)
     yield ""
-    for row, behind in zip([columns, *rows], more, strict=True):
+    for row, extra in zip([columns, *rows], more, strict=True):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield " ".join([*cells, " ".join(behind)])
+        yield " ".join([*cells, " ".join(extra)])
 
 
 def _assignment_columns(group: GroupDescription) -> list[list[str]]:
@@ -364,7 +364,7 @@ def _member_data(member: MemberDescription) -> dict[str, object]:
 def _show_states(groups: Sequence[GroupDescription], arguments: argparse.Namespace) -> None:
     def lines() -> Iterator[str]:
         for group in groups:
-            _tell_state(group)
+            _warn_about_state(group)
             yield from state_lines(group, verbose=arguments.verbose)
 
     show(

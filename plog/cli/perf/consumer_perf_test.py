@@ -129,7 +129,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Progress:
-    """The amounts read up to a moment, and the time spent joining the group."""
+    """The records and bytes read until `now_ms`, and the time spent joining the group."""
 
     now_ms: int
     records: int = 0
@@ -194,13 +194,13 @@ def read(
     else:
         consumer.subscribe(pattern=arguments.include, listener=timer)
     done = Progress(start.now_ms)
-    told, came_ms = start, start.now_ms
+    reported, last_record_ms = start, start.now_ms
     while done.records < arguments.num_records and not stopping.requested:
         records = consumer.consume(None, _POLL_S)
         now = now_ms()
         if records:
-            came_ms = now
-        elif now - came_ms > arguments.timeout:
+            last_record_ms = now
+        elif now - last_record_ms > arguments.timeout:
             fail(
                 f"read only {done.records} records: none arrived for {arguments.timeout} ms;"
                 " increase --timeout to wait longer"
@@ -208,9 +208,9 @@ def read(
             break
         size = sum(len(x.key or b"") + len(x.value or b"") for x in records)
         done = Progress(now, done.records + len(records), done.size_bytes + size, timer.total_ms)
-        if arguments.show_detailed_stats and now - told.now_ms >= arguments.reporting_interval:
-            print(detailed_line(told, done, arguments.date_format), flush=True)
-            told = done
+        if arguments.show_detailed_stats and now - reported.now_ms >= arguments.reporting_interval:
+            print(detailed_line(reported, done, arguments.date_format), flush=True)
+            reported = done
     return done
 
 
@@ -229,7 +229,7 @@ def total_line(start: Progress, end: Progress, date_format: str) -> str:
 
 
 def detailed_line(before: Progress, now: Progress, date_format: str) -> str:
-    """Return the line for the time since `before`; the amounts count from the start."""
+    """Return the line for the time since `before`; its totals count from the start of the run."""
     elapsed_ms = now.now_ms - before.now_ms
     joining_ms = now.joining_ms - before.joining_ms
     fetching_ms = elapsed_ms - joining_ms

@@ -47,12 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--producer-acks", choices=("1", "all"), help="acks of the producer")
     parser.add_argument("--record-size", type=not_negative, metavar="BYTES", help="size of values")
     add_command_config_option(parser)
-    for name, what in (
+    for name, text in (
         ("--record-key-size", "size of keys (default: no keys)"),
         ("--num-headers", "number of headers per record (default: none)"),
         ("--record-header-key-size", "size of header names"),
     ):
-        parser.add_argument(name, type=not_negative, default=0, metavar="NUMBER", help=what)
+        parser.add_argument(name, type=not_negative, default=0, metavar="NUMBER", help=text)
     parser.add_argument(
         "--record-header-size",
         type=int,
@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def settle(arguments: argparse.Namespace) -> None:
+def apply_positions(arguments: argparse.Namespace) -> None:
     """Assign positional arguments to their options. Raises UsageError."""
     given = arguments.positions
     if given:
@@ -93,7 +93,7 @@ def settle(arguments: argparse.Namespace) -> None:
     for name, _ in _POSITIONS[:_REQUIRED]:
         if getattr(arguments, name) is None:
             flag = name.replace("bootstrap_servers", "bootstrap_server").replace("_", "-")
-            raise UsageError(f"say --{flag}")
+            raise UsageError(f"--{flag} is required")
     if arguments.producer_acks not in ("1", "all"):
         raise UsageError("--producer-acks must be 1 or all: unacknowledged records may be lost")
     if arguments.record_header_size < -1:
@@ -128,18 +128,18 @@ def make_sample(arguments: argparse.Namespace, chance: random.Random) -> Sample:
 
 def run(arguments: argparse.Namespace) -> int:
     """Send the records one by one and print the latencies."""
-    settle(arguments)
-    of_both = client_config(arguments)
+    apply_positions(arguments)
+    config = client_config(arguments)
     from plog.client.faces.blocking import Consumer, Producer
     from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 
-    of_producer = known_to(ProducerSettings, of_both)
-    of_producer |= {"linger.ms": 0, "acks": arguments.producer_acks}
-    of_consumer = known_to(ConsumerSettings, of_both) | {"auto.offset.reset": "latest"}
-    _make_topic(known_to(AdminSettings, of_both), arguments.topic)
+    producer_config = known_to(ProducerSettings, config)
+    producer_config |= {"linger.ms": 0, "acks": arguments.producer_acks}
+    consumer_config = known_to(ConsumerSettings, config) | {"auto.offset.reset": "latest"}
+    _ensure_topic(known_to(AdminSettings, config), arguments.topic)
     chance = random.Random(0)
     latencies_ns: list[int] = []
-    with Producer(config=of_producer) as producer, Consumer(config=of_consumer) as consumer:
+    with Producer(config=producer_config) as producer, Consumer(config=consumer_config) as consumer:
         _begin(consumer, arguments.topic)
         for number in range(arguments.num_records):
             sample = make_sample(arguments, chance)
@@ -153,15 +153,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) -> int:
-    """Send a record, read it, and return the time in ns. Raises PlogError if another one came."""
+    """Send a record, read it, and return the time in ns. Raises PlogError for another record."""
     begin_ns = time.perf_counter_ns()
     producer.send(topic, sample.value, sample.key, headers=sample.headers).result()
     records = consumer.consume(None, _TIMEOUT_S)
     elapsed_ns = time.perf_counter_ns() - begin_ns
     if not records:
         raise PlogError(f"the consumer did not receive the record within {_TIMEOUT_S:g} s")
-    got = Sample(records[0].key, records[0].value, tuple(records[0].headers))
-    if got != sample or len(records) != 1:
+    received = Sample(records[0].key, records[0].value, tuple(records[0].headers))
+    if received != sample or len(records) != 1:
         raise PlogError(f"another producer writes to {topic}: use a topic without other writers")
     return elapsed_ns
 
@@ -176,7 +176,7 @@ def _begin(consumer: Consumer, topic: str) -> None:
         consumer.position(partition)
 
 
-def _make_topic(config: dict[str, object], topic: str) -> None:
+def _ensure_topic(config: dict[str, object], topic: str) -> None:
     from plog.client.faces.blocking import Admin
 
     with Admin(config=config) as admin:

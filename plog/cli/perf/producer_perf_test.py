@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LETTERS: Final = bytes(ord(string.ascii_uppercase[i % 26]) for i in range(256))
 _CLIENT_ID: Final = "perf-producer-client"
-_TOLD: Final = 10
+_MAX_PRINTED_ERRORS: Final = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="separator of the parts of the file (default: line feed)",
     )
-    add_client_property_list(parser, "--producer-props", what="settings of the producer")
+    add_client_property_list(parser, "--producer-props", description="settings of the producer")
     add_client_config_option(parser, "producer")
     parser.add_argument("--print-metrics", action="store_true", help="print the metrics at the end")
     parser.add_argument(
@@ -209,7 +209,7 @@ class PerfTest:
 
     def _failed(self, tag: Any, error: Exception) -> None:
         self.failed += 1
-        if self.failed <= _TOLD:
+        if self.failed <= _MAX_PRINTED_ERRORS:
             fail(f"a record was not delivered: {error}")
 
     def print_totals(self) -> None:
@@ -218,8 +218,8 @@ class PerfTest:
         print(self._statistics.total(now))
         if self._steady is not None:
             print(self._steady.total(now))
-        if self.failed > _TOLD:
-            fail(f"{self.failed - _TOLD} more records were not delivered")
+        if self.failed > _MAX_PRINTED_ERRORS:
+            fail(f"{self.failed - _MAX_PRINTED_ERRORS} more records were not delivered")
 
 
 def now_ms() -> int:

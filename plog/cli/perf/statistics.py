@@ -46,7 +46,7 @@ class Statistics:
             self._max_ms = max(self._max_ms, latency_ms)
 
     def report(self, now_ms: int) -> str | None:
-        """Return the line since the last report, or None before the reporting interval is over."""
+        """Return the line for the time since the last report; None before the interval ends."""
         elapsed_ms = now_ms - self._window_start_ms
         if elapsed_ms < self._interval_ms:
             return None
@@ -83,7 +83,7 @@ class Statistics:
 
 
 def percentiles(values: Sequence[int], shares: Sequence[float] = _SHARES) -> list[int]:
-    """Return the values below which these shares of `values` are; 0 if there are none.
+    """Return the percentiles of `values` for the given shares; 0 if `values` is empty.
 
     >>> percentiles(range(1000))
     [500, 950, 990, 999]

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 _CHECKPOINT_S: Final = 1.0
 _POLL_S: Final = 0.2
-_AT_ONCE: Final = 500
-_HELD_MAX: Final = 2000
-"""Records of a partition held for those of others; beyond this, fetching from it pauses."""
+_MAX_RECORDS: Final = 500
+_MAX_WAITING: Final = 2000
+"""Number of records waiting for other partitions, above which fetching from a partition pauses."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +58,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--to-command-config", metavar="FILE", help="client settings for writing (default: same)"
     )
     add_property_option(
-        parser, "--consumer-property", dest="consumer_properties", what="setting of the consumer"
+        parser,
+        "--consumer-property",
+        dest="consumer_properties",
+        description="setting of the consumer",
     )
     add_property_option(
-        parser, "--producer-property", dest="producer_properties", what="setting of the producer"
+        parser,
+        "--producer-property",
+        dest="producer_properties",
+        description="setting of the producer",
     )
     _add_range_options(parser)
-    _add_way_options(parser)
+    _add_speed_options(parser)
     add_examples(
         parser,
         (
@@ -100,7 +106,7 @@ def _add_range_options(parser: argparse.ArgumentParser) -> None:
     last.add_argument("--until-time", type=time_ms, metavar="TIME", help="end time, exclusive")
 
 
-def _add_way_options(parser: argparse.ArgumentParser) -> None:
+def _add_speed_options(parser: argparse.ArgumentParser) -> None:
     from plog.cli.replay.pace import Speed, speed
 
     parser.add_argument(
@@ -145,13 +151,13 @@ def check(arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Copy the range that the options name."""
     check(arguments)
-    of_reader = _config(
+    reader_config = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
     )
-    of_reader.setdefault("isolation.level", "read_committed")
-    of_reader.setdefault("auto.offset.reset", "none")
-    of_reader["enable.auto.commit"] = "false"
-    of_writer = _config(
+    reader_config.setdefault("isolation.level", "read_committed")
+    reader_config.setdefault("auto.offset.reset", "none")
+    reader_config["enable.auto.commit"] = "false"
+    writer_config = _config(
         arguments.to_bootstrap_server or arguments.bootstrap_servers,
         arguments.to_command_config or arguments.command_config,
         arguments.producer_properties,
@@ -159,11 +165,11 @@ def run(arguments: argparse.Namespace) -> int:
     from plog.client.faces.blocking import Consumer, Producer
     from plog.client.settings import AdminSettings
 
-    with Consumer(config=of_reader) as consumer:
-        source = Topic.find(known_to(AdminSettings, of_reader), arguments.topic)
-        target = Topic.find(known_to(AdminSettings, of_writer), arguments.to_topic)
+    with Consumer(config=reader_config) as consumer:
+        source = Topic.find(known_to(AdminSettings, reader_config), arguments.topic)
+        target = Topic.find(known_to(AdminSettings, writer_config), arguments.to_topic)
         if source.partitions is None:
-            raise UsageError(f"topic {source.name} does not exist on {of_reader[SERVERS]}")
+            raise UsageError(f"topic {source.name} does not exist on {reader_config[SERVERS]}")
         if str(source) == str(target):
             raise UsageError(f"cannot copy {source.name} to itself: choose another topic")
         state = None
@@ -174,8 +180,8 @@ def run(arguments: argparse.Namespace) -> int:
             show_plan(ranges, arguments, target)
             return 0
         if target.partitions is None:
-            target.create(known_to(AdminSettings, of_writer), source.partitions)
-        with Producer(config=of_writer) as producer, Shutdown() as stopping:
+            target.create(known_to(AdminSettings, writer_config), source.partitions)
+        with Producer(config=writer_config) as producer, Shutdown() as stopping:
             copier = Copier(arguments, ranges, producer, state, stopping)
             copier.keeps_partitions = target.partitions == source.partitions
             copier.copy_from(consumer)
@@ -189,9 +195,9 @@ def _config(servers: str, file: str | None, given: Iterable[tuple[str, str]]) ->
 def _ranges(
     consumer: Consumer, arguments: argparse.Namespace, count: int, state: State | None
 ) -> list[PartitionRange]:
-    held = None if state is None else state.load()
-    if held is not None:
-        return held
+    saved = None if state is None else state.load()
+    if saved is not None:
+        return saved
     partitions = range(count) if arguments.partitions is None else arguments.partitions
     missing = [x for x in partitions if x >= count]
     if missing:
@@ -200,7 +206,7 @@ def _ranges(
 
 
 class Topic:
-    """The source or target topic: its cluster, and its number of partitions."""
+    """The source or target topic: its name, cluster and number of partitions."""
 
     def __init__(self, name: str, cluster_id: str, partitions: int | None) -> None:
         self.name = name
@@ -229,7 +235,7 @@ class Topic:
         with Admin(config=config) as admin:
             try:
                 admin.create_topic(self.name, partitions=partitions)
-            except TopicAlreadyExists:  # For example, a consumer that awaits the copy created it.
+            except TopicAlreadyExists:  # For example, created by a consumer waiting for the copy.
                 self.partitions = len(admin.describe_topic(self.name).partitions)
                 return
         self.partitions = partitions
@@ -241,7 +247,9 @@ def show_plan(
 ) -> None:
     """Print the plan."""
     columns = ("TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS")
-    rows = [(arguments.topic, x.partition, x.next_offset, x.end_offset, x.left) for x in ranges]
+    rows = [
+        (arguments.topic, x.partition, x.next_offset, x.end_offset, x.remaining) for x in ranges
+    ]
     show(
         plain=lambda: kafka_columns([columns, *rows]),
         table=lambda: [Table(columns, rows)],
@@ -287,16 +295,18 @@ class Copier:
 
     def copy_from(self, consumer: Consumer) -> None:
         """Copy the whole range, or until a signal. Raises PlogError."""
-        total = sum(x.left for x in self._ranges.values())
+        total = sum(x.remaining for x in self._ranges.values())
         try:
             with progress(total, "records") as advance:
                 Reader(
                     consumer, self._source, self._ranges, in_time_order=self._by_time is not None
-                ).give(lambda record: self._send(record, advance), lambda: self._stopping.requested)
+                ).read_all(
+                    lambda record: self._send(record, advance), lambda: self._stopping.requested
+                )
         finally:
             self._save()
-        left = sum(x.left for x in self._ranges.values())
-        if left and self._state is not None:
+        remaining = sum(x.remaining for x in self._ranges.values())
+        if remaining and self._state is not None:
             fail("stopped; run the same command to continue from here")
         print(f"Copied {self._sent} records.", file=sys.stderr)
 
@@ -308,7 +318,7 @@ class Copier:
         if self._stopping.requested:
             return
         has_time = self._keeps_times and record.timestamp >= 0
-        where = (record.partition, record.offset)
+        position = (record.partition, record.offset)
         try:
             handle = self._producer.send(
                 self._target,
@@ -319,24 +329,24 @@ class Copier:
                 headers=record.headers,
             )
         except PlogError as error:
-            self._failed(where, error)
+            self._failed(position, error)
         else:
-            self._outcomes.watch(where, handle)
+            self._outcomes.watch(position, handle)
         self._raise_error()
         self._sent += 1
-        of_it = self._ranges[record.partition]
-        advance(record.offset + 1 - of_it.next_offset)
-        of_it.next_offset = record.offset + 1
+        range_ = self._ranges[record.partition]
+        advance(record.offset + 1 - range_.next_offset)
+        range_.next_offset = record.offset + 1
         if time.monotonic() - self._saved_s >= _CHECKPOINT_S:
             self._save()
 
     def _wait(self, seconds: float) -> None:
-        """Wait until a stop is requested, at most `seconds`, and save the state meanwhile."""
+        """Wait up to `seconds`, or until a stop is requested; save the state periodically."""
         deadline_s = time.monotonic() + seconds
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            if self._stopping.wait(min(left_s, _CHECKPOINT_S)):
+        while (remaining_s := deadline_s - time.monotonic()) > 0:
+            if self._stopping.wait(min(remaining_s, _CHECKPOINT_S)):
                 return
-            if left_s > _CHECKPOINT_S:
+            if remaining_s > _CHECKPOINT_S:
                 self._save()
 
     def _save(self) -> None:
@@ -347,9 +357,9 @@ class Copier:
         if self._state is not None:
             self._state.save(list(self._ranges.values()))
 
-    def _failed(self, where: tuple[int, int], error: Exception) -> None:
+    def _failed(self, position: tuple[int, int], error: Exception) -> None:
         if self._error is None:
-            partition, offset = where
+            partition, offset = position
             self._error = PlogError(
                 f"stopped: the record at offset {offset} of {self._source}-{partition} was not"
                 f" written: {error}"
@@ -375,7 +385,7 @@ class Reader:
         from plog.types import TopicPartition
 
         self._consumer = consumer
-        self._ends = {number: x.end_offset for number, x in ranges.items() if x.left}
+        self._ends = {number: x.end_offset for number, x in ranges.items() if x.remaining}
         self._partitions = {number: TopicPartition(topic, number) for number in self._ends}
         self._open = set(self._ends)
         self._order = TimeOrder(self._ends) if in_time_order else None
@@ -383,7 +393,9 @@ class Reader:
         for number, partition in self._partitions.items():
             consumer.seek(partition, ranges[number].next_offset)
 
-    def give(self, send: Callable[[ConsumerRecord], Any], is_stopped: Callable[[], bool]) -> None:
+    def read_all(
+        self, send: Callable[[ConsumerRecord], Any], is_stopped: Callable[[], bool]
+    ) -> None:
         """Call `send` with each record until the ranges end or `is_stopped` returns true."""
         order = self._order
         while self._open and not is_stopped():
@@ -398,11 +410,11 @@ class Reader:
                 send(earliest)
                 if is_stopped():
                     return
-            self._hold_back()
+            self._pause_ahead()
 
     def _read(self) -> list[ConsumerRecord]:
-        """Return new records of the ranges, and finish ranges that have no further records."""
-        records = self._consumer.consume(_AT_ONCE, _POLL_S)
+        """Return new records within the ranges, and finish the ranges that are complete."""
+        records = self._consumer.consume(_MAX_RECORDS, _POLL_S)
         within = [x for x in records if x.offset < self._ends[x.partition]]
         for record in records:
             if record.offset + 1 >= self._ends[record.partition]:
@@ -420,14 +432,14 @@ class Reader:
             if self._order is not None:
                 self._order.finish(number)
 
-    def _hold_back(self) -> None:
-        """Pause partitions that have many records waiting for those of others."""
+    def _pause_ahead(self) -> None:
+        """Pause partitions with many records waiting for other partitions; resume them later."""
         if self._order is None:
             return
         for number in self._open:
             partition = self._partitions[number]
             is_paused = partition in self._consumer.paused
-            if not is_paused and self._order.held(number) > _HELD_MAX:
+            if not is_paused and self._order.waiting(number) > _MAX_WAITING:
                 self._consumer.pause([partition])
-            elif is_paused and self._order.held(number) < _AT_ONCE:
+            elif is_paused and self._order.waiting(number) < _MAX_RECORDS:
                 self._consumer.resume([partition])

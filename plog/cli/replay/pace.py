@@ -66,17 +66,17 @@ class TimeOrder:
     """Merges the records of several partitions by timestamp."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
-        self._held: dict[int, deque[ConsumerRecord]] = {x: deque() for x in partitions}
-        self._awaited = set(self._held)
-        """Unfinished partitions without held records: their next record may be the earliest."""
+        self._waiting: dict[int, deque[ConsumerRecord]] = {x: deque() for x in partitions}
+        self._awaited = set(self._waiting)
+        """Unfinished partitions without waiting records; their next record may be the earliest."""
         self._finished: set[int] = set()
         self._heads: list[tuple[int, int]] = []
 
     def add(self, record: ConsumerRecord) -> None:
         """Add the next record of a partition."""
-        held = self._held[record.partition]
-        held.append(record)
-        if len(held) == 1:
+        waiting = self._waiting[record.partition]
+        waiting.append(record)
+        if len(waiting) == 1:
             self._awaited.discard(record.partition)
             heapq.heappush(self._heads, (record.timestamp, record.partition))
 
@@ -85,19 +85,19 @@ class TimeOrder:
         self._awaited.discard(partition)
         self._finished.add(partition)
 
-    def held(self, partition: int) -> int:
-        """Return the number of held records of a partition."""
-        return len(self._held[partition])
+    def waiting(self, partition: int) -> int:
+        """Return the number of waiting records of a partition."""
+        return len(self._waiting[partition])
 
     def pop(self) -> ConsumerRecord | None:
-        """Return the earliest record; None if there is none, or an earlier one may still come."""
+        """Remove and return the earliest record; None if empty or an earlier one may arrive."""
         if self._awaited or not self._heads:
             return None
         _, partition = heapq.heappop(self._heads)
-        held = self._held[partition]
-        record = held.popleft()
-        if held:
-            heapq.heappush(self._heads, (held[0].timestamp, partition))
+        waiting = self._waiting[partition]
+        record = waiting.popleft()
+        if waiting:
+            heapq.heappush(self._heads, (waiting[0].timestamp, partition))
         elif partition not in self._finished:
             self._awaited.add(partition)
         return record

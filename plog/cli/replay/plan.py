@@ -1,7 +1,7 @@
 """The plan of ``plog replay``: a range of offsets for each partition, and the progress in it.
 
-The plan is made once, so that a replay ends even while producers keep writing. The file of
-``--state`` stores it, and the next run with that file continues it.
+The plan is made once, so that a replay ends even while producers keep writing. The ``--state`` file
+stores the plan, and the next run with the same file continues it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class PartitionRange:
     end_offset: int
 
     @property
-    def left(self) -> int:
-        """Return the offsets left, an upper bound: compaction and control records leave gaps."""
+    def remaining(self) -> int:
+        """Return an upper bound of the remaining records; gaps and control records also count."""
         return max(0, self.end_offset - self.next_offset)
 
 
@@ -60,23 +60,23 @@ def make_plan(
     """Return the ranges that the options name, limited to the existing offsets."""
     from plog.types import TopicPartition
 
-    all_of_them = [TopicPartition(arguments.topic, partition) for partition in partitions]
-    begin = consumer.beginning_offsets(all_of_them)
-    end = consumer.end_offsets(all_of_them)
+    topic_partitions = [TopicPartition(arguments.topic, partition) for partition in partitions]
+    begin = consumer.beginning_offsets(topic_partitions)
+    end = consumer.end_offsets(topic_partitions)
 
     def bound(of_offset: int | None, of_time: int | None) -> dict[TopicPartition, int] | None:
         if of_offset is not None:
-            return dict.fromkeys(all_of_them, of_offset)
+            return dict.fromkeys(topic_partitions, of_offset)
         if of_time is None:
             return None
-        found = consumer.offsets_for_times(dict.fromkeys(all_of_them, of_time))
-        return {x: end[x] if (at := found.get(x)) is None else at.offset for x in all_of_them}
+        found = consumer.offsets_for_times(dict.fromkeys(topic_partitions, of_time))
+        return {x: end[x] if (at := found.get(x)) is None else at.offset for x in topic_partitions}
 
     first = bound(arguments.from_offset, arguments.from_time) or begin
     last = bound(arguments.until_offset, arguments.until_time) or end
     return [
         PartitionRange(x.partition, *_within(first[x], last[x], begin[x], end[x]))
-        for x in all_of_them
+        for x in topic_partitions
     ]
 
 
@@ -94,9 +94,9 @@ class State:
     """The plan in a file, which is rewritten as the replay progresses."""
 
     def __init__(self, path: Path, source: str, target: str) -> None:
-        """Name the file and the topics; `source` and `target` include the clusters."""
+        """Store the file's path and the topics; `source` and `target` include the cluster ids."""
         self._path = path
-        self._between = {"source": source, "target": target}
+        self._topics = {"source": source, "target": target}
 
     def load(self) -> list[PartitionRange] | None:
         """Return the plan of an earlier run, or None without one. Raises UsageError."""
@@ -105,34 +105,34 @@ class State:
         except FileNotFoundError:
             return None
         try:
-            held = json.loads(text)
-            between = {name: held[name] for name in self._between}
+            saved = json.loads(text)
+            topics = {name: saved[name] for name in self._topics}
             ranges = [
                 PartitionRange(int(number), int(each["next"]), int(each["end"]))
-                for number, each in held["partitions"].items()
+                for number, each in saved["partitions"].items()
             ]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UsageError(
                 f"cannot read {self._path}: not the state of a replay; use another file"
             ) from None
-        if between != self._between:
+        if topics != self._topics:
             raise UsageError(
-                f"{self._path} belongs to a replay from {between['source']} to {between['target']};"
+                f"{self._path} belongs to a replay from {topics['source']} to {topics['target']};"
                 " use another file"
             )
         return ranges
 
     def save(self, ranges: Sequence[PartitionRange]) -> None:
         """Write the file atomically."""
-        held = {
-            **self._between,
+        state = {
+            **self._topics,
             "partitions": {
                 str(x.partition): {"next": x.next_offset, "end": x.end_offset} for x in ranges
             },
         }
         temporary = self._path.with_name(self._path.name + ".tmp")
         with open(temporary, "w", encoding="utf-8") as file:
-            file.write(json.dumps(held, indent=2) + "\n")
+            file.write(json.dumps(state, indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._path)

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from plog.cli.admin_client import run_admin, tell_errors, topic_filter
+from plog.cli.admin_client import print_errors, run_admin, topic_filter
 from plog.cli.options import (
     UsageError,
     add_admin_options,
@@ -21,7 +21,7 @@ from plog.cli.options import (
     only_with,
     positive,
 )
-from plog.cli.output import Table, show, tell
+from plog.cli.output import Table, print_outcome, show
 from plog.cli.parser import add_examples
 from plog.cli.topics.report import REPORTS, describe
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
@@ -125,14 +125,17 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_description_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("description filters")
-    for name, what in (
+    for name, selection in (
         ("--under-replicated-partitions", "partitions with too few in-sync replicas"),
         ("--unavailable-partitions", "partitions without a live leader"),
-        ("--under-min-isr-partitions", "partitions with fewer ISRs than min.insync.replicas"),
-        ("--at-min-isr-partitions", "partitions with exactly min.insync.replicas in sync"),
+        (
+            "--under-min-isr-partitions",
+            "partitions with fewer in-sync replicas than min.insync.replicas",
+        ),
+        ("--at-min-isr-partitions", "partitions with exactly min.insync.replicas in-sync replicas"),
         ("--topics-with-overrides", "topics with overridden settings"),
     ):
-        group.add_argument(name, action="store_true", help=f"only {what}")
+        group.add_argument(name, action="store_true", help=f"only {selection}")
     group.add_argument(
         "--partition-size-limit-per-response",
         type=positive,
@@ -181,9 +184,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace, action: str) -> None:
-    """Reject options that exclude each other. Raises UsageError."""
+    """Reject invalid combinations of options. Raises UsageError."""
     if action in ("--create", "--alter", "--delete") and not arguments.topic:
-        raise UsageError(f"{action} needs --topic")
+        raise UsageError(f"{action} requires --topic")
     if action == "--alter" and arguments.partitions is None:
         raise UsageError("--alter requires --partitions; 'plog configs --alter' changes settings")
     if is_given(arguments, "--delete-config"):
@@ -223,18 +226,18 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
     )
     created = (await TopicAdmin(cluster).create_topics([topic]))[name]
     if isinstance(created, TopicAlreadyExists) and arguments.if_not_exists:
-        tell("", {"created": []}, as_json=arguments.json)
+        print_outcome("", {"created": []}, as_json=arguments.json)
         return 0
     if isinstance(created, Exception):
         raise created
-    tell(f"Created topic {name}.", {"created": [name]}, as_json=arguments.json)
+    print_outcome(f"Created topic {name}.", {"created": [name]}, as_json=arguments.json)
     return 0
 
 
 async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--alter``."""
     admin = TopicDescriptionAdmin(cluster)
-    names = await _named(admin, arguments)
+    names = await _topics_to_change(admin, arguments)
     totals: dict[str, int | NewPartitions] = {}
     for name in names:
         totals[name] = arguments.partitions
@@ -245,19 +248,19 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
             )
     if totals:
         (await TopicAdmin(cluster).create_partitions(totals)).raise_first()
-    tell("", {"altered": names}, as_json=arguments.json)
+    print_outcome("", {"altered": names}, as_json=arguments.json)
     return 0
 
 
 async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--delete``."""
-    names = await _named(TopicDescriptionAdmin(cluster), arguments)
+    names = await _topics_to_change(TopicDescriptionAdmin(cluster), arguments)
     results = await TopicAdmin(cluster).delete_topics(names)
     deleted = [name for name in names if name not in results.errors]
     text = "\n".join(f"Deleted topic {name}." for name in deleted)
-    tell(text, {"deleted": deleted}, as_json=arguments.json)
-    refused = (name for name in names if name in results.errors)
-    return tell_errors((f"Topic '{name}'", results.errors[name]) for name in refused)
+    print_outcome(text, {"deleted": deleted}, as_json=arguments.json)
+    failed = (name for name in names if name in results.errors)
+    return print_errors((f"Topic '{name}'", results.errors[name]) for name in failed)
 
 
 async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
@@ -289,7 +292,7 @@ async def describe_topics(cluster: Cluster, arguments: argparse.Namespace) -> in
         if not names and not arguments.if_exists:
             raise UsageError(f"TopicId '{arguments.topic_id}' does not exist as expected")
     else:
-        names = await _existing(admin, arguments)
+        names = await _selected(admin, arguments)
     return await describe(cluster, names, arguments)
 
 
@@ -302,18 +305,20 @@ def _topic_id(text: str) -> bytes:
         ) from None
 
 
-async def _named(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
-    """Return the topics that --topic names, for an action that changes or deletes them.
+async def _topics_to_change(
+    admin: TopicDescriptionAdmin, arguments: argparse.Namespace
+) -> list[str]:
+    """Return the names that --topic selects for ``--alter`` and ``--delete``.
 
     The period in ``web.log`` is literal unless --regex is given: a mistake would delete records.
-    Raises UsageError for a name or a pattern without a topic, unless --if-exists is given.
+    Raises UsageError for a name or a pattern that matches no topic, unless --if-exists is given.
     """
     if arguments.regex:
-        return await _existing(admin, arguments)
+        return await _selected(admin, arguments)
     listed = await admin.list_topics(include_internal=True)
     if arguments.topic in listed:
         return [arguments.topic]
-    named: dict[str, None] = {}
+    names: dict[str, None] = {}
     for part in comma_list(arguments.topic):
         if _is_name(part):
             found = [part] if part in listed else []
@@ -321,17 +326,17 @@ async def _named(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) ->
             found = [name for name in sorted(listed) if topic_filter(part)(name)]
         if not found and not arguments.if_exists:
             raise UsageError(f"Topic '{part}' does not exist as expected")
-        named.update(dict.fromkeys(found))
-    return list(named)
+        names.update(dict.fromkeys(found))
+    return list(names)
 
 
 def _is_name(text: str) -> bool:
-    """Return whether a topic can have this name; patterns contain characters that names cannot."""
+    """Return whether `text` is a valid topic name and not a pattern with other characters."""
     return re.fullmatch(r"[a-zA-Z0-9._-]+", text) is not None
 
 
-async def _existing(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
-    """Return the names that --topic selects. Raises UsageError if there must be one and is not."""
+async def _selected(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
+    """Return the names that --topic selects. Raises UsageError if none match (see --if-exists)."""
     names = [topic.name for topic in await _matching(admin, arguments)]
     if arguments.topic and not names and not arguments.if_exists:
         raise UsageError(f"Topic '{arguments.topic}' does not exist as expected")
@@ -341,6 +346,6 @@ async def _existing(admin: TopicDescriptionAdmin, arguments: argparse.Namespace)
 async def _matching(
     admin: TopicDescriptionAdmin, arguments: argparse.Namespace
 ) -> Sequence[TopicListing]:
-    wanted = topic_filter(arguments.topic)
+    matches = topic_filter(arguments.topic)
     listed = await admin.list_topics(include_internal=not arguments.exclude_internal)
-    return [listed[name] for name in sorted(listed) if wanted(name)]
+    return [listed[name] for name in sorted(listed) if matches(name)]

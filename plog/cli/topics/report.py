@@ -29,13 +29,13 @@ REPORTS = (
     "--under-min-isr-partitions",
     "--at-min-isr-partitions",
 )
-"""Options that select only partitions with problems."""
+"""Options that select partitions by the state of their replicas."""
 _MIN_ISR = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition with the settings that decide whether it has problems."""
+    """A partition with the facts that the options in `REPORTS` are evaluated on."""
 
     about: PartitionDescription
     reassignment: Reassignment | None
@@ -44,7 +44,7 @@ class Partition:
 
     @property
     def replication_factor(self) -> int:
-        """Return the target number of replicas, without those that a reassignment adds."""
+        """Return the number of replicas, without those that a reassignment is adding."""
         moving = self.reassignment
         if moving is None:
             return len(self.about.replicas)
@@ -54,7 +54,7 @@ class Partition:
         return len(moving.replicas) - len(moving.adding_replicas)
 
     def is_reported(self, options: Iterable[str]) -> bool:
-        """Return whether one of the given REPORTS selects the partition."""
+        """Return whether at least one of `options`, a subset of `REPORTS`, selects it."""
         in_sync, leader = len(self.about.isr), self.about.leader
         found = {
             "--under-replicated-partitions": in_sync < self.replication_factor,
@@ -67,7 +67,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic with the facts to describe."""
+    """A topic with its settings and partitions."""
 
     about: TopicDescription
     configs: Mapping[str, ConfigEntry]
@@ -82,7 +82,7 @@ class Topic:
 
 
 async def describe(cluster: Cluster, names: Sequence[str], arguments: argparse.Namespace) -> int:
-    """Print the description of these topics."""
+    """Print the description of the topics `names`."""
     topics = await _read(cluster, names, arguments.partition_size_limit_per_response)
     options = [name for name in REPORTS if getattr(arguments, name[2:].replace("-", "_"))]
     if arguments.topics_with_overrides:
@@ -106,7 +106,7 @@ async def describe(cluster: Cluster, names: Sequence[str], arguments: argparse.N
 
 
 async def _read(cluster: Cluster, names: Sequence[str], page_partitions: int) -> list[Topic]:
-    """Request all facts about the topics. Raises the first error."""
+    """Request descriptions, settings and reassignments of the topics. Raises the first error."""
     if not names:
         return []
     described = await TopicDescriptionAdmin(cluster).describe_topics(
@@ -143,7 +143,7 @@ def _min_isr(configs: Mapping[str, ConfigEntry]) -> int:
 async def _reassignments(
     cluster: Cluster, topics: Iterable[TopicDescription]
 ) -> dict[TopicPartition, Reassignment]:
-    """Return ongoing reassignments; none if the client or the broker does not support the API."""
+    """Return ongoing reassignments; empty if the request is not supported or not authorized."""
     partitions = [
         TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions
     ]
@@ -153,11 +153,11 @@ async def _reassignments(
         return {}
 
 
-# -- forms -------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------
 
 
 def lines(topic: Topic, partitions: Sequence[Partition], *, head: bool) -> Iterator[str]:
-    """Yield Kafka's lines about one topic."""
+    """Yield the lines that Kafka's tool prints for a topic."""
     about = topic.about
     if head:
         topic_id = f"\tTopicId: {uuid_to_text(about.topic_id)}" if about.topic_id else ""

@@ -124,18 +124,18 @@ class VerifiableReader:
         self._events.print("startup_complete")
         self._consumer.subscribe([self._topic], listener=self)
         while not stopping.requested and (self._limit < 0 or self._count < self._limit):
-            left = None if self._limit < 0 else min(500, self._limit - self._count)
+            count = None if self._limit < 0 else min(500, self._limit - self._count)
             try:
-                records = self._consumer.consume(left, None)
+                records = self._consumer.consume(count, None)
             except WokenUp:
                 break
-            offsets = self._tell(records)
+            offsets = self._print_records(records)
             if self._commits:
                 self._commit(offsets)
         if stopping.requested:
             self._events.print("shutdown_requested")
 
-    def _tell(self, records: Sequence[ConsumerRecord]) -> dict[TopicPartition, int]:
+    def _print_records(self, records: Sequence[ConsumerRecord]) -> dict[TopicPartition, int]:
         """Print the received records and return the offsets to commit."""
         by_partition: dict[tuple[str, int], list[ConsumerRecord]] = {}
         for record in records:
@@ -151,18 +151,16 @@ class VerifiableReader:
                 {
                     "topic": topic,
                     "partition": partition,
-                    "count": len(of_it),
-                    "minOffset": of_it[0].offset,
-                    "maxOffset": of_it[-1].offset,
+                    "count": len(batch),
+                    "minOffset": batch[0].offset,
+                    "maxOffset": batch[-1].offset,
                 }
-                for (topic, partition), of_it in by_partition.items()
+                for (topic, partition), batch in by_partition.items()
             ],
         )
         from plog.types import TopicPartition
 
-        return {
-            TopicPartition(*where): of_it[-1].offset + 1 for where, of_it in by_partition.items()
-        }
+        return {TopicPartition(*key): batch[-1].offset + 1 for key, batch in by_partition.items()}
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         from plog.client.errors import WokenUp
@@ -185,7 +183,7 @@ class VerifiableReader:
         self._events.print("partitions_assigned", partitions=shown)
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Print the partitions that this member lost."""
+        """Print the partitions that were revoked from this member."""
         shown = [partition_fields(x) for x in sorted(partitions)]
         self._events.print("partitions_revoked", partitions=shown)
 

@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Closing:
-    """Closes the producer once, in a thread of its own, as Kafka's tool does on a signal.
+    """Closes the producer once, in its own thread, as Kafka's tool does on a signal.
 
     A send that waits for a broker then ends immediately; earlier sends are completed.
     """
@@ -107,7 +107,7 @@ class Closing:
         self._has_begun = False
 
     def begin(self) -> None:
-        """Start closing without waiting for the end. A signal handler may call this any time."""
+        """Start closing without waiting for completion; safe to call from a signal handler."""
         if not self._has_begun:
             self._has_begun = True
             self._thread.start()
@@ -142,7 +142,7 @@ class VerifiableSender:
             throttle.pace(self._sent)
 
     def _send(self, key: str | None, value: str) -> None:
-        def told(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
             if metadata is None:
                 assert error is not None
                 self._print_failure(key, value, error)
@@ -165,7 +165,7 @@ class VerifiableSender:
                 value.encode(),
                 None if key is None else key.encode(),
                 timestamp=None if create_ms == -1 else create_ms + self._elapsed_ms(),
-                on_delivery=told,
+                on_delivery=on_delivery,
             )
         except PlogError as error:
             self._print_failure(key, value, error)
@@ -196,7 +196,7 @@ class VerifiableSender:
 
 
 def messages(arguments: argparse.Namespace) -> Iterator[tuple[str | None, str]]:
-    """Yield keys and values, without end if no number is given.
+    """Yield keys and values, endlessly if `max_messages` is negative.
 
     >>> options = argparse.Namespace(max_messages=3, value_prefix=7, repeating_keys=2)
     >>> list(messages(options))

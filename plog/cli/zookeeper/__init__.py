@@ -1,6 +1,6 @@
-"""``plog zookeeper-shell``: ZooKeeper's own shell, for a real ZooKeeper.
+"""``plog zookeeper-shell``: a port of ZooKeeper's shell, for use with Apache ZooKeeper.
 
-Commands, their texts and the connection through kazoo belong here. Reading a Kafka cluster's znodes
-belongs to `plogd.tools.storage`; plog's brokers do not use ZooKeeper. Start with shell.py and
-session.py; commands.py has the table of commands.
+The package contains the commands, their texts and the connection, which uses kazoo. The znodes of a
+Kafka cluster are read by `plogd.tools.storage`; plog's brokers do not use ZooKeeper. Start with
+shell.py and session.py; commands.py contains the table of commands.
 """

@@ -1,10 +1,10 @@
-"""`ZooKeeper` of ports.py, filled by kazoo.
+"""The `ZooKeeper` port of ports.py, implemented with kazoo.
 
-The only module of the command line that imports kazoo, and imported by zookeeper-shell alone. What
-kazoo has no call for (containers, TTLs, whoami and others of ZooKeeper 3.5 to 3.7) is encoded in
-requests.py. Watches are ours, too: kazoo knows only those that fire once, and forgets
-them with the connection. TLS is ours and not kazoo's, which does not look whose name a certificate
-bears. kazoo calls `on_event` in a thread of its own.
+The only module of the command line that imports kazoo; only zookeeper-shell imports it. requests.py
+encodes the requests that kazoo does not support (containers, TTLs, whoami and others that ZooKeeper
+3.5 to 3.7 added). watches.py tracks the watches, because kazoo supports only those that fire once
+and drops them when the connection is lost. plog's own TLS replaces kazoo's, which does not verify
+host names. kazoo calls `on_event` in a thread of its own.
 
 Source: ZooKeeper 3.8 CliWrapperException, KeeperException, ClientCnxn.
 """
@@ -56,9 +56,9 @@ T = TypeVar("T")
 OnEvent = Callable[[str, str, "str | None"], None]
 
 CONNECT_S: Final = 10.0
-ANSWER_S: Final = 30.0
-_LOOK_S: Final = 0.02
-_SLICE_S: Final = 0.25
+RESPONSE_S: Final = 30.0
+_POLL_S: Final = 0.02
+_WAIT_S: Final = 0.25
 _DEFAULT_PORT: Final = 2181
 _TEXTS: Final[dict[type[Exception], str]] = {
     NoNodeError: "Node does not exist: {path}",
@@ -75,11 +75,12 @@ _TEXTS: Final[dict[type[Exception], str]] = {
     NewConfigNoQuorumError: "No quorum of new config is connected and up-to-date with the leader "
     "of last committed config - try invoking reconfiguration after new servers are connected "
     "and synced",
-    UnimplementedError: "KeeperErrorCode = Unimplemented for {path}: this server is too old for it",
+    UnimplementedError: "KeeperErrorCode = Unimplemented for {path}: "
+    "this version of the server does not support it",
     ConnectionLoss: "KeeperErrorCode = ConnectionLoss for {path}",
     ConnectionClosedError: "KeeperErrorCode = ConnectionLoss for {path}",
     SessionExpiredError: "KeeperErrorCode = Session expired for {path}",
-    KazooTimeoutError: "KeeperErrorCode = ConnectionLoss for {path}: it does not answer",
+    KazooTimeoutError: "KeeperErrorCode = ConnectionLoss for {path}: the server does not respond",
 }
 _STATES: Final = {
     KazooState.CONNECTED: "SyncConnected",
@@ -87,7 +88,7 @@ _STATES: Final = {
     KazooState.LOST: "Expired",
 }
 _CONFIG_PATH: Final = "/zookeeper/config"
-# Errors kazoo does not know, at which it would give up the connection.
+# Error codes that kazoo does not know; it would close the connection on receiving one.
 _CODES: Final = {
     -120: "Ephemeral node on local session",
     -121: "No such watcher",
@@ -101,7 +102,7 @@ _QUOTA_EXCEEDED, _NO_WATCHER = -125, -121
 
 
 class _CodeError(ZookeeperError):  # type: ignore[misc]
-    """An error of _CODES."""
+    """An error response with a code of `_CODES`."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -113,11 +114,11 @@ for _code in _CODES:
 
 
 class ZooKeeperUnreachable(PlogError):
-    """There is no connection; the text says to whom and why."""
+    """The connection to `hosts` failed; the message includes the hosts and the cause."""
 
 
 class KazooConnection:
-    """An open connection to an ensemble; made by `connect`."""
+    """An open connection to an ensemble, created by `connect`."""
 
     def __init__(self, client: Any, sockets: _Sockets, on_event: OnEvent) -> None:
         self._client = client
@@ -127,17 +128,17 @@ class KazooConnection:
 
     @property
     def state(self) -> str:
-        """CONNECTED, CONNECTING or CLOSED."""
+        """The connection's state: CONNECTED, CONNECTING or CLOSED."""
         if self._client.state == KazooState.LOST:
             return "CLOSED"
         return "CONNECTED" if self._client.connected else "CONNECTING"
 
     def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """A znode's data and statistics."""
+        """Return the data and statistics of a znode."""
         return self._get(path, self._server_path(path), watch)
 
     def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """A znode's statistics; None if there is none."""
+        """Return the statistics of a znode, or None if it does not exist."""
         on_server = self._server_path(path)
         request = requests.exists(on_server, watch=watch)
         stat: Stat | None = self._send(path, self._watching(request, DATA, on_server, watch))
@@ -146,7 +147,7 @@ class KazooConnection:
         return stat
 
     def children(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
-        """The names of a znode's children, and its statistics."""
+        """Return the names of a znode's children, and its own statistics."""
         on_server = self._server_path(path)
         request = requests.get_children(on_server, watch=watch)
         return self._send(path, self._watching(request, CHILDREN, on_server, watch))
@@ -154,106 +155,107 @@ class KazooConnection:
     def create(
         self, path: str, data: bytes | None, acls: Sequence[Acl], mode: str, ttl_ms: int
     ) -> str:
-        """Create a znode; its path, which the server completes if it is sequential."""
+        """Create a znode and return its path, to which the server adds a sequential number."""
         request = requests.create(self._server_path(path), data, acls, mode, ttl_ms)
         created = self._send(path, request)
         return str(self._client.unchroot(created))
 
     def set(self, path: str, data: bytes, version: int) -> Stat:
-        """Change a znode's data."""
-        return Stat(*self._ask(path, self._client.set_async(path, data, version)))
+        """Replace the data of a znode."""
+        return Stat(*self._result(path, self._client.set_async(path, data, version)))
 
     def delete(self, path: str, version: int) -> None:
         """Delete a znode."""
-        self._ask(path, self._client.delete_async(path, version))
+        self._result(path, self._client.delete_async(path, version))
 
     def delete_all(self, paths: Sequence[str]) -> bool:
-        """Delete these in this order, all or none; whether that went well."""
+        """Delete `paths` in this order, all or none; return whether they were deleted."""
         transaction = self._client.transaction()
         for path in paths:
             transaction.delete(path)
-        results = self._ask(paths[-1], transaction.commit_async())
+        results = self._result(paths[-1], transaction.commit_async())
         return not any(isinstance(result, Exception) for result in results)
 
     def acls(self, path: str) -> tuple[list[Acl], Stat]:
-        """A znode's ACLs, and its statistics."""
-        acls, stat = self._ask(path, self._client.get_acls_async(path))
+        """Return the ACLs and statistics of a znode."""
+        acls, stat = self._result(path, self._client.get_acls_async(path))
         return [Acl(acl.id.scheme, acl.id.id, acl.perms) for acl in acls], Stat(*stat)
 
     def set_acls(self, path: str, acls: Sequence[Acl], version: int) -> Stat:
-        """Change a znode's ACLs."""
-        wanted = [ACL(acl.permissions, Id(acl.scheme, acl.id)) for acl in acls]
-        return Stat(*self._ask(path, self._client.set_acls_async(path, wanted, version)))
+        """Replace the ACLs of a znode."""
+        kazoo_acls = [ACL(acl.permissions, Id(acl.scheme, acl.id)) for acl in acls]
+        return Stat(*self._result(path, self._client.set_acls_async(path, kazoo_acls, version)))
 
     def add_auth(self, scheme: str, credential: str) -> None:
-        """Log in, besides what one is already."""
+        """Add an identity to the session."""
         try:
-            self._client.add_auth_async(scheme, credential).get(timeout=ANSWER_S)
+            self._client.add_auth_async(scheme, credential).get(timeout=RESPONSE_S)
         except (KazooException, KazooTimeoutError) as error:
             raise CommandRefused(
                 f"KeeperErrorCode = AuthFailed for {scheme}: the server has closed the connection"
             ) from error
 
     def sync(self, path: str) -> None:
-        """Let the server catch up with its leader."""
-        self._ask(path, self._client.sync_async(path))
+        """Wait until the server has caught up with the leader."""
+        self._result(path, self._client.sync_async(path))
 
     def ephemerals(self, path: str) -> list[str]:
-        """Paths of this session's ephemeral znodes at and below a path."""
+        """Return the paths of this session's ephemeral znodes at and below `path`."""
         found = self._send(path, requests.get_ephemerals(self._server_path(path)))
         return [str(self._client.unchroot(each)) for each in found]
 
     def count_below(self, path: str) -> int:
-        """How many znodes are below a path."""
+        """Return the number of znodes below `path`."""
         return self._send(path, requests.get_all_children_number(self._server_path(path)))
 
     def identities(self) -> list[tuple[str, str]]:
-        """Scheme and user of all that this session is logged in as."""
+        """Return the scheme and user of each identity of this session."""
         return self._send("/", requests.who_am_i())
 
     def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """The ensemble's configuration, wherever the root is."""
+        """Return the ensemble's configuration, which is the same for every chroot."""
         return self._get(_CONFIG_PATH, _CONFIG_PATH, watch)
 
     def reconfigure(
         self, joining: str | None, leaving: str | None, members: str | None, version: int
     ) -> tuple[bytes | None, Stat]:
-        """Change the ensemble; its configuration from then on."""
+        """Change the ensemble's membership and return the new configuration."""
         return self._send("", requests.reconfig(joining, leaving, members, version))
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
-        """Tell of a path, and of what is below it if `recursive`, until that is revoked."""
+        """Report changes of `path`, and below it if `recursive`, until the watch is removed."""
         on_server = self._server_path(path)
         kind = RECURSIVE if recursive else PERSISTENT
         request = requests.add_watch(on_server, recursive=recursive)
         self._send(path, self._watching(request, kind, on_server, True))
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
-        """Revoke watches of children (c), data (d) or all (a); `local`: without a server, too."""
+        """Remove watches of children (c), data (d) or all (a); `local`: even if that fails."""
         on_server = self._server_path(path)
-        events = self._watches.revocable(on_server, option)
-        if not events:  # The server is not asked: it would take half of a persistent one.
+        events = self._watches.removal_events(on_server, option)
+        if not events:
+            # Sends no request: the server would remove half of a persistent watch.
             raise CommandRefused(_text(_CodeError(_NO_WATCHER), path))
         try:
             self._send(path, requests.remove_watches(on_server, option))
         except CommandRefused:
             if not local:
                 raise
-        self._watches.revoke(on_server, option)
+        self._watches.remove(on_server, option)
         state = "SyncConnected" if self._client.connected else "Disconnected"
         for event in events:
-            self._tell_in_turn(state, event, path)
+            self._dispatch_event(state, event, path)
 
     def close(self) -> None:
-        """End the session: its ephemeral znodes go."""
+        """End the session; the server deletes its ephemeral znodes."""
         self._client.remove_listener(self._on_state)
         self._client.stop()
         self._client.close()
 
     def listen(self) -> None:
-        """Tell of the connection and of watches from now on."""
+        """Start to report changes of the connection, and watch events."""
         self._client.add_listener(self._on_state)
-        # What kazoo would drop as an event nobody waits for.
+        # kazoo would discard these events, because it has no watcher registered for them.
         self._client._connection._read_watch_event = self._read_event
 
     def _on_state(self, state: str) -> None:
@@ -267,21 +269,21 @@ class KazooConnection:
         self._on_event("AuthFailed" if has_failed else _STATES[state], "None", None)
 
     def _read_event(self, data: bytes, position: int) -> None:
-        """Take an event, in the thread that reads, and let another one tell it."""
+        """Decode an event on the reading thread and dispatch it to the callback thread."""
         kind, on_server = requests.read_event(data, position)
         if kind is None or self._client._stopped.is_set():
             return
         self._watches.fired(kind, on_server)
-        self._tell_in_turn("SyncConnected", kind, self._client.unchroot(on_server))
+        self._dispatch_event("SyncConnected", kind, self._client.unchroot(on_server))
 
-    def _tell_in_turn(self, state: str, kind: str, path: str) -> None:
-        told = Callback("watch", self._on_event, (state, kind, path))
-        self._client.handler.dispatch_callback(told)
+    def _dispatch_event(self, state: str, kind: str, path: str) -> None:
+        callback = Callback("watch", self._on_event, (state, kind, path))
+        self._client.handler.dispatch_callback(callback)
 
     def _watching(self, request: Request[T], kind: str, on_server: str, watch: bool) -> Request[T]:
-        """The request, by whose answer there will be a watch."""
+        """Return `request`, which records a watch when its response arrives."""
         if watch:
-            request.on_answer = partial(self._watches.add, kind, on_server)
+            request.on_response = partial(self._watches.add, kind, on_server)
         return request
 
     def _server_path(self, path: str) -> str:
@@ -293,26 +295,26 @@ class KazooConnection:
         return self._send(path, self._watching(request, DATA, on_server, watch))
 
     def _send(self, path: str, request: Request[T]) -> T:
-        asked = self._client.handler.async_result()
-        self._client._call(request, asked)
-        answer: T = self._ask(path, asked)
-        return answer
+        pending = self._client.handler.async_result()
+        self._client._call(request, pending)
+        result: T = self._result(path, pending)
+        return result
 
-    def _ask(self, path: str, asked: Any) -> Any:
-        """What comes of an asynchronous call. Raises CommandRefused."""
+    def _result(self, path: str, pending: Any) -> Any:
+        """Wait for the result of an asynchronous call. Raises CommandRefused."""
         try:
-            return self._wait(asked)
+            return self._wait(pending)
         except NoNodeError as error:
             raise NoSuchNode(_text(error, path)) from error
         except (KazooException, KazooTimeoutError) as error:
             raise CommandRefused(_text(error, path)) from error
 
-    def _wait(self, asked: Any) -> Any:
-        """The answer; no longer than ANSWER_S, and not for a server that is not there any more."""
-        deadline = time.monotonic() + ANSWER_S
+    def _wait(self, pending: Any) -> Any:
+        """Wait up to RESPONSE_S; stop when the connection is lost and every address has failed."""
+        deadline = time.monotonic() + RESPONSE_S
         while True:
             try:
-                return asked.get(timeout=_SLICE_S)
+                return pending.get(timeout=_WAIT_S)
             except KazooTimeoutError:
                 is_lost = not self._client.connected and self._sockets.has_tried_all
                 if is_lost or time.monotonic() > deadline:
@@ -320,7 +322,7 @@ class KazooConnection:
 
 
 def _text(error: Exception, path: str) -> str:
-    """What ZooKeeper's shell says of an error; it names no path where there is none."""
+    """Return the message that ZooKeeper's shell prints for `error`."""
     text = _TEXTS.get(type(error))
     if text is not None:
         return text.format(path=path)
@@ -341,22 +343,22 @@ def connect(
 ) -> KazooConnection:
     """Connect to ``HOST:PORT[,HOST:PORT...][/CHROOT]``.
 
-    Raises ZooKeeperUnreachable: after CONNECT_S, or once every address has refused.
+    Raises ZooKeeperUnreachable after CONNECT_S, or when connecting to every address has failed.
     """
     try:
         client, sockets = _prepared(hosts, security, session_timeout_s, read_only)
     except ValueError:
         raise ZooKeeperUnreachable(
-            f"'{hosts}' is no address of ZooKeeper: HOST:PORT[,HOST:PORT...][/CHROOT]"
+            f"invalid ZooKeeper address '{hosts}': use HOST:PORT[,HOST:PORT...][/CHROOT]"
         ) from None
     deadline = time.monotonic() + CONNECT_S
     live = client.start_async()
-    while not live.wait(_LOOK_S):
+    while not live.wait(_POLL_S):
         if time.monotonic() > deadline or sockets.has_tried_all:
             client.stop()
             client.close()
             raise ZooKeeperUnreachable(
-                f"cannot connect to ZooKeeper at {hosts}: {sockets.problem or 'it does not answer'}"
+                f"cannot connect to ZooKeeper at {hosts}: {sockets.problem or 'no response'}"
             )
     connection = KazooConnection(client, sockets, on_event)
     connection.listen()
@@ -367,7 +369,7 @@ def _prepared(
     hosts: str, security: Security | None, session_timeout_s: float, read_only: bool
 ) -> tuple[Any, _Sockets]:
     sockets = _Sockets(security)
-    # What went wrong is told by us, once.
+    # plog reports each failure itself, once.
     silent = logging.getLogger("plog.cli.zookeeper")
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
@@ -384,7 +386,7 @@ def _prepared(
 
 
 class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler, with our TLS, and a memory of why there is no connection."""
+    """kazoo's handler with plog's TLS; remembers why connecting to each address failed."""
 
     def __init__(self, security: Security | None) -> None:
         super().__init__()
@@ -395,16 +397,16 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def has_tried_all(self) -> bool:
-        """Whether every address has refused us since one last took us."""
+        """Whether every address has failed since the last successful connection."""
         return not self._untried
 
     def resolve(self, hosts: Sequence[tuple[str, int]]) -> None:
-        """Remember whose address each is: kazoo connects to addresses."""
+        """Resolve `hosts` and remember the name of each address, because kazoo passes addresses."""
         for name, port in hosts:
             try:
                 found = socket.getaddrinfo(name, port, 0, 0, socket.IPPROTO_TCP)
             except OSError as error:
-                self.problem = f"there is no host {name}: {error.strerror or error}"
+                self.problem = f"cannot resolve {name}: {error.strerror or error}"
                 continue
             for *_, address in found:
                 self._name_by_address[str(address[0])] = name
@@ -413,7 +415,7 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(
         self, address: tuple[str, int], timeout: float | None = None, **_: object
     ) -> socket.socket:
-        """A connected socket. Raises OSError, which kazoo takes for a reason to try again."""
+        """Return a connected socket. Raises OSError, after which kazoo retries."""
         host = self._name_by_address.get(address[0], address[0])
         limit_s = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
         try:

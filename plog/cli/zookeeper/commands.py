@@ -1,7 +1,7 @@
-"""The commands of ZooKeeper's shell: what they take, ask and print.
+"""The commands of ZooKeeper's shell: their options, requests and output.
 
-Pure over ports.py, which says what a command is. Those of quotas are in
-quotas.py, those of the ensemble in ensemble.py, but the table of all is here.
+Pure over ports.py, which defines a command. This module contains the table of all commands;
+quotas.py implements those for quotas and ensemble.py those for the ensemble.
 Source: ZooKeeper 3.8 org.apache.zookeeper.cli.
 """
 
@@ -34,18 +34,18 @@ _INT: Final = range(-(1 << 31), 1 << 31)
 
 
 def run_command(console: Console, words: Sequence[str]) -> Iterator[str]:
-    """The lines of the command that `words` are. Raises CommandRefused."""
+    """Run the command in `words` and yield the lines of its output. Raises CommandRefused."""
     name = words[0]
     command = COMMANDS[name]
     given = parse_options(words[1:], command.flags, command.with_value)
     if command.check is not None:
         command.check(given)
-    if len(given.words) < command.least:
+    if len(given.words) < command.min_words:
         raise CommandRefused(f"{name} {command.usage}")
-    if command.old_watch and len(given.words) > 1:
+    if command.watch_replacement and len(given.words) > 1:
         console.note(
             f"'{name} path [watch]' has been deprecated. "
-            f"Please use '{name} {command.old_watch} path' instead."
+            f"Please use '{name} {command.watch_replacement} path' instead."
         )
         given = Given(given.words[:1], {**given.options, "w": ""})
     yield from command.run(console, given)
@@ -69,7 +69,7 @@ def _get(console: Console, given: Given) -> Iterator[str]:
 
 
 def hex_lines(data: bytes) -> Iterator[str]:
-    """Sixteen bytes a line, in hexadecimal and as characters."""
+    """Yield a hex dump with sixteen bytes per line, in hexadecimal and as characters."""
     yield "         +-------------------------------------------------+"
     yield "         |  0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f |"
     yield "+--------+-------------------------------------------------+----------------+"
@@ -91,7 +91,7 @@ def _stat(console: Console, given: Given) -> Iterator[str]:
 def _ls(console: Console, given: Given) -> Iterator[str]:
     path, watch = check_path(given.words[0]), "w" in given.options
     if "R" in given.options:
-        # Asks for the data, so that a path that is not there is refused.
+        # Read the data, because a get fails if the path does not exist.
         console.client.get(path, watch=watch)
         yield path
         yield from paths_below(console.client, path, watch=watch)
@@ -141,7 +141,7 @@ def _create(console: Console, given: Given) -> Iterator[str]:
         if "t" in options and other in options:
             raise CommandRefused(f"TTLs cannot be used with {kind} znodes")
     ttl_ms = _ttl_ms(options["t"]) if "t" in options else 0
-    # The server puts a number behind a sequential node's name, which may be empty.
+    # The server appends a number to the name of a sequential znode, which may be empty.
     check_path(f"{path}1" if "s" in options else path)
     data = more[0].encode() if more else None
     acls = [OPEN_TO_ALL]
@@ -169,7 +169,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
         try:
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
-            raise CommandRefused(f"the data is not base64: {error}") from None
+            raise CommandRefused(f"cannot decode the data as base64: {error}") from None
     stat = console.client.set(path, data, _version(given))
     if "s" in given.options:
         yield from stat_lines(stat)
@@ -188,9 +188,9 @@ def _delete(console: Console, given: Given) -> Iterator[str]:
 def _delete_all(console: Console, given: Given) -> Iterator[str]:
     path = check_path(given.words[0])
     batch = max(given.number("b", _BATCH), 1)
-    console.client.children(path)  # Refused if it is not there.
+    console.client.children(path)  # Fails if the path does not exist.
     paths = [path, *paths_below(console.client, path)]
-    # Those below a node come behind it, so backwards each node is empty when its turn comes.
+    # A znode precedes its descendants in this list, so deletion runs backwards.
     paths.reverse()
     for start in range(0, len(paths), batch):
         if not console.client.delete_all(paths[start : start + batch]):
@@ -206,7 +206,7 @@ def _version(given: Given) -> int:
     return version
 
 
-# -- who may -----------------------------------------------------------------------------------
+# -- access control ----------------------------------------------------------------------------
 
 
 def _get_acl(console: Console, given: Given) -> Iterator[str]:
@@ -266,31 +266,39 @@ COMMANDS: Final[dict[str, Command]] = {
         " - default is PERSISTENT_RECURSIVE",
         _add_watch,
         with_value="m",
-        least=1,
+        min_words=1,
     ),
-    "addauth": Command("scheme auth", _add_auth, least=1),
+    "addauth": Command("scheme auth", _add_auth, min_words=1),
     "config": zookeeper_ensemble.CONFIG,
     "create": Command(
-        "[-s] [-e] [-c] [-t ttl] path [data] [acl]", _create, flags="esc", with_value="t", least=1
+        "[-s] [-e] [-c] [-t ttl] path [data] [acl]",
+        _create,
+        flags="esc",
+        with_value="t",
+        min_words=1,
     ),
-    "delete": Command("[-v version] path", _delete, with_value="v", least=1),
-    "deleteall": Command("path [-b batch size]", _delete_all, with_value="b", least=1),
+    "delete": Command("[-v version] path", _delete, with_value="v", min_words=1),
+    "deleteall": Command("path [-b batch size]", _delete_all, with_value="b", min_words=1),
     "delquota": zookeeper_quotas.DELETE,
-    "get": Command("[-s] [-w] [-b] [-x] path", _get, flags="swbx", least=1, old_watch="[-s] [-w]"),
-    "getAcl": Command("[-s] path", _get_acl, flags="s", least=1),
-    "getAllChildrenNumber": Command("path", _count, least=1),
+    "get": Command(
+        "[-s] [-w] [-b] [-x] path", _get, flags="swbx", min_words=1, watch_replacement="[-s] [-w]"
+    ),
+    "getAcl": Command("[-s] path", _get_acl, flags="s", min_words=1),
+    "getAllChildrenNumber": Command("path", _count, min_words=1),
     "getEphemerals": Command("[path]", _ephemerals),
     "listquota": zookeeper_quotas.LIST,
-    "ls": Command("[-s] [-w] [-R] path", _ls, flags="swR", least=1, old_watch="[-w]"),
+    "ls": Command("[-s] [-w] [-R] path", _ls, flags="swR", min_words=1, watch_replacement="[-w]"),
     "reconfig": zookeeper_ensemble.RECONFIG,
-    "removewatches": Command("path [-c|-d|-a] [-l]", _remove_watches, flags="cdal", least=1),
-    "set": Command("[-s] [-v version] [-b] path data", _set, flags="sb", with_value="v", least=2),
+    "removewatches": Command("path [-c|-d|-a] [-l]", _remove_watches, flags="cdal", min_words=1),
+    "set": Command(
+        "[-s] [-v version] [-b] path data", _set, flags="sb", with_value="v", min_words=2
+    ),
     "setAcl": Command(
-        "[-s] [-v version] [-R] path acl", _set_acl, flags="sR", with_value="v", least=2
+        "[-s] [-v version] [-R] path acl", _set_acl, flags="sR", with_value="v", min_words=2
     ),
     "setquota": zookeeper_quotas.SET,
-    "stat": Command("[-w] path", _stat, flags="w", least=1, old_watch="[-w]"),
-    "sync": Command("path", _sync, least=1),
+    "stat": Command("[-w] path", _stat, flags="w", min_words=1, watch_replacement="[-w]"),
+    "sync": Command("path", _sync, min_words=1),
     "version": Command("", _show_version),
     "whoami": Command("", _who_am_i),
 }

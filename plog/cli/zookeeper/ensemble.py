@@ -1,6 +1,6 @@
-"""config and reconfig: which servers the ensemble has.
+"""The commands config and reconfig, which show and change the ensemble's servers.
 
-Over ports.py; reads the file that `reconfig -file` is given.
+Uses the port of ports.py; also reads the file named by `reconfig -file`.
 Source: ZooKeeper 3.8 GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
 """
 
@@ -21,14 +21,14 @@ _LONG: Final = range(-(1 << 63), 1 << 63)
 
 def _config(console: Console, given: Given) -> Iterator[str]:
     data, stat = console.client.config(watch="w" in given.options)
-    text = _shown(data)
+    text = _decode(data)
     yield client_string(text) if "c" in given.options else text
     if "s" in given.options:
         yield from stat_lines(stat)
 
 
 def client_string(config: str) -> str:
-    """The configuration's version, and where clients connect to.
+    """Return the configuration's version and the addresses for clients.
 
     >>> client_string("server.1=a:2888:3888:participant;2181\\nversion=10")
     '10 0.0.0.0:2181'
@@ -41,7 +41,7 @@ def client_string(config: str) -> str:
             version = value.strip()
         elif name.strip().startswith("server."):
             address = value.partition(";")[2].strip()
-            # Only a port: every interface.
+            # A port without an address means all interfaces.
             addresses.append(f"{_ANY_INTERFACE}:{address}" if address.isdecimal() else address)
     return f"{version} {','.join(addresses)}"
 
@@ -73,13 +73,13 @@ def _reconfig(console: Console, given: Given) -> Iterator[str]:
         options.get("add"), options.get("remove"), members, _version(given)
     )
     yield "Committed new configuration:"
-    yield _shown(data)
+    yield _decode(data)
     if "s" in options:
         yield from stat_lines(stat)
 
 
 def _version(given: Given) -> int:
-    """That of the configuration, in hexadecimal; -1, which is any, unless told."""
+    """Parse the hexadecimal version of the configuration; the default, -1, is any version."""
     text = given.options.get("v", "-1")
     try:
         version = int(text, 16)
@@ -91,7 +91,7 @@ def _version(given: Given) -> int:
 
 
 def _members_of(path: str) -> str:
-    """The servers that a file of properties tells. Raises CommandRefused."""
+    """Read the servers from a properties file. Raises CommandRefused."""
     try:
         settings = read_properties(path)
     except (OSError, PlogError) as error:
@@ -102,7 +102,7 @@ def _members_of(path: str) -> str:
     return "\n".join(f"{name}={value}" for name, value in settings.items())
 
 
-def _shown(data: bytes | None) -> str:
+def _decode(data: bytes | None) -> str:
     return (b"null" if data is None else data).decode(errors="replace")
 
 

@@ -1,8 +1,8 @@
-"""What a command of ZooKeeper's shell is, and the ZooKeeper it asks.
+"""A command of ZooKeeper's shell, and the port through which it calls ZooKeeper.
 
-Pure: `ZooKeeper` is the port that client.py fills with kazoo. A command yields the lines
-of its output; remarks, such as ``Created /a``, go through `Console.note`, because ZooKeeper prints
-them on standard error. What it cannot do raises CommandRefused with ZooKeeper's words.
+Pure: client.py implements the port `ZooKeeper` with kazoo. A command yields the lines of its
+output. Notes, such as ``Created /a``, go through `Console.note`, because ZooKeeper's shell prints
+them on standard error. A command that fails raises CommandRefused with ZooKeeper's message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANY_VERSION: Final = -1
 
 
 class ZooKeeper(Protocol):
-    """A connection. Paths are checked; what fails raises CommandRefused."""
+    """A connection to ZooKeeper. Callers check paths; a failed call raises CommandRefused."""
 
     def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]: ...
     def exists(self, path: str, *, watch: bool = False) -> Stat | None: ...
@@ -25,12 +25,12 @@ class ZooKeeper(Protocol):
     def create(
         self, path: str, data: bytes | None, acls: Sequence[Acl], mode: str, ttl_ms: int
     ) -> str:
-        """`mode` is made of the options' letters: e, s, c, t."""
+        """Create a znode and return its path; `mode` consists of the option letters e, s, c, t."""
 
     def set(self, path: str, data: bytes, version: int) -> Stat: ...
     def delete(self, path: str, version: int) -> None: ...
     def delete_all(self, paths: Sequence[str]) -> bool:
-        """Delete these in this order, all or none; whether that went well."""
+        """Delete `paths` in this order, all or none; return whether they were deleted."""
 
     def acls(self, path: str) -> tuple[list[Acl], Stat]: ...
     def set_acls(self, path: str, acls: Sequence[Acl], version: int) -> Stat: ...
@@ -40,57 +40,57 @@ class ZooKeeper(Protocol):
     def count_below(self, path: str) -> int: ...
     def identities(self) -> list[tuple[str, str]]: ...
     def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """The ensemble's configuration, wherever the root is."""
+        """Return the ensemble's configuration, which is the same for every chroot."""
 
     def reconfigure(
         self, joining: str | None, leaving: str | None, members: str | None, version: int
     ) -> tuple[bytes | None, Stat]:
-        """Change the ensemble; its configuration from then on. A version below 0 is any."""
+        """Change the membership, return the new configuration; a negative version matches any."""
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
-        """Tell of a path, and of what is below it if `recursive`, until that is revoked."""
+        """Report changes of `path`, and below it if `recursive`, until the watch is removed."""
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
-        """Revoke watches of children (c), data (d) or all (a); `local`: without a server, too."""
+        """Remove watches of children (c), data (d) or all (a); `local`: even if that fails."""
 
     def close(self) -> None: ...
 
     @property
     def state(self) -> str:
-        """CONNECTED, CONNECTING or CLOSED."""
+        """The connection's state: CONNECTED, CONNECTING or CLOSED."""
 
 
 class Console(NamedTuple):
-    """What a command works with: a connection, and who hears its remarks."""
+    """The environment of a command: a connection, and a function that prints notes."""
 
     client: ZooKeeper
     note: Callable[[str], None]
 
 
 class Command(NamedTuple):
-    """A command: how it is used, and the options it takes."""
+    """A command: its usage, implementation and options."""
 
     usage: str
     run: Callable[[Console, Given], Iterator[str]]
     flags: str = ""
     with_value: Collection[str] = ""
     check: Callable[[Given], None] | None = None
-    """Looks at the options before the words are counted. Raises CommandRefused."""
-    least: int = 0
-    """Words it needs behind its name."""
-    old_watch: str = ""
-    """What is said instead today, where another word behind the path once asked for a watch."""
+    """Checks the options before the words are counted. Raises CommandRefused."""
+    min_words: int = 0
+    """Minimum number of words after the command's name."""
+    watch_replacement: str = ""
+    """Options that replace a deprecated second word, which sets a watch; empty: not accepted."""
 
 
 def paths_below(client: ZooKeeper, path: str, *, watch: bool = False) -> Iterator[str]:
-    """All paths below one, in ZooKeeper's order: a node's children, then what is below each."""
-    waiting = [path]
-    while waiting:
-        parent = waiting.pop()
+    """Yield all paths below `path` in ZooKeeper's order: children, then the tree below each."""
+    pending = [path]
+    while pending:
+        parent = pending.pop()
         try:
             names, _ = client.children(parent, watch=watch)
         except NoSuchNode:
-            continue  # Deleted while we were on the way.
+            continue  # Deleted in the meantime.
         paths = [join_path(parent, name) for name in sorted(names)]
         yield from paths
-        waiting += reversed(paths)
+        pending += reversed(paths)

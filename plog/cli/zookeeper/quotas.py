@@ -1,8 +1,8 @@
-"""setquota, listquota and delquota: how many znodes and bytes a tree may have.
+"""The commands setquota, listquota and delquota, which limit the znodes and bytes of a tree.
 
-Pure over ports.py. A quota is two znodes below ``/zookeeper/quota`` and the tree's path:
-the limits, and what the servers have counted. A soft limit only makes a server warn in its log, a
-hard one binds where servers have ``enforceQuota``. One tree may not have a quota inside another.
+Pure over ports.py. A quota consists of two znodes below ``/zookeeper/quota`` and the tree's path:
+the limits, and the usage that the servers have counted. A server only logs a warning for a soft
+limit; it enforces a hard limit if ``enforceQuota`` is set. Quotas cannot be nested.
 
 Source: ZooKeeper 3.8 SetQuotaCommand, ListQuotaCommand, DelQuotaCommand, StatsTrack, Quotas.
 """
@@ -36,11 +36,11 @@ _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
 
 Track = dict[str, int]
-"""Limits, or what is counted, by the names of _FIELDS; one that is not there is -1: no limit."""
+"""Limits or usage by the names of `_FIELDS`; a missing name means -1, which is no limit."""
 
 
 def parse_track(data: bytes | None) -> Track:
-    """The numbers in a znode. Raises CommandRefused.
+    """Parse the data of a quota's znode. Raises CommandRefused.
 
     >>> parse_track(b"count=5,bytes=-1=;byteHardLimit=7")
     {'count': 5, 'bytes': -1, 'byteHardLimit': 7}
@@ -49,17 +49,17 @@ def parse_track(data: bytes | None) -> Track:
     track: Track = {}
     for pair in text.replace(";", ",").split(","):
         name, _, value = pair.partition("=")
-        # An old server stops at what follows the bytes, which for that has one more equals sign.
+        # An extra equals sign follows the bytes, so that an old server stops parsing there.
         value = value.rstrip("=")
         try:
             track.update({name: int(value or "-1")} if name else {})
         except ValueError:
-            raise CommandRefused(f"'{text}' is not what a quota looks like") from None
+            raise CommandRefused(f"cannot parse '{text}' as a quota") from None
     return track
 
 
 def track_text(track: Track) -> str:
-    """As it stands in a znode.
+    """Return `track` in the format of a quota's znode.
 
     >>> track_text({"byteHardLimit": 7, "count": 5})
     'count=5,bytes=-1=;byteHardLimit=7'
@@ -73,7 +73,7 @@ def track_text(track: Track) -> str:
 
 
 def _check_one(given: Given) -> None:
-    """At least one limit, and no second one."""
+    """Check that the options set exactly one limit."""
     if not given.options:
         options = ", ".join(f"-{letter} {text}" for letter, text in _OPTIONS.items())
         raise CommandRefused(f"Missing required option: [{options}]")
@@ -104,12 +104,12 @@ def _set(console: Console, given: Given) -> Iterator[str]:
         raise CommandRefused(f"{path} does not exist.")
     _refuse_quota_inside(client, path)
     _refuse_quota_around(client, path)
-    folder = _make_folders(client, path)
-    limits_path, counted_path = f"{folder}/{_LIMITS}", f"{folder}/{_COUNTED}"
+    quota_path = _make_parents(client, path)
+    limits_path, counted_path = f"{quota_path}/{_LIMITS}", f"{quota_path}/{_COUNTED}"
     limit = {_FIELDS[option]: int(text)}
     is_new = client.exists(limits_path) is None
     if is_new:
-        # Each znode of a new quota names all four limits.
+        # The znode of a new quota's limits contains all four of them.
         limits = dict.fromkeys(_FIELDS.values(), -1) | limit
         _create(client, limits_path, track_text(limits).encode())
         _create(client, counted_path, track_text({"count": 0, "bytes": 0}).encode())
@@ -152,14 +152,14 @@ def _refuse_quota_around(client: ZooKeeper, path: str) -> None:
             raise CommandRefused(f"{path} has a parent {outer} which has a quota")
 
 
-def _make_folders(client: ZooKeeper, path: str) -> str:
-    """Where the two znodes of a quota are; made if it is not there."""
-    folder = ""
+def _make_parents(client: ZooKeeper, path: str) -> str:
+    """Create the missing parents of a quota's two znodes and return the last one."""
+    parent = ""
     for name in f"{_ROOT}{path}".split("/")[1:]:
-        folder += f"/{name}"
-        if client.exists(folder) is None:
-            _create(client, folder, None)
-    return folder
+        parent += f"/{name}"
+        if client.exists(parent) is None:
+            _create(client, parent, None)
+    return parent
 
 
 def _create(client: ZooKeeper, path: str, data: bytes | None) -> None:
@@ -167,7 +167,7 @@ def _create(client: ZooKeeper, path: str, data: bytes | None) -> None:
 
 
 def _warnings(limits: Track, counted: Track) -> Iterator[str]:
-    """A line for each thing of which there is more already."""
+    """Yield a warning for each limit that the current usage exceeds."""
     for noun, soft, hard in (
         ("count", "count", "countHardLimit"),
         ("bytes", "bytes", "byteHardLimit"),
@@ -180,7 +180,7 @@ def _warnings(limits: Track, counted: Track) -> Iterator[str]:
             )
 
 
-# -- telling and deleting ----------------------------------------------------------------------
+# -- listing and deleting ----------------------------------------------------------------------
 
 
 def _list(console: Console, given: Given) -> Iterator[str]:
@@ -199,8 +199,8 @@ def _list(console: Console, given: Given) -> Iterator[str]:
 
 def _delete(console: Console, given: Given) -> Iterator[str]:
     path, client = given.words[0], console.client
-    folder = _ROOT + path
-    limits_path = check_path(f"{folder}/{_LIMITS}")
+    quota_path = _ROOT + path
+    limits_path = check_path(f"{quota_path}/{_LIMITS}")
     if client.exists(limits_path) is None:
         yield f"Quota does not exist for {path}"
     elif given.options:
@@ -208,18 +208,18 @@ def _delete(console: Console, given: Given) -> Iterator[str]:
         limits = parse_track(client.get(limits_path)[0]) | no_limits
         client.set(limits_path, track_text(limits).encode(), ANY_VERSION)
     else:
-        names, _ = client.children(folder)
+        names, _ = client.children(quota_path)
         for name in names:
-            client.delete(join_path(folder, name), ANY_VERSION)
-        while folder != _ROOT and not client.children(folder)[0]:
-            client.delete(folder, ANY_VERSION)
-            folder = folder.rpartition("/")[0]
+            client.delete(join_path(quota_path, name), ANY_VERSION)
+        while quota_path != _ROOT and not client.children(quota_path)[0]:
+            client.delete(quota_path, ANY_VERSION)
+            quota_path = quota_path.rpartition("/")[0]
 
 
 SET: Final = Command(
-    "-n|-b|-N|-B val path", _set, with_value=tuple("nbNB"), check=_check_one, least=1
+    "-n|-b|-N|-B val path", _set, with_value=tuple("nbNB"), check=_check_one, min_words=1
 )
-LIST: Final = Command("path", _list, least=1)
+LIST: Final = Command("path", _list, min_words=1)
 DELETE: Final = Command(
-    "[-n|-b|-N|-B] path", _delete, flags="nbNB", check=_check_at_most_one, least=1
+    "[-n|-b|-N|-B] path", _delete, flags="nbNB", check=_check_at_most_one, min_words=1
 )

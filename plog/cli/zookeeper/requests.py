@@ -1,11 +1,11 @@
-"""Requests to a ZooKeeper server that kazoo has no call for, or whose watches are not kazoo's.
+"""ZooKeeper requests that kazoo does not support, or whose watches plog tracks itself.
 
-Pure: a `Request` holds the bytes behind its header, and how its answer is read. It has the
-attributes kazoo's connection asks of a request, in 2.8 as in 2.11; client.py sends it.
+Pure: a `Request` contains the bytes after its header, and decodes its response. It has the
+attributes that kazoo's connection requires, in 2.8 as well as 2.11; client.py sends it.
 
 Source: ZooKeeper 3.8 zookeeper.jute, ZooDefs.OpCode, CreateMode, AddWatchMode, WatcherType. In
-jute all numbers are big-endian; a ustring and a buffer have their length in front (-1: null), a
-vector the number of its records.
+jute, all numbers are big-endian; a ustring and a buffer start with their length (-1: null), a
+vector with the number of its records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXISTS, _GET_DATA, _GET_CHILDREN_2 = 3, 4, 12
 _RECONFIG, _REMOVE_WATCHES = 16, 18
 _SET_WATCHES, _GET_EPHEMERALS, _GET_ALL_CHILDREN_NUMBER = 101, 103, 104
 _SET_WATCHES_2, _ADD_WATCH, _WHO_AM_I = 105, 106, 107
-# Type of the request and flags of CreateMode, by the letters of the options.
+# The request type and the flags of CreateMode, by option letters.
 _CREATE: Final = {
     "": (1, 0),
     "e": (1, 1),
@@ -46,44 +46,44 @@ _EVENT_TYPES: Final = {
 
 
 class Request(Generic[T]):
-    """A request as kazoo's connection takes one: it encodes itself, and decodes its answer."""
+    """A request for kazoo's connection: encodes itself and decodes its response."""
 
-    def __init__(self, kind: int, body: bytes, decode: Callable[[_Answer], T]) -> None:
+    def __init__(self, kind: int, body: bytes, decode: Callable[[_Response], T]) -> None:
         self.type = kind
         self._body = body
         self._decode = decode
-        self.on_answer: Callable[[], None] = _nothing
-        """Called before the answer is decoded, in the thread that reads it; not for a refusal."""
+        self.on_response: Callable[[], None] = _do_nothing
+        """Called on the reading thread before the response is decoded; not for an error."""
 
     def serialize(self) -> bytes:
-        """The request behind its header."""
+        """Return the request without its header."""
         return self._body
 
     def deserialize(self, data: bytes, position: int) -> T:
-        """What the answer says that begins at `position`."""
-        self.on_answer()
-        return self._decode(_Answer(data, position))
+        """Decode the response that starts at `position`."""
+        self.on_response()
+        return self._decode(_Response(data, position))
 
 
-class _Answer:
-    """The bytes of an answer, read from front to back."""
+class _Response:
+    """The bytes of a response, and the position of the next field."""
 
     def __init__(self, data: bytes, position: int) -> None:
         self._data = data
         self._position = position
 
     def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
-        """The next numbers."""
+        """Read the numbers of `layout`."""
         numbers = layout.unpack_from(self._data, self._position)
         self._position += layout.size
         return numbers
 
     def number(self) -> int:
-        """The next 32-bit number."""
+        """Read a 32-bit number."""
         return self.numbers(_INT)[0]
 
     def buffer(self) -> bytes | None:
-        """The next bytes."""
+        """Read a buffer; None if it is null."""
         size_bytes = self.number()
         if size_bytes < 0:
             return None
@@ -92,53 +92,56 @@ class _Answer:
         return bytes(self._data[start : self._position])
 
     def text(self) -> str:
-        """The next text; null is an empty one."""
+        """Read a string; a null string becomes an empty one."""
         return (self.buffer() or b"").decode(errors="replace")
 
-    def texts(self, each: int = 1) -> list[str]:
-        """The next vector, of records that are `each` texts long; null is an empty one."""
-        return [self.text() for _ in range(max(self.number(), 0) * each)]
+    def texts(self, per_record: int = 1) -> list[str]:
+        """Read a vector whose records have `per_record` strings; null becomes an empty list."""
+        return [self.text() for _ in range(max(self.number(), 0) * per_record)]
 
     def stat(self) -> Stat:
-        """The next statistics."""
+        """Read a znode's statistics."""
         return Stat(*self.numbers(_STAT))
 
     def content(self) -> tuple[bytes | None, Stat]:
-        """The next data, and the statistics behind it."""
+        """Read a znode's data and statistics."""
         return self.buffer(), self.stat()
 
     def children(self) -> tuple[list[str], Stat]:
-        """The next names, and the statistics behind them."""
+        """Read the names of a znode's children, and its statistics."""
         return self.texts(), self.stat()
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The next vector, of records that are two texts."""
+        """Read a vector of records with two strings."""
         texts = self.texts(2)
         return list(zip(texts[::2], texts[1::2], strict=True))
 
 
-# -- what is asked; paths are the server's -------------------------------------------------------
+# -- requests; paths include the chroot ----------------------------------------------------------
 
 
 def get_data(path: str, *, watch: bool = False) -> Request[tuple[bytes | None, Stat]]:
-    """A znode's data and statistics."""
-    return Request(_GET_DATA, _text(path) + bytes([watch]), _Answer.content)
+    """Return a request for the data and statistics of a znode."""
+    return Request(_GET_DATA, _text(path) + bytes([watch]), _Response.content)
 
 
 def exists(path: str, *, watch: bool = False) -> Request[Stat]:
-    """A znode's statistics. kazoo answers None, and decodes nothing, where there is none."""
-    return Request(_EXISTS, _text(path) + bytes([watch]), _Answer.stat)
+    """Return a request for the statistics of a znode.
+
+    If the znode does not exist, kazoo returns None without calling `deserialize`.
+    """
+    return Request(_EXISTS, _text(path) + bytes([watch]), _Response.stat)
 
 
 def get_children(path: str, *, watch: bool = False) -> Request[tuple[list[str], Stat]]:
-    """The names of a znode's children, and its statistics."""
-    return Request(_GET_CHILDREN_2, _text(path) + bytes([watch]), _Answer.children)
+    """Return a request for the names of a znode's children, and its statistics."""
+    return Request(_GET_CHILDREN_2, _text(path) + bytes([watch]), _Response.children)
 
 
 def create(
     path: str, data: bytes | None, acls: Sequence[Acl], mode: str, ttl_ms: int
 ) -> Request[str]:
-    """Create a znode; its path. `mode` is made of the options' letters: e, s, c, t."""
+    """Return a request to create a znode; `mode` consists of the option letters e, s, c, t."""
     kind, flags = _CREATE[mode]
     body = [_text(path), _buffer(data), _INT.pack(len(acls))]
     for acl in acls:
@@ -146,60 +149,60 @@ def create(
     body.append(_INT.pack(flags))
     if kind == _CREATE["t"][0]:
         body.append(_LONG.pack(ttl_ms))
-    return Request(kind, b"".join(body), _Answer.text)
+    return Request(kind, b"".join(body), _Response.text)
 
 
 def get_ephemerals(path: str) -> Request[list[str]]:
-    """Paths of this session's ephemeral znodes at and below a path."""
-    return Request(_GET_EPHEMERALS, _text(path), _Answer.texts)
+    """Return a request for the session's ephemeral znodes at and below `path`."""
+    return Request(_GET_EPHEMERALS, _text(path), _Response.texts)
 
 
 def get_all_children_number(path: str) -> Request[int]:
-    """How many znodes are below a path."""
-    return Request(_GET_ALL_CHILDREN_NUMBER, _text(path), _Answer.number)
+    """Return a request for the number of znodes below `path`."""
+    return Request(_GET_ALL_CHILDREN_NUMBER, _text(path), _Response.number)
 
 
 def who_am_i() -> Request[list[tuple[str, str]]]:
-    """Scheme and user of all that the session is logged in as."""
-    return Request(_WHO_AM_I, b"", _Answer.pairs)
+    """Return a request for the scheme and user of each identity of the session."""
+    return Request(_WHO_AM_I, b"", _Response.pairs)
 
 
 def reconfig(
     joining: str | None, leaving: str | None, members: str | None, version: int
 ) -> Request[tuple[bytes | None, Stat]]:
-    """Change the ensemble; its configuration from then on."""
+    """Return a request to change the ensemble; the response contains the new configuration."""
     body = [_text(joining), _text(leaving), _text(members), _LONG.pack(version)]
-    return Request(_RECONFIG, b"".join(body), _Answer.content)
+    return Request(_RECONFIG, b"".join(body), _Response.content)
 
 
 def add_watch(path: str, *, recursive: bool) -> Request[None]:
-    """Watch a path until that is revoked, and what is below it if `recursive`."""
-    return Request(_ADD_WATCH, _text(path) + _INT.pack(recursive), _no_answer)
+    """Return a request for a persistent watch of `path`, and of the tree below if `recursive`."""
+    return Request(_ADD_WATCH, _text(path) + _INT.pack(recursive), _decode_empty)
 
 
 def remove_watches(path: str, kind: str) -> Request[None]:
-    """Revoke the session's watches of a path; `kind` is the option: c, d or a."""
+    """Return a request to remove the session's watches of `path`; `kind` is c, d or a."""
     body = _text(path) + _INT.pack(_WATCHER_TYPES[kind])
-    return Request(_REMOVE_WATCHES, body, _no_answer)
+    return Request(_REMOVE_WATCHES, body, _decode_empty)
 
 
 def set_watches(zxid: int, *paths: Sequence[str]) -> Request[None]:
-    """Watch again over a new connection, and hear what was missed since `zxid`.
+    """Return a request to restore watches on a new connection, with events missed since `zxid`.
 
-    `paths` are five: data, of what was not there, children, persistent, persistent and recursive.
+    `paths` are five lists, for the kinds data, absent, children, persistent and recursive.
     """
     once, persistent = paths[:3], paths[3:]
     body = [_LONG.pack(zxid), *map(_vector, once)]
     if not any(persistent):
-        return Request(_SET_WATCHES, b"".join(body), _no_answer)
-    return Request(_SET_WATCHES_2, b"".join([*body, *map(_vector, persistent)]), _no_answer)
+        return Request(_SET_WATCHES, b"".join(body), _decode_empty)
+    return Request(_SET_WATCHES_2, b"".join([*body, *map(_vector, persistent)]), _decode_empty)
 
 
 def read_event(data: bytes, position: int) -> tuple[str | None, str]:
-    """Type, None for one that is not known, and path of a watch that fired."""
-    answer = _Answer(data, position)
-    kind, _state = answer.numbers(_EVENT)
-    return _EVENT_TYPES.get(kind), answer.text()
+    """Decode a watch event into its type, None if unknown, and path."""
+    response = _Response(data, position)
+    kind, _state = response.numbers(_EVENT)
+    return _EVENT_TYPES.get(kind), response.text()
 
 
 def _buffer(data: bytes | None) -> bytes:
@@ -214,9 +217,9 @@ def _vector(texts: Sequence[str]) -> bytes:
     return _INT.pack(len(texts)) + b"".join(map(_text, texts))
 
 
-def _no_answer(_: _Answer) -> None:
-    """An answer that says nothing but that it worked."""
+def _decode_empty(_: _Response) -> None:
+    """Decode a response without a body."""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

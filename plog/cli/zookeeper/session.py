@@ -1,7 +1,7 @@
-"""One sitting at ZooKeeper's shell: its lines, their history, and the connection they go to.
+"""A session of ZooKeeper's shell: its command history and its current connection.
 
-Pure: `connect` and `say` are given. Commands that concern the shell itself are here, all others in
-commands.py. Source: ZooKeeper 3.8 ZooKeeperMain.
+Pure: the caller passes in `connect`, `print_line` and `note`. This module implements the commands
+of the shell itself; commands.py implements the others. Source: ZooKeeper 3.8 ZooKeeperMain.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ OnEvent = Callable[[str, str, "str | None"], None]
 CLOSED: Final = "CLOSED"
 _NOT_CONNECTED: Final = "Not connected"
 _RENAMED: Final = {"rmr": "deleteall"}
-"""Names that Kafka's documentation still has, and ZooKeeper 3.8 has not."""
-_SHOWN: Final = 11
-"""Commands that `history` tells."""
-_OWN: Final = {
+"""Commands that Kafka's documentation still uses but ZooKeeper 3.8 has renamed."""
+_HISTORY_LINES: Final = 11
+"""Number of commands that `history` prints."""
+_SHELL_COMMANDS: Final = {
     "close": "",
     "connect": "host:port",
     "exit": "",
@@ -40,58 +40,58 @@ _OWN: Final = {
 
 
 class Session:
-    """A shell: who is asked, and what was said so far."""
+    """A shell with its current connection, command history and last exit code."""
 
     def __init__(
         self,
         connect: Callable[[str, OnEvent], ZooKeeper],
         *,
-        say: Callable[[str], None],
+        print_line: Callable[[str], None],
         note: Callable[[str], None],
     ) -> None:
         self._connect = connect
-        self._say = say
+        self._print_line = print_line
         self._note = note
         self._client: ZooKeeper | None = None
         self._host = ""
         self._history: list[str] = []
-        self._tells_events = True
+        self._prints_events = True
         self.exit_code = 0
-        """That of the last command."""
+        """The exit code of the last command."""
         self.is_over = False
 
     @property
     def prompt(self) -> str:
-        """Whose shell it is, and the number of the next command."""
+        """The prompt: host, connection state and number of the next command."""
         state = CLOSED if self._client is None else self._client.state
         return f"[zk: {self._host}({state}) {len(self._history)}] "
 
     def connect(self, host: str) -> None:
-        """Connect to `host` instead. Raises PlogError."""
+        """Replace the connection with one to `host`. Raises PlogError."""
         self.close()
         self._host = host
         self._client = self._connect(host, self._on_event)
         self._on_event("SyncConnected", "None", None)
 
     def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection if one is open."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def execute(self, line: str) -> None:
-        """Run a line and remember it; what is wrong with it is told."""
+        """Run a line, print its errors, and add it to the history."""
         words = split_words(line)
         if words:
             self._history.append(line)
             self.process(words)
 
     def process(self, words: Sequence[str]) -> None:
-        """Run a command; what is wrong with it is told."""
+        """Run a command and print its errors."""
         self.exit_code = 0
         try:
             for each in self._run(words):
-                self._say(each)
+                self._print_line(each)
         except CommandRefused as error:
             self.exit_code = error.exit_code
             self._note(str(error))
@@ -100,18 +100,18 @@ class Session:
             self._note(f"plog: {error}")
 
     def completions(self, text: str) -> Iterator[str]:
-        """What a word that begins like this may become: a path or a command."""
+        """Yield the paths or commands that start with `text`."""
         if not text.startswith("/"):
             yield from (f"{name} " for name in all_commands() if name.startswith(text))
             return
-        parent, _, beginning = text.rpartition("/")
+        parent, _, prefix = text.rpartition("/")
         if self._client is None:
             return
         try:
             names, _stat = self._client.children(parent or "/")
         except CommandRefused:
             return
-        yield from (join_path(parent, name) for name in sorted(names) if name.startswith(beginning))
+        yield from (join_path(parent, name) for name in sorted(names) if name.startswith(prefix))
 
     def _run(self, words: Sequence[str]) -> Iterator[str]:
         name = words[0]
@@ -122,23 +122,23 @@ class Session:
         match name:
             case "quit" | "exit":
                 self.is_over = True
-                self._close_and_tell()
+                self._close_and_report()
             case "help":
                 yield from usage_lines()
             case "history":
-                first = max(len(self._history) - _SHOWN, 0)
+                first = max(len(self._history) - _HISTORY_LINES, 0)
                 for number, line in enumerate(self._history[first:], first):
                     yield f"{number} - {line}"
             case "printwatches" if len(words) == 1:
-                yield f"printwatches is {'on' if self._tells_events else 'off'}"
+                yield f"printwatches is {'on' if self._prints_events else 'off'}"
             case "printwatches":
-                self._tells_events = words[1] == "on"
+                self._prints_events = words[1] == "on"
             case "connect":
                 self.connect(words[1] if len(words) > 1 else self._host)
             case "redo":
-                yield from self._run(self._redone(words[1:]))
+                yield from self._run(self._redo(words[1:]))
             case "close":
-                if not self._close_and_tell():
+                if not self._close_and_report():
                     yield _NOT_CONNECTED
             case _ if name not in COMMANDS:
                 for line in usage_lines():
@@ -149,8 +149,8 @@ class Session:
             case _:
                 yield from run_command(Console(self._client, self._note), words)
 
-    def _redone(self, arguments: Sequence[str]) -> list[str]:
-        """The words of an earlier line, which takes the place of this one in the history."""
+    def _redo(self, arguments: Sequence[str]) -> list[str]:
+        """Return the words of an earlier line, which replaces this line in the history."""
         if len(arguments) != 1 or not arguments[0].isdecimal():
             raise CommandRefused("redo cmdno")
         number = int(arguments[0])
@@ -163,8 +163,8 @@ class Session:
         self._history[-1] = line
         return words
 
-    def _close_and_tell(self) -> bool:
-        """Close the connection; whether there was one."""
+    def _close_and_report(self) -> bool:
+        """Close the connection and return whether one was open."""
         was_open = self._client is not None and self._client.state != CLOSED
         self.close()
         if was_open:
@@ -172,18 +172,20 @@ class Session:
         return was_open
 
     def _on_event(self, state: str, kind: str, path: str | None) -> None:
-        if self._tells_events:
+        if self._prints_events:
             for line in event_lines(state, kind, path):
-                self._say(line)
+                self._print_line(line)
 
 
 def all_commands() -> dict[str, str]:
-    """Every command with its usage, by name."""
-    return dict(sorted({**_OWN, **{name: each.usage for name, each in COMMANDS.items()}}.items()))
+    """Return the usage of every command, by name."""
+    return dict(
+        sorted({**_SHELL_COMMANDS, **{name: each.usage for name, each in COMMANDS.items()}}.items())
+    )
 
 
 def usage_lines() -> Iterator[str]:
-    """What `help` tells."""
+    """Yield the lines that `help` prints."""
     yield "plog zookeeper-shell HOST:PORT[/CHROOT] [-zk-tls-config-file FILE] [COMMAND ARGUMENT...]"
     for name, usage in all_commands().items():
         yield f"\t{name} {usage}".rstrip()

@@ -1,9 +1,11 @@
-"""``plog zookeeper-shell``: ZooKeeper's own shell, against a real ZooKeeper.
+"""``plog zookeeper-shell``: options, standard input and output of the shell.
 
-One command as arguments, lines of standard input, or a prompt. session.py runs them.
-Ends with the exit code of the last command, as ZooKeeper's. A connection that cannot be made is an
-error within ten seconds; ZooKeeper's goes on trying behind its prompt.
-ZooKeeper's SASL is not there: for it kazoo needs one more package; addauth logs in by password.
+The shell reads one command from its arguments, or lines from standard input or a prompt; session.py
+runs them. It exits with the exit code of the last command, as ZooKeeper's shell does. A connection
+that fails is an error within ten seconds, while ZooKeeper's shell keeps retrying behind its prompt.
+ZooKeeper's SASL is not supported: kazoo requires another package for it. addauth authenticates with
+a password.
+
 Source: Kafka 3.9 ZooKeeperMainWithTlsSupportForKafka, ZooKeeper 3.8 ZooKeeperMain.
 """
 
@@ -84,7 +86,7 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the given command, or a shell."""
+    """Run the command in the arguments, or an interactive shell."""
     _take_late_options(arguments)
     security = _security(arguments.tls_file)
     from plog.cli.zookeeper import client as zookeeper_client
@@ -97,12 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
             session_timeout_s=arguments.timeout_ms / 1000,
             read_only=arguments.read_only,
         ),
-        say=_say,
+        print_line=_print_line,
         note=_note,
     )
-    _say(f"Connecting to {arguments.server}")
+    _print_line(f"Connecting to {arguments.server}")
     if not arguments.command:
-        _say("Welcome to ZooKeeper!")
+        _print_line("Welcome to ZooKeeper!")
     try:
         session.connect(arguments.server)
         if arguments.command:
@@ -171,7 +173,7 @@ def _interact(session: Session) -> None:
             line = input(session.prompt if is_terminal else "")
         except EOFError:
             if is_terminal:
-                _say("")
+                _print_line("")
             break
         session.execute(line)
 
@@ -192,7 +194,7 @@ def _use_readline(session: Session) -> None:
     readline.parse_and_bind("tab: complete")
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     # Flush immediately: watches fire in another thread, and notes go to another stream.
     print(line, flush=True)
 

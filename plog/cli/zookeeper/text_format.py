@@ -1,4 +1,4 @@
-"""What ZooKeeper's shell reads and prints: paths, ACLs, the words of a line, a znode's statistics.
+"""The texts that ZooKeeper's shell parses and prints: command lines, paths, ACLs and statistics.
 
 Pure. Source: ZooKeeper 3.8 PathUtils, AclParser, StatPrinter, ZooKeeperMain.MyCommandOptions.
 """
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from plog.error_base import PlogError
 
-# As ZooKeeper prints them, which is not the order of their bits.
+# In the order in which ZooKeeper prints them, which is not the order of the bits.
 _PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
 _WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\"'\s]\S*")
 _NUMBER: Final = re.compile(r"-\d*\.?\d+")
@@ -21,23 +21,23 @@ _BAD_CHARACTERS: Final = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uff
 
 
 class CommandRefused(PlogError):
-    """A command did not work; the text is ZooKeeper's."""
+    """A command failed; the message is ZooKeeper's."""
 
     exit_code = 1
 
 
 class NoSuchNode(CommandRefused):
-    """There is no znode of that path."""
+    """The znode does not exist."""
 
 
 class NoSuchCommand(CommandRefused):
-    """A word that is no command."""
+    """The command does not exist."""
 
     exit_code = 127
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper knows of a znode besides its data; times in milliseconds."""
+    """The statistics of a znode; times are in milliseconds."""
 
     czxid: int
     mzxid: int
@@ -53,7 +53,7 @@ class Stat(NamedTuple):
 
 
 class Acl(NamedTuple):
-    """Who may do what: `permissions` are the bits read 1, write 2, create 4, delete 8, admin 16."""
+    """An ACL entry; the bits of `permissions` are read 1, write 2, create 4, delete 8, admin 16."""
 
     scheme: str
     id: str
@@ -61,13 +61,13 @@ class Acl(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A command's words without its options, and the options with their values."""
+    """A command's words without its options, and its options with their values."""
 
     words: Sequence[str]
     options: Mapping[str, str]
 
     def number(self, option: str, default: int) -> int:
-        """An option's whole number. Raises CommandRefused."""
+        """Return the value of an integer option. Raises CommandRefused."""
         text = self.options.get(option)
         if text is None:
             return default
@@ -78,7 +78,7 @@ class Given(NamedTuple):
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line; quotes hold white space together.
+    """Split a line into words at white space outside quotes.
 
     >>> split_words("set /a 'two words' {\\"a\\":1}")
     ['set', '/a', 'two words', '{"a":1}']
@@ -88,7 +88,7 @@ def split_words(line: str) -> list[str]:
 
 
 def parse_options(words: Sequence[str], flags: str, with_value: Collection[str]) -> Given:
-    """Take the options out of a command's words, wherever they stand.
+    """Separate a command's options, at any position, from its other words.
 
     Raises CommandRefused.
 
@@ -97,23 +97,23 @@ def parse_options(words: Sequence[str], flags: str, with_value: Collection[str])
     >>> parse_options(["-sv1", "-file", "x"], "s", ("v", "file"))
     Given(words=[], options={'s': '', 'v': '1', 'file': 'x'})
     """
-    plain: list[str] = []
+    plain_words: list[str] = []
     options: dict[str, str] = {}
     rest = list(reversed(words))
     while rest:
         word = rest.pop()
         if not _is_option(word, flags):
-            plain.append(word)
+            plain_words.append(word)
             continue
         for name, value in _options_of(word, flags, with_value):
             if value is None:
-                # What begins as an option does is one; but a number below zero is a value.
+                # A word that starts like an option is an option; a negative number is a value.
                 letters = {*flags, *(each[0] for each in with_value)}
                 if not rest or (_is_option(rest[-1], "") and rest[-1][1] in letters):
                     raise CommandRefused(f"Missing argument for option: {name}")
                 value = rest.pop()
             options[name] = value
-    return Given(plain, options)
+    return Given(plain_words, options)
 
 
 def _is_option(word: str, flags: str) -> bool:
@@ -125,7 +125,7 @@ def _is_option(word: str, flags: str) -> bool:
 def _options_of(
     word: str, flags: str, with_value: Collection[str]
 ) -> Iterator[tuple[str, str | None]]:
-    """The options in one word, the last one with its value if that follows in the same word."""
+    """Yield the options in one word; the last may be followed by its value in the same word."""
     name, equals, value = word[1:].partition("=")
     if name in with_value and (not equals or len(name) == 1):
         yield name, value if equals else None
@@ -140,7 +140,7 @@ def _options_of(
 
 
 def check_path(path: str) -> str:
-    """The path, if it may be one. Raises CommandRefused.
+    """Return `path` if it is valid. Raises CommandRefused.
 
     >>> check_path("/brokers/ids")
     '/brokers/ids'
@@ -155,7 +155,7 @@ def check_path(path: str) -> str:
         raise CommandRefused("Path must not end with / character")
     position = -1
     for name in path[1:].split("/"):
-        position += 1 + len(name)  # That of its last character.
+        position += 1 + len(name)  # The position of the name's last character.
         if not name:
             _refuse_path(path, f"empty node name specified @{position + 1}")
         if name in (".", ".."):
@@ -173,7 +173,7 @@ def _refuse_path(path: str, reason: str) -> None:
 
 
 def join_path(parent: str, child: str) -> str:
-    """The path of a child.
+    """Return the path of a child.
 
     >>> join_path("/", "a"), join_path("/a", "b")
     ('/a', '/a/b')
@@ -182,7 +182,7 @@ def join_path(parent: str, child: str) -> str:
 
 
 def parse_acls(text: str) -> tuple[list[Acl], list[str]]:
-    """The ACLs of ``scheme:id:permissions,...``, and what is wrong with the others.
+    """Parse ``scheme:id:permissions,...`` into ACLs and error messages.
 
     >>> parse_acls("world:anyone:r,x")
     ([Acl(scheme='world', id='anyone', permissions=1)], ['x does not have the form scheme:id:perm'])
@@ -205,7 +205,7 @@ def parse_acls(text: str) -> tuple[list[Acl], list[str]]:
 
 
 def acl_lines(acls: Sequence[Acl]) -> Iterator[str]:
-    """Two lines for each, as ZooKeeper's generated classes print them."""
+    """Yield two lines per ACL, in the format of ZooKeeper's generated classes."""
     for acl in acls:
         letters = "".join(letter for letter, bit in _PERMISSIONS.items() if acl.permissions & bit)
         yield f"'{acl.scheme},'{acl.id}"
@@ -213,7 +213,7 @@ def acl_lines(acls: Sequence[Acl]) -> Iterator[str]:
 
 
 def stat_lines(stat: Stat) -> Iterator[str]:
-    """A znode's statistics; times are local ones, as Java's Date shows them."""
+    """Yield the lines of a znode's statistics; times are local, in the format of Java's Date."""
     yield f"cZxid = {_hex(stat.czxid)}"
     yield f"ctime = {_date(stat.ctime)}"
     yield f"mZxid = {_hex(stat.mzxid)}"
@@ -228,7 +228,7 @@ def stat_lines(stat: Stat) -> Iterator[str]:
 
 
 def event_lines(state: str, kind: str, path: str | None) -> list[str]:
-    """What is told of a watch that fired, or of the connection.
+    """Return the lines for a watch event or a change of the connection.
 
     >>> event_lines("SyncConnected", "None", None)
     ['', 'WATCHER::', '', 'WatchedEvent state:SyncConnected type:None path:null']
@@ -238,7 +238,7 @@ def event_lines(state: str, kind: str, path: str | None) -> list[str]:
 
 
 def list_text(names: Sequence[str]) -> str:
-    """Names as Java prints a list.
+    """Return `names` in the format of a Java list.
 
     >>> list_text(["a", "b"])
     '[a, b]'
@@ -247,7 +247,7 @@ def list_text(names: Sequence[str]) -> str:
 
 
 def _hex(number: int) -> str:
-    """A 64-bit number, which Java shows without a sign."""
+    """Return a 64-bit number as unsigned hexadecimal, as Java does."""
     return f"0x{number & _UNSIGNED:x}"
 
 

@@ -1,7 +1,7 @@
-"""What a session watches: by it watches are revoked, and asked for again over a new connection.
+"""The watches of a session, for removing them and restoring them on a new connection.
 
-Pure. Paths are the server's, with the chroot. client.py keeps one `Watches`, from two
-threads. Whether an event is told does not depend on it: a server tells of nothing else.
+Pure. Paths include the chroot. client.py has one `Watches` and calls it from two threads. Events
+are reported whether or not they match a watch here: a server sends no others.
 
 Source: ZooKeeper 3.8 ZKWatchManager, ClientCnxn.SendThread.primeConnection.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 DATA: Final = "data"
 ABSENT: Final = "absent"
-"""Asked for the data of a znode that was not there: fires when it comes."""
+"""A watch set by exists() on a missing znode; fires when the znode is created."""
 CHILDREN: Final = "children"
 PERSISTENT: Final = "persistent"
 RECURSIVE: Final = "recursive"
@@ -24,8 +24,8 @@ _FIRES: Final = {
     "NodeChildrenChanged": (CHILDREN,),
     "NodeDeleted": (DATA, ABSENT, CHILDREN),
 }
-_REVOKES: Final = {"c": (CHILDREN,), "d": (DATA, ABSENT), "a": _KINDS}
-_TOLD: Final = {
+_KINDS_BY_OPTION: Final = {"c": (CHILDREN,), "d": (DATA, ABSENT), "a": _KINDS}
+_REMOVAL_EVENTS: Final = {
     CHILDREN: "ChildWatchRemoved",
     DATA: "DataWatchRemoved",
     ABSENT: "DataWatchRemoved",
@@ -33,43 +33,43 @@ _TOLD: Final = {
     RECURSIVE: "PersistentWatchRemoved",
 }
 _BATCH_BYTES: Final = 128 * 1024
-"""Of paths in one request, far below what a server takes, which is a megabyte unless told."""
+"""Size of the paths in one request; a server accepts one megabyte by default."""
 
 
 class Watches:
-    """The watches of one session."""
+    """The watches of a session, by kind and path."""
 
     def __init__(self) -> None:
         self._watched: dict[tuple[str, str], None] = {}
 
     def add(self, kind: str, path: str) -> None:
-        """There is a watch."""
+        """Record a watch."""
         self._watched[kind, path] = None
 
     def fired(self, event: str, path: str) -> None:
-        """An event has come: watches that fire once are gone."""
+        """Remove the one-time watches that `event` has fired."""
         for kind in _FIRES.get(event, ()):
             self._watched.pop((kind, path), None)
 
-    def revocable(self, path: str, option: str) -> list[str]:
-        """The types of event that are told if these watches are revoked; none: there are none.
+    def removal_events(self, path: str, option: str) -> list[str]:
+        """Return the event types to report when these watches are removed; empty without watches.
 
         `option` is that of `removewatches`: c, d or a.
         """
-        kinds = [kind for kind in _REVOKES[option] if (kind, path) in self._watched]
-        return list(dict.fromkeys(_TOLD[kind] for kind in kinds))
+        kinds = [kind for kind in _KINDS_BY_OPTION[option] if (kind, path) in self._watched]
+        return list(dict.fromkeys(_REMOVAL_EVENTS[kind] for kind in kinds))
 
-    def revoke(self, path: str, option: str) -> None:
-        """Forget them."""
-        for kind in _REVOKES[option]:
+    def remove(self, path: str, option: str) -> None:
+        """Remove the watches that `option` selects."""
+        for kind in _KINDS_BY_OPTION[option]:
             self._watched.pop((kind, path), None)
 
     def clear(self) -> None:
-        """The session is over."""
+        """Remove all watches, because the session has ended."""
         self._watched.clear()
 
     def batches(self) -> Iterator[list[list[str]]]:
-        """All that is watched, for `zookeeper_requests.set_watches`, as often as it takes."""
+        """Yield all watches as arguments of `requests.set_watches`, split by size."""
         batch = _Batch()
         for kind, path in list(self._watched):
             if batch.size_bytes >= _BATCH_BYTES:
@@ -81,7 +81,7 @@ class Watches:
 
 
 class _Batch:
-    """Paths of one request, by kind."""
+    """The paths of one request, by kind."""
 
     def __init__(self) -> None:
         self.size_bytes = 0

@@ -1,4 +1,4 @@
-"""Tools that administrate, run against a whole broker in the same process."""
+"""Admin tools that run against a simulated broker in the same process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.sim_network import SimNetwork
 
 
 class Output(NamedTuple):
-    """How a tool ended, and what it printed."""
+    """The exit code and output of a tool."""
 
     code: int
     out: str
@@ -22,7 +22,7 @@ class Output(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """What it printed on its standard output."""
+        """The lines of standard output."""
         return self.out.splitlines()
 
 
@@ -30,40 +30,40 @@ Run = Callable[..., Output]
 
 
 class CliSite:
-    """A simulated broker, and tools that reach it."""
+    """A simulated broker and the tools that connect to it."""
 
     def __init__(self, sim: SimNetwork, capsys: pytest.CaptureFixture[str]) -> None:
         self.sim = sim
         self._capsys = capsys
 
     def tool(self, configure: Configure) -> Run:
-        """A function that runs one tool with these words."""
+        """Return a function that runs a tool with its arguments, connected to the broker."""
 
         def run(*words: object) -> Output:
             line = ["--bootstrap-server", self.sim.bootstrap_servers[0], *map(str, words)]
-            return self.ended(configure, line)
+            return self.run_line(configure, line)
 
         return run
 
-    def ended(self, configure: Configure, line: list[str]) -> Output:
-        """Run a tool with exactly this line."""
+    def run_line(self, configure: Configure, line: list[str]) -> Output:
+        """Run a tool with exactly the arguments `line`."""
         self._capsys.readouterr()
         try:
             code = run_tool("tool", configure, line)
-        except SystemExit as end:
-            code = int(end.code or 0)
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
         captured = self._capsys.readouterr()
         return Output(code, captured.out, captured.err)
 
     @property
     def broker(self) -> SimBroker:
-        """The broker, to ask it as others do."""
+        """The simulated broker."""
         return self.sim.broker
 
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CliSite:
-    """A broker, and tools that reach it instead of the network."""
+    """A simulated broker, and tools that connect to it instead of the network."""
     sim = SimNetwork()
     monkeypatch.setattr("plog.cli.admin_client.SocketNetwork", lambda **_: sim)
     monkeypatch.setattr("plog.cli.admin_client.run_blocking", sim.run)

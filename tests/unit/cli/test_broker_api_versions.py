@@ -1,4 +1,4 @@
-"""plog/cli/broker_api_versions.py at a whole broker."""
+"""plog/cli/broker_api_versions.py against a simulated broker."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from plog.wire.messages import API_BY_KEY
 from tests.unit.cli.conftest import CliSite
 
 
-def test_every_api_is_a_line(site: CliSite) -> None:
-    ended = site.tool(configure)()
-    head, *middle, end = ended.lines
+def test_every_api_is_printed_on_a_line(site: CliSite) -> None:
+    result = site.tool(configure)()
+    head, *middle, end = result.lines
     assert head == "127.0.0.1:9092 (id: 1 rack: null isFenced: false) -> ("
     assert end == ")"
     assert middle[0].startswith("\tProduce(0): ")
@@ -26,8 +26,8 @@ def test_every_api_is_a_line(site: CliSite) -> None:
     assert line in middle
 
 
-def test_a_broker_that_does_not_answer_is_a_line() -> None:
-    assert list(lines("b:1", KafkaError("no answer"))) == ["b:1 -> ERROR: no answer"]
+def test_failed_broker_is_printed_on_a_line() -> None:
+    assert list(lines("b:1", KafkaError("no response"))) == ["b:1 -> ERROR: no response"]
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,18 @@ def test_a_broker_that_does_not_answer_is_a_line() -> None:
         (VersionRange(2, 2), "2 [usable: 2]"),
     ],
 )
-def test_versions_that_do_not_meet_are_told(served: VersionRange, text: str) -> None:
+def test_version_text_reports_usable_version_or_too_new_broker(
+    served: VersionRange, text: str
+) -> None:
     assert version_text(18, served) == text
 
 
-def test_an_older_broker_is_told() -> None:
+def test_version_text_reports_too_old_broker() -> None:
     key = next(key for key, api in API_BY_KEY.items() if api.request.min_version > 0)
     assert version_text(key, VersionRange(0, 0)) == "0 [unusable: node too old]"
 
 
-def test_a_program_gets_json(site: CliSite) -> None:
+def test_json_contains_version_ranges(site: CliSite) -> None:
     [broker] = json.loads(site.tool(configure)("--json").out)
     assert broker["broker"] == 1
     [versions] = [api for api in broker["apis"] if api["key"] == 18]

@@ -1,4 +1,4 @@
-"""plog/cli/client_properties.py: flags before properties before a file."""
+"""plog/cli/client_properties.py: precedence of flags, properties and files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _parsed(*words: str) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def test_what_is_nearer_wins(tmp_path: Path) -> None:
+def test_flags_override_properties_and_properties_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("acks=1\nlinger.ms=1\nbatch.size=1\nbootstrap.servers=file:1\n")
     arguments = _parsed(
@@ -36,13 +36,13 @@ def test_what_is_nearer_wins(tmp_path: Path) -> None:
     }
 
 
-def test_a_server_may_stand_anywhere_but_has_to() -> None:
+def test_bootstrap_server_is_required_but_may_be_a_property() -> None:
     arguments = _parsed("--command-property", "bootstrap.servers=a:1")
     assert client_config(arguments) == {"bootstrap.servers": "a:1"}
     with pytest.raises(UsageError, match="--bootstrap-server"):
         client_config(_parsed())
 
 
-def test_a_kind_of_client_gets_its_settings_alone() -> None:
+def test_known_to_drops_settings_of_other_clients() -> None:
     config = {"client.id": "x", "acks": "all", "bootstrap.servers": "a:1"}
     assert known_to(AdminSettings, config) == {"client.id": "x", "bootstrap.servers": "a:1"}

@@ -1,4 +1,4 @@
-"""plog/cli/commands.py: the table is what setup.cfg declares and what the tools say they do."""
+"""plog/cli/commands.py: the table matches setup.cfg and the docstrings of the tools."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ ROOT = Path(__file__).parents[3]
 every_command = pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
 
 
-def test_the_table_is_what_setup_cfg_declares() -> None:
+def test_table_matches_setup_cfg() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     lines = config["options.entry_points"][GROUP].strip().splitlines()
     declared = dict(map(str.strip, line.split("=")) for line in lines)
-    ours = {name: row.target for row in COMMANDS for name in (row.name, *row.short_names)}
-    assert declared == ours
+    listed = {name: row.target for row in COMMANDS for name in (row.name, *row.short_names)}
+    assert declared == listed
     assert list(declared) == sorted(declared)
 
 
-def test_the_table_is_in_order() -> None:
+def test_table_is_sorted() -> None:
     assert [row.name for row in COMMANDS] == sorted(row.name for row in COMMANDS)
 
 
 @every_command
-def test_a_summary_is_what_the_tool_says_of_itself(row: Command) -> None:
+def test_summary_matches_the_tools_docstring(row: Command) -> None:
     assert row.summary == first_line(row.load().__doc__)
 
 
 @every_command
-def test_a_tool_has_help_with_examples_that_it_takes_itself(row: Command) -> None:
+def test_help_has_examples_that_the_tool_accepts(row: Command) -> None:
     parser = tool_parser(row.name, row.load())
     assert f"usage: plog {row.name}" in parser.format_help()
     examples = [example for each in parsers_below(parser) for example in examples_of(each)]
     assert examples, "add_examples is missing"
     for example in examples:
         command, name, *words = shlex.split(example)
-        if row.name != "completion":  # Those are about what shells do with its output.
+        if row.name != "completion":  # Its examples are shell commands.
             assert command == "plog"
             assert name in (row.name, *row.short_names)
             parser.parse_args(words)
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
-def test_a_tool_of_the_library_imports_nothing_slow_before_it_runs(row: Command) -> None:
-    """Importing Twisted takes longer than a whole answer may, the others tens of milliseconds."""
+def test_library_tool_imports_no_slow_module_before_it_runs(row: Command) -> None:
+    """Importing Twisted takes longer than a request; the others take tens of milliseconds."""
     module = row.target.partition(":")[0]
     if not module.startswith("plog."):
         return
@@ -61,17 +61,17 @@ def test_a_tool_of_the_library_imports_nothing_slow_before_it_runs(row: Command)
     assert found & {"twisted", "zope", "OpenSSL", "plogd", "crc32c", "kazoo"} == set()
 
 
-def test_short_names_are_found() -> None:
+def test_find_command_accepts_short_names_but_not_prefixes() -> None:
     assert find_command("metadata") is find_command("metadata-shell") is not None
     assert find_command("meta") is None
 
 
 def _imported_with(module: str) -> set[str]:
-    """Everything that is imported when `module` is, by the sources."""
+    """Return all modules that importing `module` imports, according to the sources."""
     seen: set[str] = set()
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
+    pending = [module]
+    while pending:
+        name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
@@ -79,7 +79,7 @@ def _imported_with(module: str) -> set[str]:
         file = path.with_suffix(".py")
         source = file if file.exists() else path / "__init__.py"
         if name.startswith("plog") and source.exists():
-            waiting += _imports(ast.parse(source.read_text()))
+            pending += _imports(ast.parse(source.read_text()))
     return seen
 
 

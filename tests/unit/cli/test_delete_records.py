@@ -1,4 +1,4 @@
-"""plog/cli/delete_records.py at a whole broker."""
+"""plog/cli/delete_records.py against a simulated broker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.helpers.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Output
 
 
-class Deleting:
-    """The tool, with a file of offsets."""
+class DeleteRecords:
+    """The tool with a file of offsets."""
 
     def __init__(self, site: CliSite, path: Path) -> None:
         self._tool = site.tool(configure)
@@ -26,21 +26,23 @@ class Deleting:
 
 
 @pytest.fixture
-def delete_records(site: CliSite, tmp_path: Path) -> Deleting:
-    """The tool, at a broker with a topic of five records."""
+def delete_records(site: CliSite, tmp_path: Path) -> DeleteRecords:
+    """The tool, connected to a broker with a topic of five records."""
     create_topic(site.broker, "orders", 2)
     site.broker.produce("orders", b"1", b"2", b"3", b"4", b"5")
-    return Deleting(site, tmp_path / "offsets.json")
+    return DeleteRecords(site, tmp_path / "offsets.json")
 
 
 def _row(offset: int, partition: int = 0, topic: str = "orders") -> dict[str, object]:
     return {"topic": topic, "partition": partition, "offset": offset}
 
 
-def test_partitions_begin_later(site: CliSite, delete_records: Deleting) -> None:
-    ended = delete_records({"partitions": [_row(3), _row(-1, 1)], "version": 1})
-    assert ended.code == 0
-    assert ended.lines == [
+def test_records_below_the_offsets_are_deleted(
+    site: CliSite, delete_records: DeleteRecords
+) -> None:
+    result = delete_records({"partitions": [_row(3), _row(-1, 1)], "version": 1})
+    assert result.code == 0
+    assert result.lines == [
         "Executing records delete operation",
         "Records delete operation completed:",
         "partition: orders-0\tlow_watermark: 3",
@@ -49,25 +51,25 @@ def test_partitions_begin_later(site: CliSite, delete_records: Deleting) -> None
     assert site.broker.log("orders").log_start_offset == 3
 
 
-def test_what_cannot_be_deleted_is_told(delete_records: Deleting) -> None:
-    ended = delete_records({"partitions": [_row(9), _row(2, 1, "none")]})
-    assert ended.code == 1
-    assert [line.split("\t")[0] for line in ended.lines[2:]] == [
+def test_failed_partitions_are_printed(delete_records: DeleteRecords) -> None:
+    result = delete_records({"partitions": [_row(9), _row(2, 1, "none")]})
+    assert result.code == 1
+    assert [line.split("\t")[0] for line in result.lines[2:]] == [
         "partition: orders-0",
         "partition: none-1",
     ]
-    assert all("\terror: " in line for line in ended.lines[2:])
+    assert all("\terror: " in line for line in result.lines[2:])
 
 
-def test_a_program_gets_json(delete_records: Deleting) -> None:
-    ended = delete_records({"partitions": [_row(2)]}, "--json")
-    assert json.loads(ended.out) == [
+def test_json_contains_the_new_start_offsets(delete_records: DeleteRecords) -> None:
+    result = delete_records({"partitions": [_row(2)]}, "--json")
+    assert json.loads(result.out) == [
         {"topic": "orders", "partition": 0, "low_watermark": 2, "error": None}
     ]
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "error"),
     [
         ("{", "it must look like"),
         ("[]", "not a JSON object"),
@@ -76,9 +78,9 @@ def test_a_program_gets_json(delete_records: Deleting) -> None:
         ({"partitions": [_row(1), _row(2)]}, "duplicate partitions: orders-0"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(
-    delete_records: Deleting, document: object, told: str
+def test_invalid_file_is_an_error(
+    delete_records: DeleteRecords, document: object, error: str
 ) -> None:
-    ended = delete_records(document)
-    assert ended.code == 1
-    assert told in ended.err
+    result = delete_records(document)
+    assert result.code == 1
+    assert error in result.err

@@ -1,4 +1,4 @@
-"""plog/cli/get_offsets.py at a whole broker."""
+"""plog/cli/get_offsets.py against a simulated broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import CliSite, Run
 
 @pytest.fixture
 def get_offsets(site: CliSite) -> Run:
-    """The tool, at a broker with two topics of records at known times."""
+    """The tool, connected to a broker with two topics of records with known timestamps."""
     create_topic(site.broker, "orders", 3)
     create_topic(site.broker, "clicks")
     for partition in range(3):
@@ -22,7 +22,7 @@ def get_offsets(site: CliSite) -> Run:
     return site.tool(configure)
 
 
-def test_partitions_end_where_they_end(get_offsets: Run) -> None:
+def test_end_offsets_are_printed_by_default(get_offsets: Run) -> None:
     assert get_offsets().lines == ["clicks:0:0", "orders:0:0", "orders:1:1", "orders:2:2"]
     assert get_offsets("--topic", "o.*", "--partitions", "1,2").lines == [
         "orders:1:1",
@@ -42,7 +42,7 @@ def test_partitions_end_where_they_end(get_offsets: Run) -> None:
         ("none,orders:0", [0]),
     ],
 )
-def test_partitions_are_chosen_by_pattern(
+def test_topic_partitions_option_selects_partitions(
     get_offsets: Run, patterns: str, numbers: list[int]
 ) -> None:
     found = get_offsets("--topic-partitions", patterns)
@@ -60,20 +60,22 @@ def test_partitions_are_chosen_by_pattern(
         ("5000", ""),
     ],
 )
-def test_times_are_names_numbers_or_moments(get_offsets: Run, time: str, offsets: str) -> None:
+def test_time_option_accepts_names_numbers_and_timestamps(
+    get_offsets: Run, time: str, offsets: str
+) -> None:
     found = get_offsets("--topic", "orders", "--time", time)
     assert found.lines == [f"orders:{each}" for each in offsets.split()]
     assert found.code == 0
 
 
-def test_the_older_name_of_the_servers_is_known(site: CliSite, get_offsets: Run) -> None:
+def test_broker_list_option_is_accepted(site: CliSite, get_offsets: Run) -> None:
     servers = site.sim.bootstrap_servers[0]
-    found = site.ended(configure, ["--broker-list", servers, "--topic", "clicks", "--json"])
+    found = site.run_line(configure, ["--broker-list", servers, "--topic", "clicks", "--json"])
     assert json.loads(found.out) == [{"topic": "clicks", "partition": 0, "offset": 0}]
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("--topic none", "no partition matches"),
         ("--time never", "'never' is not a time"),
@@ -83,8 +85,8 @@ def test_the_older_name_of_the_servers_is_known(site: CliSite, get_offsets: Run)
         ("--topic-partitions a(", "not a regular expression"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(get_offsets: Run, line: str, told: str) -> None:
-    ended = get_offsets(*line.split())
-    assert ended.code == 1
-    assert told in ended.err
-    assert len(ended.err.splitlines()) == 1
+def test_usage_error_is_one_line(get_offsets: Run, line: str, message: str) -> None:
+    result = get_offsets(*line.split())
+    assert result.code == 1
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1

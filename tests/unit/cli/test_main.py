@@ -1,4 +1,4 @@
-"""plog/cli/main.py: the frame of the `plog` command."""
+"""plog/cli/main.py: dispatch, exit codes and errors of the `plog` command."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from plog.cli.commands import Command, Configure
 from plog.cli.main import FAILED, STOPPED, main, run, run_tool
 from plog.errors import PlogError, UnknownTopicOrPartition
 
-ACT = Command("act", "tests.unit.cli.test_main:configure", "Do what a test wants.", ("a",))
-ELSEWHERE = Command("far", "no_such_package.far:configure", "Be somewhere else.")
+ACT = Command("act", "tests.unit.cli.test_main:configure", "Run a test.", ("a",))
+NOT_INSTALLED = Command(
+    "far", "no_such_package.far:configure", "Belong to a package that is missing."
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Do what a test wants.
+    """Run a test.
 
-    More about it.
+    This line is not part of the summary.
     """
     parser.add_argument("--code", type=int, default=0)
     parser.set_defaults(run=lambda arguments: arguments.code)
 
 
-def _doing(act: Callable[[], int]) -> Configure:
+def _tool_that_calls(act: Callable[[], int]) -> Configure:
     return lambda parser: parser.set_defaults(run=lambda arguments: act())
 
 
@@ -36,16 +38,16 @@ def _raise(error: BaseException) -> int:
     raise error
 
 
-def _ended(arguments: list[str]) -> int:
-    with pytest.raises(SystemExit) as ended:
-        run(arguments, (ACT, ELSEWHERE))
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+def _exit_code(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as raised:
+        run(arguments, (ACT, NOT_INSTALLED))
+    assert isinstance(raised.value.code, int)
+    return raised.value.code
 
 
 @pytest.mark.parametrize("name", ["act", "a"])
 @pytest.mark.parametrize("code", [0, 1])
-def test_the_exit_code_is_the_tools(name: str, code: int) -> None:
+def test_exit_code_is_that_of_the_tool(name: str, code: int) -> None:
     assert run([name, "--code", str(code)], (ACT,)) == code
 
 
@@ -57,32 +59,34 @@ def test_the_exit_code_is_the_tools(name: str, code: int) -> None:
         UnknownTopicOrPartition("do this instead"),
     ],
 )
-def test_what_goes_wrong_is_one_line(
+def test_expected_error_is_printed_on_one_line(
     error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_tool("act", _doing(lambda: _raise(error)), []) == FAILED
+    assert run_tool("act", _tool_that_calls(lambda: _raise(error)), []) == FAILED
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("plog: ")
     assert "do this instead" in line
 
 
-def test_an_error_without_a_text_tells_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_tool("act", _doing(lambda: _raise(UnknownTopicOrPartition())), []) == FAILED
+def test_error_without_message_prints_its_description(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run_tool("act", _tool_that_calls(lambda: _raise(UnknownTopicOrPartition())), []) == FAILED
+    )
     assert "hosts no such topic" in capsys.readouterr().err
 
 
-def test_who_stops_it_gets_the_code_of_a_signal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_tool("act", _doing(lambda: _raise(KeyboardInterrupt())), []) == STOPPED
+def test_keyboard_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_tool("act", _tool_that_calls(lambda: _raise(KeyboardInterrupt())), []) == STOPPED
     assert capsys.readouterr().err == "plog: stopped\n"
 
 
-def test_a_bug_is_not_hidden() -> None:
+def test_unexpected_error_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
-        run_tool("act", _doing(lambda: 1 // 0), [])
+        run_tool("act", _tool_that_calls(lambda: 1 // 0), [])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         (["--help"], 0, ""),
         (["act", "--help"], 0, ""),
@@ -96,41 +100,41 @@ def test_a_bug_is_not_hidden() -> None:
         (["far"], 1, "'far' requires no_such_package, which is not installed"),
     ],
 )
-def test_usage_ends_with_its_code_and_at_most_one_line(
-    arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+def test_usage_error_is_one_line_and_help_exits_with_0(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _ended(arguments) == code
+    assert _exit_code(arguments) == code
     err = capsys.readouterr().err
-    assert told in err
+    assert message in err
     assert len(err.splitlines()) == code
 
 
-def test_help_lists_the_commands_that_are_installed(capsys: pytest.CaptureFixture[str]) -> None:
-    _ended(["--help"])
+def test_help_lists_only_installed_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    _exit_code(["--help"])
     out = capsys.readouterr().out
     assert "act, a" in out
-    assert "Do what a test wants." in out
-    assert "Be somewhere else." not in out
+    assert "Run a test." in out
+    assert "Belong to a package that is missing." not in out
 
 
-def test_help_loads_no_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_imports_no_tool(capsys: pytest.CaptureFixture[str]) -> None:
     broken = Command("broken", "tests.unit.cli.no_such_module:configure", "Break when loaded.")
     with pytest.raises(SystemExit):
         run(["--help"], (broken,))
     assert "Break when loaded." in capsys.readouterr().out
 
 
-def test_a_name_that_is_not_ours_is_looked_up_among_entry_points(
+def test_unknown_name_is_looked_up_among_entry_points(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    theirs = SimpleNamespace(name="theirs", load=lambda: _doing(lambda: 7))
-    ours = SimpleNamespace(name="act", load=lambda: _doing(lambda: 8))
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [ours, theirs])
-    assert run(["theirs"], (ACT,)) == 7
+    foreign = SimpleNamespace(name="foreign", load=lambda: _tool_that_calls(lambda: 7))
+    own = SimpleNamespace(name="act", load=lambda: _tool_that_calls(lambda: 8))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [own, foreign])
+    assert run(["foreign"], (ACT,)) == 7
     assert run(["act"], (ACT,)) == 0
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_output_pipe_exits_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError
@@ -138,9 +142,9 @@ def test_a_reader_that_has_seen_enough_is_no_failure(monkeypatch: pytest.MonkeyP
         def fileno(self) -> int:
             return 1
 
-    silenced = []
+    redirected = []
     monkeypatch.setattr(sys, "stdout", Closed())
-    monkeypatch.setattr(main_module.os, "dup2", lambda _, descriptor: silenced.append(descriptor))
+    monkeypatch.setattr(main_module.os, "dup2", lambda _, descriptor: redirected.append(descriptor))
     monkeypatch.setattr(main_module, "run", lambda arguments: 1)
     assert main(["act"]) == 0
-    assert silenced == [1]
+    assert redirected == [1]

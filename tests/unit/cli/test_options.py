@@ -1,4 +1,4 @@
-"""plog/cli/options.py: options that several tools share."""
+"""plog/cli/options.py: the options that several tools share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ def _parser() -> Parser:
     parser = Parser(prog="plog x")
     options.add_admin_options(parser)
     options.add_property_option(
-        parser, "--formatter-property", "--property", dest="properties", what="print.key=true"
+        parser,
+        "--formatter-property",
+        "--property",
+        dest="properties",
+        description="print.key=true",
     )
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--describe", action="store_true")
@@ -25,12 +29,12 @@ def _parser() -> Parser:
 
 
 @pytest.mark.parametrize("name", ["--bootstrap-server", "--bootstrap-servers"])
-def test_the_servers_may_be_named_in_either_way(name: str) -> None:
+def test_bootstrap_server_has_two_spellings(name: str) -> None:
     assert _parser().parse_args([name, "a:1,b:2"]).bootstrap_servers == "a:1,b:2"
 
 
 @pytest.mark.parametrize("name", ["--zookeeper", "--zk-tls-config-file"])
-def test_who_looks_for_zookeeper_is_sent_to_the_brokers(
+def test_zookeeper_option_is_an_error_that_names_bootstrap_server(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -39,19 +43,19 @@ def test_who_looks_for_zookeeper_is_sent_to_the_brokers(
     assert line.startswith(f"plog: {name} was removed because tools connect to brokers; use")
 
 
-def test_both_generations_of_a_flag_fill_one_list() -> None:
+def test_both_spellings_of_a_property_option_fill_one_list() -> None:
     line = ["--bootstrap-server", "a:1", "--property", "a=1", "--formatter-property", "b=2=3"]
     assert _parser().parse_args(line).properties == [("a", "1"), ("b", "2=3")]
 
 
 @pytest.mark.parametrize("text", ["a", "=b", " =b"])
-def test_what_is_no_assignment_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_assignment_is_an_error(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         _parser().parse_args(["--bootstrap-server", "a:1", "--property", text])
     assert "is not name=value" in capsys.readouterr().err
 
 
-def test_numbers_have_bounds() -> None:
+def test_number_below_the_minimum_is_an_error() -> None:
     assert options.positive("7") == 7
     assert options.not_negative("0") == 0
     assert options.number_list("0, 2,1") == [0, 2, 1]
@@ -60,7 +64,7 @@ def test_numbers_have_bounds() -> None:
             options.positive(text)
 
 
-def test_settings_come_from_a_properties_file(tmp_path: Path) -> None:
+def test_properties_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("# TLS\nsecurity.protocol=SSL\nssl.truststore.location : /a\\\n  b\n")
     assert options.read_properties(str(path)) == {
@@ -72,7 +76,7 @@ def test_settings_come_from_a_properties_file(tmp_path: Path) -> None:
         options.read_properties(str(path))
 
 
-def test_exactly_one_action_is_wanted() -> None:
+def test_one_of_requires_exactly_one_option() -> None:
     actions = ("--list", "--describe")
     given = _parser().parse_args(["--bootstrap-server", "a:1", "--list"])
     assert options.one_of(given, actions) == "--list"
@@ -81,7 +85,7 @@ def test_exactly_one_action_is_wanted() -> None:
             options.one_of(_parser().parse_args(["--bootstrap-server", "a:1", *line]), actions)
 
 
-def test_an_option_that_does_nothing_is_refused() -> None:
+def test_only_with_rejects_an_option_without_its_action() -> None:
     given = _parser().parse_args(["--bootstrap-server", "a:1", "--list", "--if-exists"])
     options.only_with(given, ["--list"], "--if-exists", "--topic")
     with pytest.raises(UsageError, match="--if-exists requires --describe"):

@@ -29,17 +29,17 @@ def _shown(stream: io.StringIO, *, as_json: bool = False) -> str:
     return stream.getvalue()
 
 
-def test_a_pipe_gets_kafkas_lines() -> None:
+def test_pipe_receives_kafkas_lines() -> None:
     assert _shown(io.StringIO()) == "plain 1\nplain 2\n"
 
 
-def test_a_program_gets_json_even_on_a_terminal() -> None:
+def test_json_option_prints_json_even_on_a_terminal() -> None:
     text = _shown(Terminal(), as_json=True)
     assert json.loads(text) == {"lag": 7, "name": "ä"}
     assert "ä" in text
 
 
-def test_a_terminal_gets_tables_with_a_bold_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_receives_tables_with_a_bold_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -48,30 +48,30 @@ def test_a_terminal_gets_tables_with_a_bold_head(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", ""), ("TERM", "dumb")])
-def test_who_wants_no_colour_gets_none(
+def test_header_is_plain_without_color_support(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
     assert "\x1b" not in _shown(Terminal())
 
 
-def test_a_table_is_cut_to_the_terminals_width(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_fits_the_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "12")
     monkeypatch.setenv("NO_COLOR", "1")
     assert _shown(Terminal()).splitlines()[1] == "page-v…    7"
     assert all(len(line) <= 12 for line in table_lines(TABLE, 12))
 
 
-def test_columns_that_cannot_fit_keep_a_few_characters() -> None:
+def test_columns_keep_a_minimum_width() -> None:
     assert fitted([10, 10], 3) == [4, 4]
     assert fitted([3, 2], 80) == [3, 2]
 
 
-def test_an_empty_table_is_its_head() -> None:
+def test_empty_table_is_only_a_header() -> None:
     assert list(table_lines(Table(("A", "B"), []), 80)) == ["A  B"]
 
 
-def test_progress_is_for_terminals(
+def test_progress_is_shown_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with progress(10, "record") as advance:

@@ -1,4 +1,4 @@
-"""What every tool that administrates shows to people: tables, where a script gets Kafka's lines."""
+"""The tables that each admin tool prints on a terminal instead of Kafka's lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def show(site: CliSite, monkeypatch: pytest.MonkeyPatch) -> Show:
-    """Run a tool on a terminal of 100 columns, at a broker with a topic and a group."""
+    """Runs a tool on a terminal of 100 columns, connected to a broker with a topic and a group."""
     create_topic(site.broker, "orders", 2, retention_ms="7")
     site.broker.produce("orders", b"1", b"2", b"3")
     commit(site.broker, "billing", {("orders", 0): 1})
@@ -96,7 +96,7 @@ def show(site: CliSite, monkeypatch: pytest.MonkeyPatch) -> Show:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_people_get_a_table(
+def test_terminal_shows_a_table(
     show: Show, configure: Configure, line: str, head: str, row: str
 ) -> None:
     lines = show(configure, line)

@@ -1,4 +1,4 @@
-"""plog/cli/send_results.py: each record's outcome is told once, with few callbacks."""
+"""plog/cli/send_results.py: each record's result is reported once, with few callbacks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from plog.errors import CorruptMessage
 from plog.types import TopicPartition
 
 
-class Told:
+class Results:
+    """The tags that `SendResults` has reported."""
+
     def __init__(self) -> None:
         self.written: list[int] = []
         self.failed: list[int] = []
-        self.outcomes: SendResults[int] = SendResults(
+        self.send_results: SendResults[int] = SendResults(
             self.written.extend, lambda tag, error: self.failed.append(tag)
         )
 
@@ -29,50 +31,50 @@ def _add(batch: ProducerBatch) -> SendHandle:
     return SendHandle(batch, len(batch.records) - 1)
 
 
-def test_records_of_one_batch_are_told_together() -> None:
-    told, batch = Told(), _batch()
+def test_records_of_one_batch_are_reported_together() -> None:
+    results, batch = Results(), _batch()
     for tag in range(5):
-        told.outcomes.watch(tag, _add(batch))
-    assert told.written == []
+        results.send_results.watch(tag, _add(batch))
+    assert results.written == []
     assert len(batch._watchers) == 1
     batch.succeed(7, -1)
-    assert told.written == [0, 1, 2, 3, 4]
+    assert results.written == [0, 1, 2, 3, 4]
 
 
-def test_batches_may_take_turns() -> None:
-    told, first, second = Told(), _batch(0), _batch(1)
+def test_records_of_alternating_batches_are_reported() -> None:
+    results, first, second = Results(), _batch(0), _batch(1)
     for tag in range(6):
-        told.outcomes.watch(tag, _add((first, second)[tag % 2]))
+        results.send_results.watch(tag, _add((first, second)[tag % 2]))
     second.succeed(0, -1)
-    assert told.written == [1, 3, 5]
+    assert results.written == [1, 3, 5]
     first.fail(CorruptMessage())
-    assert told.failed == [0, 2, 4]
+    assert results.failed == [0, 2, 4]
 
 
-def test_a_batch_may_be_done_before_its_last_record_is_watched() -> None:
-    told, batch = Told(), _batch()
+def test_record_watched_after_its_batch_completed_is_reported() -> None:
+    results, batch = Results(), _batch()
     first, late = _add(batch), _add(batch)
-    told.outcomes.watch(0, first)
+    results.send_results.watch(0, first)
     batch.succeed(0, -1)
-    told.outcomes.watch(1, late)
-    assert told.written == [0, 1]
+    results.send_results.watch(1, late)
+    assert results.written == [0, 1]
 
 
-def test_single_records_may_be_at_fault() -> None:
-    told, batch = Told(), _batch()
+def test_failure_of_one_record_fails_the_whole_batch() -> None:
+    results, batch = Results(), _batch()
     for tag in range(3):
-        told.outcomes.watch(tag, _add(batch))
-    batch.fail(CorruptMessage(), {1: CorruptMessage("it is this one")})
-    assert told.failed == [0, 1, 2]
+        results.send_results.watch(tag, _add(batch))
+    batch.fail(CorruptMessage(), {1: CorruptMessage("this record")})
+    assert results.failed == [0, 1, 2]
 
 
-def test_the_parts_of_a_batch_that_was_split_are_told_when_they_are_done() -> None:
-    told, batch = Told(), _batch()
+def test_parts_of_a_split_batch_are_reported_when_they_complete() -> None:
+    results, batch = Results(), _batch()
     for tag in range(4):
-        told.outcomes.watch(tag, _add(batch))
+        results.send_results.watch(tag, _add(batch))
     first, second = batch.split(1000)
     first.succeed(0, -1)
-    assert told.written == [0, 1]
+    assert results.written == [0, 1]
     second.fail(CorruptMessage())
-    assert told.failed == [2, 3]
-    assert told.written == [0, 1]
+    assert results.failed == [2, 3]
+    assert results.written == [0, 1]

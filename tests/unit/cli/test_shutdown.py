@@ -1,4 +1,4 @@
-"""plog/cli/shutdown.py: the first signal asks, a later one insists."""
+"""plog/cli/shutdown.py: the first signal requests the end, a later one interrupts."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import signal
 
 import pytest
 
-from plog.cli import shutdown as stopping_module
+from plog.cli import shutdown as shutdown_module
 from plog.cli.shutdown import Shutdown
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_asks_for_the_end(number: signal.Signals, code: int) -> None:
-    woken = []
+def test_signal_requests_the_end(number: signal.Signals, code: int) -> None:
+    wakeups = []
     before = signal.getsignal(number)
-    with Shutdown(lambda: woken.append(True)) as stopping:
+    with Shutdown(lambda: wakeups.append(True)) as stopping:
         assert not stopping.requested
         assert stopping.exit_code == 0
         os.kill(os.getpid(), number)
         assert stopping.wait(10)
         assert stopping.requested
-    assert woken == [True]
+    assert wakeups == [True]
     assert stopping.exit_code == code
     assert signal.getsignal(number) is before
 
 
-def test_one_wish_may_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_signal_interrupts_only_after_half_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [5.0]
-    monkeypatch.setattr(stopping_module.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(shutdown_module.time, "monotonic", lambda: now_s[0])
     stopping = Shutdown()
     stopping._handle(signal.SIGINT, None)
     stopping._handle(signal.SIGINT, None)

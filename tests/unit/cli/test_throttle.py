@@ -1,4 +1,4 @@
-"""plog/cli/throttle.py: waits when a loop is ahead of its rate."""
+"""plog/cli/throttle.py: waits of a loop that is ahead of its rate."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def _throttle(rate: float) -> tuple[Throttle, FakeTime]:
     return Throttle(rate, now_s=lambda: time.now_s, wait=time.wait), time
 
 
-def test_a_loop_that_is_ahead_waits_for_its_time() -> None:
+def test_loop_ahead_of_its_rate_waits() -> None:
     throttle, time = _throttle(10)
     for done in range(1, 21):
         throttle.pace(done)
     assert time.now_s == pytest.approx(102)
 
 
-def test_a_loop_that_is_behind_catches_up() -> None:
+def test_slow_loop_catches_up_without_waiting() -> None:
     throttle, time = _throttle(10)
     time.now_s += 5
     throttle.pace(50)
@@ -38,7 +38,7 @@ def test_a_loop_that_is_behind_catches_up() -> None:
     assert time.waits == [pytest.approx(0.1)]
 
 
-def test_short_waits_are_saved_up() -> None:
+def test_short_waits_are_skipped_and_accumulate() -> None:
     throttle, time = _throttle(1000)
     throttle.pace(1)
     assert time.waits == []
@@ -46,7 +46,7 @@ def test_short_waits_are_saved_up() -> None:
     assert time.waits == [pytest.approx(0.002)]
 
 
-def test_there_may_be_no_limit_and_there_may_be_no_turn() -> None:
+def test_negative_rate_never_waits_and_zero_rate_waits_forever() -> None:
     throttle, time = _throttle(-1)
     throttle.pace(10**9)
     assert time.waits == []

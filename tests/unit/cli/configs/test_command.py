@@ -1,4 +1,4 @@
-"""plog/cli/configs/command.py and configs/quotas.py at a whole broker, in Kafka's words."""
+"""plog/cli/configs/command.py and configs/quotas.py against a simulated broker."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.unit.cli.conftest import CliSite, Run
 
 @pytest.fixture
 def configs(site: CliSite) -> Run:
-    """The tool, at a broker with two topics."""
+    """The tool, connected to a broker with two topics."""
     create_topic(site.broker, "orders")
     create_topic(site.broker, "clicks", retention_ms="7")
     return site.tool(configure)
 
 
-def test_a_topics_setting_is_changed_told_and_taken_away(configs: Run) -> None:
+def test_topic_setting_is_set_described_and_deleted(configs: Run) -> None:
     changed = configs(
         "--alter", "--topic", "orders", "--add-config", "min.insync.replicas=2,retention.ms=9"
     )
@@ -56,16 +56,16 @@ def test_a_topics_setting_is_changed_told_and_taken_away(configs: Run) -> None:
     ]
 
 
-def test_all_topics_are_told_without_a_name(configs: Run) -> None:
-    told = configs("--describe", "--entity-type", "topics").lines
-    assert [line for line in told if not line.startswith(" ")] == [
+def test_describe_without_name_covers_all_topics(configs: Run) -> None:
+    lines = configs("--describe", "--entity-type", "topics").lines
+    assert [line for line in lines if not line.startswith(" ")] == [
         "Dynamic configs for topic clicks are:",
         "Dynamic configs for topic orders are:",
     ]
-    assert any(line.startswith("  retention.ms=7 sensitive=false synonyms={") for line in told)
+    assert any(line.startswith("  retention.ms=7 sensitive=false synonyms={") for line in lines)
 
 
-def test_everything_can_be_told(configs: Run) -> None:
+def test_describe_all_includes_defaults(configs: Run) -> None:
     head, *settings = configs("--describe", "--topic", "orders", "--all").lines
     assert head == "All configs for topic orders are:"
     names = [line.split("=")[0].strip() for line in settings]
@@ -73,7 +73,7 @@ def test_everything_can_be_told(configs: Run) -> None:
     assert {"cleanup.policy", "retention.ms", "segment.bytes"} <= set(names)
 
 
-def test_a_broker_and_its_default_are_told_apart(configs: Run) -> None:
+def test_broker_and_broker_defaults_are_separate(configs: Run) -> None:
     done = configs("--alter", "--broker-defaults", "--add-config", "log.retention.ms=5")
     assert done.out == "Completed updating default config for brokers in the cluster.\n"
     done = configs("--alter", "--broker", "1", "--add-config", "log.retention.ms=6")
@@ -91,21 +91,21 @@ def test_a_broker_and_its_default_are_told_apart(configs: Run) -> None:
     ]
 
 
-def test_settings_may_come_from_a_file(configs: Run, tmp_path: Path) -> None:
+def test_settings_are_read_from_a_file(configs: Run, tmp_path: Path) -> None:
     path = tmp_path / "topic.properties"
     path.write_text("retention.ms=11\ncleanup.policy=compact,delete\n")
     assert configs("--alter", "--topic", "orders", "--add-config-file", path).code == 0
-    told = configs("--describe", "--topic", "orders").out
-    assert "  retention.ms=11 " in told
-    assert "  cleanup.policy=compact,delete " in told
+    output = configs("--describe", "--topic", "orders").out
+    assert "  retention.ms=11 " in output
+    assert "  cleanup.policy=compact,delete " in output
 
 
-def test_what_was_never_set_can_be_taken_away(configs: Run) -> None:
+def test_deleting_an_unset_setting_succeeds(configs: Run) -> None:
     done = configs("--alter", "--topic", "orders", "--delete-config", "retention.ms")
     assert (done.code, done.out) == (0, "Completed updating config for topic orders.\n")
 
 
-def test_a_program_hears_in_json_what_was_done(configs: Run) -> None:
+def test_alter_json_contains_changed_settings(configs: Run) -> None:
     done = configs("--alter", "--topic", "orders", "--add-config", "retention.ms=7", "--json")
     assert json.loads(done.out) == {
         "altered": [{"entity_type": "topics", "entity_name": "orders"}],
@@ -114,7 +114,7 @@ def test_a_program_hears_in_json_what_was_done(configs: Run) -> None:
     }
 
 
-def test_a_program_gets_json(configs: Run) -> None:
+def test_describe_json_contains_settings(configs: Run) -> None:
     [topic] = json.loads(configs("--describe", "--topic", "clicks", "--json").out)
     assert (topic["entity_type"], topic["entity_name"]) == ("topics", "clicks")
     assert topic["configs"] == [
@@ -129,7 +129,7 @@ def test_a_program_gets_json(configs: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("--alter --topic none --add-config retention.ms=1", "none"),
         ("--describe --topic none --all", "The topic 'none' does not exist."),
@@ -166,27 +166,29 @@ def test_a_program_gets_json(configs: Run) -> None:
         ("--alter --client c --add-config SCRAM-SHA-256=[password=p]", "require one user"),
     ],
 )
-def test_what_cannot_be_is_one_line(configs: Run, line: str, told: str) -> None:
-    ended = configs(*line.split())
-    assert ended.code == 1
-    assert told in ended.err
-    assert len(ended.err.splitlines()) == 1
+def test_error_is_one_line(configs: Run, line: str, message: str) -> None:
+    result = configs(*line.split())
+    assert result.code == 1
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
 
 
-def test_an_option_that_kafka_once_ignored_is_ignored(configs: Run) -> None:
+def test_force_option_is_ignored(configs: Run) -> None:
     done = configs("--alter", "--topic", "orders", "--add-config", "retention.ms=9", "--force")
     assert (done.code, done.err) == (0, "")
 
 
-# -- quotas and passwords ----------------------------------------------------------------------
+# -- quotas and credentials --------------------------------------------------------------------
 
 
-def test_quotas_are_set_told_and_taken_away(configs: Run) -> None:
-    who = ("--user", "alice", "--client", "c1")
-    done = configs("--alter", *who, "--add-config", "producer_byte_rate=1024,request_percentage=50")
+def test_quotas_are_set_described_and_deleted(configs: Run) -> None:
+    entity = ("--user", "alice", "--client", "c1")
+    done = configs(
+        "--alter", *entity, "--add-config", "producer_byte_rate=1024,request_percentage=50"
+    )
     assert (done.code, done.out) == (0, "Completed updating config for user alice.\n")
     configs("--alter", "--client-defaults", "--add-config", "consumer_byte_rate=2.5e7")
-    assert configs("--describe", *who).lines == [
+    assert configs("--describe", *entity).lines == [
         "Quota configs for user-principal 'alice', client-id 'c1' are "
         "producer_byte_rate=1024.0, request_percentage=50.0"
     ]
@@ -194,27 +196,27 @@ def test_quotas_are_set_told_and_taken_away(configs: Run) -> None:
         "Quota configs for the default client-id are consumer_byte_rate=2.5E7"
     ]
     assert configs("--describe", "--entity-type", "users").lines == []
-    done = configs("--alter", *who, "--delete-config", "producer_byte_rate,request_percentage")
+    done = configs("--alter", *entity, "--delete-config", "producer_byte_rate,request_percentage")
     assert done.code == 0
-    assert configs("--describe", *who).lines == []
+    assert configs("--describe", *entity).lines == []
 
 
-def test_connections_of_an_address_are_limited(configs: Run) -> None:
+def test_ip_quota_is_set_and_described(configs: Run) -> None:
     configs("--alter", "--ip", "127.0.0.1", "--add-config", "connection_creation_rate=10")
     assert configs("--describe", "--entity-type", "ips").lines == [
         "Quota configs for ip '127.0.0.1' are connection_creation_rate=10.0"
     ]
 
 
-def test_a_users_password_is_set_and_never_told(configs: Run) -> None:
+def test_scram_credentials_are_set_and_described_without_password(configs: Run) -> None:
     password = "SCRAM-SHA-512=[iterations=8192,password=secret]"
     done = configs("--alter", "--user", "alice", "--add-config", password)
     assert (done.code, done.out) == (0, "Completed updating config for user alice.\n")
-    told = configs("--describe", "--user", "alice")
-    assert told.lines == [
+    described = configs("--describe", "--user", "alice")
+    assert described.lines == [
         "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-512=iterations=8192"
     ]
-    assert "secret" not in told.out
+    assert "secret" not in described.out
     assert json.loads(configs("--describe", "--entity-type", "users", "--json").out)["users"] == [
         {
             "user": "alice",
@@ -230,7 +232,7 @@ def test_a_users_password_is_set_and_never_told(configs: Run) -> None:
     assert configs("--describe", "--user", "alice").lines == []
 
 
-def test_describing_a_missing_entity_exits_with_1_and_kafkas_sentence(configs: Run) -> None:
+def test_describing_a_missing_entity_prints_kafkas_message_and_exits_with_1(configs: Run) -> None:
     for option, name, kind in (
         ("--group", "nope", "group"),
         ("--client-metrics", "nope", "client-metric"),
@@ -238,9 +240,9 @@ def test_describing_a_missing_entity_exits_with_1_and_kafkas_sentence(configs: R
         ("--broker", "77", "broker"),
         ("--broker-logger", "77", "broker-logger"),
     ):
-        ended = configs("--describe", option, name)
-        assert (ended.code, ended.err) == (1, "")
-        assert ended.out == f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.\n"
+        result = configs("--describe", option, name)
+        assert (result.code, result.err) == (1, "")
+        assert result.out == f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.\n"
         assert json.loads(configs("--describe", option, name, "--json").out) == []
 
 
@@ -253,41 +255,41 @@ def test_describing_a_missing_entity_exits_with_1_and_kafkas_sentence(configs: R
         ("--entity-type groups", ["in-use", "with-settings"]),
     ],
 )
-def test_a_group_is_there_if_it_has_members_or_settings(
+def test_group_exists_if_it_is_listed_or_has_settings(
     words: str, names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A plog broker keeps no settings of groups."""
+    """A plog broker has no settings of groups, so this test uses a fake cluster."""
     cluster = FakeCluster(brokers=[1])
-    cluster.answer = _answer_about_groups
+    cluster.answer = _respond_about_groups
     arguments = tool_parser("configs", configure).parse_args(["--describe", *words.split()])
     described = describe(cluster.as_cluster(), entities_of(arguments), arguments)
     assert run_blocking(described) == (0 if names else 1)
     heads = [f"Dynamic configs for group {name} are:" for name in names]
-    nobody = ["The group 'other' doesn't exist and doesn't have dynamic config."]
-    assert capsys.readouterr().out.splitlines() == (heads or nobody)
+    missing = ["The group 'other' doesn't exist and doesn't have dynamic config."]
+    assert capsys.readouterr().out.splitlines() == (heads or missing)
 
 
-def test_before_kafka_4_1_nobody_knows_which_groups_have_settings(
+def test_unlisted_group_is_described_when_groups_with_settings_are_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def answer(node_id: int, request: ApiMessage) -> ApiMessage:
+    def respond(node_id: int, request: ApiMessage) -> ApiMessage:
         if isinstance(request, ListConfigResourcesRequest):
             raise UnsupportedVersion("no types")
-        return _answer_about_groups(node_id, request)
+        return _respond_about_groups(node_id, request)
 
     cluster = FakeCluster(brokers=[1])
-    cluster.answer = answer
+    cluster.answer = respond
     arguments = tool_parser("configs", configure).parse_args(["--describe", "--group", "other"])
     run_blocking(describe(cluster.as_cluster(), entities_of(arguments), arguments))
     assert capsys.readouterr().out == "Dynamic configs for group other are:\n"
 
 
-def _answer_about_groups(node_id: int, request: ApiMessage) -> ApiMessage:
+def _respond_about_groups(node_id: int, request: ApiMessage) -> ApiMessage:
     if isinstance(request, ListGroupsRequest):
         return ListGroupsResponse(groups=[ListedGroup(group_id="in-use")])
     if isinstance(request, ListConfigResourcesRequest):
-        found = ListedResource(resource_name="with-settings", resource_type=32)
-        return ListConfigResourcesResponse(config_resources=[found])
+        listed = ListedResource(resource_name="with-settings", resource_type=32)
+        return ListConfigResourcesResponse(config_resources=[listed])
     assert isinstance(request, DescribeConfigsRequest)
     return DescribeConfigsResponse(
         results=[

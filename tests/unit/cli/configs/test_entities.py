@@ -1,4 +1,4 @@
-"""plog/cli/configs/entities.py: whose settings the options mean, in both generations."""
+"""plog/cli/configs/entities.py: entities named in the old and the new syntax."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plog.cli.options import UsageError
 from plog.cli.parser import Parser
 
 
-def _meant(line: str) -> list[tuple[str, str | None]]:
+def _entities(line: str) -> list[tuple[str, str | None]]:
     parser = Parser(prog="plog configs")
     add_entity_options(parser)
     return [tuple(entity) for entity in entities_of(parser.parse_args(line.split()))]
@@ -39,22 +39,22 @@ def _meant(line: str) -> list[tuple[str, str | None]]:
                                                                        ("clients", None)]),
     ],
 )  # fmt: skip
-def test_entities(line: str, entities: list[tuple[str, str | None]]) -> None:
-    assert _meant(line) == entities
+def test_options_name_entities(line: str, entities: list[tuple[str, str | None]]) -> None:
+    assert _entities(line) == entities
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("", "no entity given"),
         ("--entity-name t", "require --entity-type"),
-        ("--topic t --broker 1", "only a user and a client combine"),
-        ("--topic t --topic u", "only a user and a client combine"),
+        ("--topic t --broker 1", "only a user and a client can be combined"),
+        ("--topic t --topic u", "only a user and a client can be combined"),
         ("--entity-type topics --entity-default", "have no default"),
         ("--broker one", "not a broker id"),
         ("--entity-type broker-loggers", "require a broker id"),
     ],
 )
-def test_what_makes_no_sense_is_refused(line: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        _meant(line)
+def test_invalid_combination_is_an_error(line: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        _entities(line)

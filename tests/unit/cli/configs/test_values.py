@@ -1,4 +1,4 @@
-"""plog/cli/configs/values.py: assignments with lists in them."""
+"""plog/cli/configs/values.py: assignments, including lists."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from plog.cli.options import UsageError
         ),
     ],
 )
-def test_assignments(text: str, values: dict[str, str]) -> None:
+def test_assignments_are_parsed(text: str, values: dict[str, str]) -> None:
     assert parse_assignments(text) == values
 
 
 @pytest.mark.parametrize("text", ["a", "a=1,b", "=1", ""])
-def test_what_is_no_assignment_is_refused(text: str) -> None:
+def test_invalid_assignment_is_an_error(text: str) -> None:
     with pytest.raises(UsageError, match="is not name=value"):
         parse_assignments(text)

@@ -1,4 +1,4 @@
-"""plog/cli/console/console_consumer.py: options, and what is printed and given back."""
+"""plog/cli/console/console_consumer.py: options, printed records and unread records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plog.cli.console.console_consumer import (
     check,
     check_topic,
     configure,
-    copy,
+    print_records,
     settings_of,
 )
 from plog.cli.console.record_formatters import DefaultFormatter
@@ -36,7 +36,7 @@ def _parsed(*words: str) -> argparse.Namespace:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "--topic or --include"),
         (["--topic", "t", "--include", "t"], "--topic or --include"),
@@ -55,9 +55,9 @@ def _parsed(*words: str) -> argparse.Namespace:
          "auto.offset.reset=latest"),
     ],
 )  # fmt: skip
-def test_options_that_do_not_go_together_are_refused(words: list[str], told: str) -> None:
+def test_conflicting_options_are_an_error(words: list[str], message: str) -> None:
     arguments = _parsed(*words)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         _checked_settings(arguments)
 
 
@@ -66,7 +66,7 @@ def _checked_settings(arguments: argparse.Namespace) -> dict[str, object]:
     return settings_of(arguments)
 
 
-def test_the_settings_are_what_the_options_say() -> None:
+def test_options_become_settings() -> None:
     assert settings_of(_parsed("--topic", "t")) == {
         "client.id": "console-consumer",
         "bootstrap.servers": "a:1",
@@ -83,13 +83,13 @@ def test_the_settings_are_what_the_options_say() -> None:
 @pytest.mark.parametrize(
     "words", [("--topic", "t"), ("--include", "t.*"), ("--topic", "t", "--group", "g")]
 )
-def test_reading_never_creates_a_topic(words: tuple[str, ...]) -> None:
-    asked = ("--command-property", "allow.auto.create.topics=true")
-    assert settings_of(_parsed(*words, *asked))["allow.auto.create.topics"] == "false"
+def test_topic_is_never_created_automatically(words: tuple[str, ...]) -> None:
+    override = ("--command-property", "allow.auto.create.topics=true")
+    assert settings_of(_parsed(*words, *override))["allow.auto.create.topics"] == "false"
 
 
 class FakeTopics:
-    """Knows how many partitions a topic has, or the error to raise."""
+    """Returns the partitions of a topic, or raises an error."""
 
     def __init__(self, found: int | Exception) -> None:
         self._found = found
@@ -105,40 +105,40 @@ def _check_topic(found: int | Exception, *words: str) -> None:
     check_topic(cast(Consumer, FakeTopics(found)), _parsed(*words))
 
 
-def test_a_missing_topic_is_an_error_that_names_the_remedy() -> None:
+def test_missing_topic_is_an_error_with_a_remedy() -> None:
     with pytest.raises(PlogError, match="cannot read topic t: it does not exist; create it"):
         _check_topic(UnknownTopicOrPartition(), "--topic", "t")
 
 
-def test_a_missing_partition_is_an_error_that_names_those_there_are() -> None:
+def test_missing_partition_is_an_error_with_the_valid_range() -> None:
     _check_topic(3, "--topic", "t", "--partition", "2")
     _check_topic(3, "--topic", "t")
     with pytest.raises(PlogError, match="partition 9 of topic t: it has partitions 0 to 2"):
         _check_topic(3, "--topic", "t", "--partition", "9")
 
 
-def test_a_topic_that_cannot_be_looked_up_now_is_left_to_the_consumer() -> None:
+def test_failed_topic_lookup_is_ignored() -> None:
     for error in (RequestTimedOut(), LeaderNotAvailable(), WokenUp("stop")):
         _check_topic(error, "--topic", "t", "--partition", "9")
-    _check_topic(AssertionError("is not asked"), "--include", "t")
+    _check_topic(AssertionError("not called for a pattern"), "--include", "t")
 
 
 class FakeConsumer:
-    """Gives batches of records; notes what it is told to seek."""
+    """Returns batches of records; records the requested counts and the seeks."""
 
     def __init__(self, *batches: Sequence[ConsumerRecord]) -> None:
         self._batches = list(batches)
-        self.asked: list[int] = []
-        self.sought: dict[TopicPartition, int] = {}
+        self.requested: list[int] = []
+        self.seeks: dict[TopicPartition, int] = {}
 
     def consume(self, count: int, timeout_s: float | None) -> Sequence[ConsumerRecord]:
-        self.asked.append(count)
+        self.requested.append(count)
         if not self._batches:
-            raise WokenUp("enough")
+            raise WokenUp("no more batches")
         return self._batches.pop(0)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        self.sought[partition] = offset
+        self.seeks[partition] = offset
 
 
 def _records(*values: bytes, partition: int = 0, first: int = 0) -> list[ConsumerRecord]:
@@ -149,51 +149,51 @@ def _records(*values: bytes, partition: int = 0, first: int = 0) -> list[Consume
     ]
 
 
-def _copy(consumer: FakeConsumer, printer: Printer, *words: str) -> None:
-    copy(cast(Consumer, consumer), printer, _parsed("--topic", "t", *words), lambda: False)
+def _print_records(consumer: FakeConsumer, printer: Printer, *words: str) -> None:
+    print_records(cast(Consumer, consumer), printer, _parsed("--topic", "t", *words), lambda: False)
 
 
-def test_records_are_printed_until_it_is_woken() -> None:
+def test_records_are_printed_until_wakeup() -> None:
     out = io.BytesIO()
     printer = Printer(DefaultFormatter({}), out, skips_errors=False)
-    _copy(FakeConsumer(_records(b"a", b"b"), _records(b"c")), printer)
+    _print_records(FakeConsumer(_records(b"a", b"b"), _records(b"c")), printer)
     assert out.getvalue() == b"a\nb\nc\n"
     assert printer.count == 3
 
 
-def test_no_more_is_asked_for_than_is_wanted() -> None:
+def test_max_messages_limits_the_requested_records() -> None:
     consumer = FakeConsumer(_records(b"a", b"b"), _records(b"c"))
     printer = Printer(DefaultFormatter({}), io.BytesIO(), skips_errors=False)
-    _copy(consumer, printer, "--max-messages", "3")
-    assert consumer.asked == [3, 1]
+    _print_records(consumer, printer, "--max-messages", "3")
+    assert consumer.requested == [3, 1]
 
 
-def test_silence_ends_it_when_there_is_a_limit() -> None:
+def test_timeout_ends_the_tool_when_no_record_arrives() -> None:
     consumer = FakeConsumer(_records(b"a"), [])
     printer = Printer(DefaultFormatter({}), io.BytesIO(), skips_errors=False)
-    _copy(consumer, printer, "--timeout-ms", "1000")
-    assert len(consumer.asked) == 2
+    _print_records(consumer, printer, "--timeout-ms", "1000")
+    assert len(consumer.requested) == 2
 
 
-def test_silence_is_no_end_without_a_limit() -> None:
+def test_tool_keeps_waiting_for_records_without_a_timeout() -> None:
     consumer = FakeConsumer(_records(b"a"), [], [], _records(b"b"))
     printer = Printer(DefaultFormatter({}), io.BytesIO(), skips_errors=False)
-    _copy(consumer, printer)
+    _print_records(consumer, printer)
     assert printer.count == 2
 
 
-def test_in_silence_it_ends_when_the_reader_of_its_pipe_has_gone() -> None:
+def test_closed_pipe_ends_the_tool_when_no_record_arrives() -> None:
     consumer = FakeConsumer([], _records(b"a"))
     read_end, write_end = os.pipe()
     with open(write_end, "wb") as stream:
         printer = Printer(DefaultFormatter({}), stream, skips_errors=False)
-        assert not printer.is_in_vain
+        assert not printer.reader_has_closed
         os.close(read_end)
-        _copy(consumer, printer)
-    assert consumer.asked == []
+        _print_records(consumer, printer)
+    assert consumer.requested == []
 
 
-def test_what_a_closed_pipe_did_not_take_is_given_back(
+def test_records_not_written_to_a_closed_pipe_are_marked_unread(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Closed(io.BytesIO):
@@ -201,12 +201,12 @@ def test_what_a_closed_pipe_did_not_take_is_given_back(
             raise BrokenPipeError
 
     consumer = FakeConsumer(_records(b"a", b"b", first=5) + _records(b"c", partition=1, first=9))
-    _copy(consumer, Printer(DefaultFormatter({}), Closed(), skips_errors=False))
-    assert consumer.sought == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 9}
+    _print_records(consumer, Printer(DefaultFormatter({}), Closed(), skips_errors=False))
+    assert consumer.seeks == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 9}
     assert "unable to write" in capsys.readouterr().err
 
 
-def test_a_record_that_cannot_be_printed_ends_it_or_is_skipped(
+def test_unprintable_record_is_an_error_or_skipped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     formatter = DefaultFormatter({"value.deserializer": "ShortDeserializer"})
@@ -214,13 +214,13 @@ def test_a_record_that_cannot_be_printed_ends_it_or_is_skipped(
     out = io.BytesIO()
     consumer = FakeConsumer(records)
     with pytest.raises(PlogError, match="cannot print the record of t-0 at offset 1"):
-        _copy(consumer, Printer(formatter, out, skips_errors=False))
+        _print_records(consumer, Printer(formatter, out, skips_errors=False))
     assert out.getvalue() == b"1\n"
-    assert consumer.sought == {TopicPartition("t", 0): 2}
+    assert consumer.seeks == {TopicPartition("t", 0): 2}
 
     out = io.BytesIO()
     printer = Printer(formatter, out, skips_errors=True)
-    _copy(FakeConsumer(records), printer)
+    _print_records(FakeConsumer(records), printer)
     assert out.getvalue() == b"1\n2\n"
     assert printer.count == 3
     assert "skipped the record of t-0 at offset 1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""console/console_producer.py: which settings its options mean, and what becomes of lines."""
+"""plog/cli/console/console_producer.py: settings from options, and failed lines."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def _settings(*words: str) -> dict[str, object]:
         (["--producer-property", "linger.ms=7"], "linger.ms", "7"),
     ],
 )
-def test_an_option_is_a_setting(words: list[str], name: str, value: object) -> None:
+def test_option_becomes_a_setting(words: list[str], name: str, value: object) -> None:
     plain = {"client.id": "console-producer", "bootstrap.servers": "a:1"}
     assert _settings(*words) == {**plain, name: value}
 
 
-def test_many_errors_are_told_as_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_beyond_the_limit_are_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally("t")
     for number in range(1, 26):
         tally.count_failed(number, ValueError("no"))
     tally.count([26, 27])
     tally.conclude()
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "plog: line 1 was not delivered: no"
-    assert len(told) == 11
-    assert told[-1] == "plog: 15 more lines were not delivered"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "plog: line 1 was not delivered: no"
+    assert len(lines) == 11
+    assert lines[-1] == "plog: 15 more lines were not delivered"
     assert tally.sent == 2
 
 
@@ -69,14 +69,14 @@ class FakeBatch:
     def watch(self, index: int, function: Callable[[object, object], None]) -> None:
         self.watchers.append(function)
 
-    def written(self) -> None:
+    def complete(self) -> None:
         self.is_done = True
         for function in self.watchers:
             function(None, None)
 
 
-class FakeSent:
-    """The handle of a record in a batch of its own."""
+class FakeHandle:
+    """The handle of a record that is alone in its batch."""
 
     def __init__(self) -> None:
         self._batch = FakeBatch()
@@ -87,34 +87,32 @@ class FakeSent:
 
 
 class FakeProducer:
-    """Keeps what is sent until it is flushed."""
+    """Records sent records, and completes them when flushed."""
 
     def __init__(self) -> None:
-        self.sent: list[FakeSent] = []
+        self.sent: list[FakeHandle] = []
 
-    def send(self, topic: str, value: bytes, *rest: object, **options: object) -> FakeSent:
-        self.sent.append(FakeSent())
+    def send(self, topic: str, value: bytes, *rest: object, **options: object) -> FakeHandle:
+        self.sent.append(FakeHandle())
         return self.sent[-1]
 
     def flush(self) -> None:
         for sent in self.sent:
-            sent._batch.written()
+            sent._batch.complete()
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(0, "0 records were"), (1, "1 record was"), (7, "7 records were")]
+    ("count", "sent"), [(0, "0 records were"), (1, "1 record was"), (7, "7 records were")]
 )
-def test_a_line_that_cannot_be_read_tells_how_many_records_precede_it(
-    count: int, told: str
-) -> None:
+def test_invalid_line_error_includes_number_of_sent_records(count: int, sent: str) -> None:
     lines = [b"k\tv"] * count + [b"no key", b"k\tv"]
     tally = Tally("t")
     producer = FakeProducer()
     line_format = LineFormat(parse_key=True)
     sender = LineSender(cast(Producer, producer), "t", line_format, tally, sync=False)
-    with pytest.raises(LineError) as refused:
+    with pytest.raises(LineError) as raised:
         sender.send_all(lines)
-    assert str(refused.value) == (
-        f"line {count + 1} has no key separator '\\t': 'no key'; {told} sent before it"
+    assert str(raised.value) == (
+        f"line {count + 1} has no key separator '\\t': 'no key'; {sent} sent before it"
     )
     assert len(producer.sent) == count

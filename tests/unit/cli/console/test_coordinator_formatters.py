@@ -1,4 +1,4 @@
-"""plog/cli/console/coordinator_formatters.py: records of coordinators as JSON."""
+"""plog/cli/console/coordinator_formatters.py: coordinator records as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _record(key: bytes | None, value: bytes | None = None) -> ConsumerRecord:
     return ConsumerRecord("__consumer_offsets", 0, 5, 0, kind, key, value, (), 0)
 
 
-def test_each_formatter_shows_its_own_kind() -> None:
+def test_formatter_prints_only_its_record_types() -> None:
     commit = _record(b"\0\1" + OffsetCommitKey(group="g", topic="t", partition=3).encode(1))
     assert json.loads(OFFSETS.format(commit)) == {
         "key": {"type": 1, "data": {"group": "g", "topic": "t", "partition": 3}},
@@ -33,7 +33,7 @@ def test_each_formatter_shows_its_own_kind() -> None:
     assert OFFSETS.format(group) == b""
 
 
-def test_what_is_no_coordinators_is_nothing_or_an_error() -> None:
+def test_invalid_coordinator_record_is_an_error() -> None:
     assert OFFSETS.format(_record(None)) == b""
     with pytest.raises(PlogError, match="no version: not written by a coordinator"):
         OFFSETS.format(_record(b"x"))

@@ -1,4 +1,4 @@
-"""plog/cli/console/deserializers.py: bytes as Java's classes, or Python's functions, show them."""
+"""plog/cli/console/deserializers.py: deserializers named by Java class or Python function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plog.cli.options import UsageError
         ("json:loads", b'{"a": [1]}', "{'a': [1]}"),
     ],
 )  # fmt: skip
-def test_bytes_are_shown(name: str, data: bytes, expected: str) -> None:
+def test_bytes_are_deserialized(name: str, data: bytes, expected: str) -> None:
     deserialize = find_deserializer(name)
     assert deserialize is not None
     assert deserialize(data) == expected
@@ -37,19 +37,19 @@ def test_bytes_are_shown(name: str, data: bytes, expected: str) -> None:
         ("json:loads", b"{"),
     ],
 )
-def test_bytes_that_are_something_else_are_an_error(name: str, data: bytes) -> None:
+def test_invalid_bytes_are_an_error(name: str, data: bytes) -> None:
     deserialize = find_deserializer(name)
     assert deserialize is not None
     with pytest.raises(CannotDeserialize):
         deserialize(data)
 
 
-def test_bytes_stay_bytes() -> None:
+def test_byte_deserializer_returns_bytes_unchanged() -> None:
     assert find_deserializer(None) is None
     assert find_deserializer("ByteArrayDeserializer") is None
 
 
 @pytest.mark.parametrize("name", ["Mine", "no_such_module:f", "json:no_such_function", ":x"])
-def test_what_is_not_there_is_refused(name: str) -> None:
+def test_unknown_deserializer_is_an_error(name: str) -> None:
     with pytest.raises(UsageError, match="deserializer"):
         find_deserializer(name)

@@ -1,4 +1,4 @@
-"""plog/cli/console/line_reader.py: lines become keys, values and headers as in Kafka's tool."""
+"""plog/cli/console/line_reader.py: keys, values and headers in lines, as in Kafka's tool."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ ALL = {"parse.key": "true", "parse.headers": "TRUE", "null.marker": "NULL"}
          Fields(None, b"\xfe", (("a", b"\xff"),))),
     ],
 )  # fmt: skip
-def test_a_line_is_read(properties: dict[str, str], line: bytes, expected: Fields | None) -> None:
+def test_line_is_parsed(properties: dict[str, str], line: bytes, expected: Fields | None) -> None:
     if expected is None:
-        # Java drops empty parts at the end only.
+        # Java drops only trailing empty parts.
         assert LineFormat.of(properties).parse(line, 1).headers == (("a", b"1"),)
     else:
         assert LineFormat.of(properties).parse(line, 1) == expected
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (b"no tab", "line 7 has no headers delimiter '\\t': 'no tab'"),
         (b"a:1\tno tab", "line 7 has no key separator '\\t': 'no tab'"),
@@ -48,14 +48,14 @@ def test_a_line_is_read(properties: dict[str, str], line: bytes, expected: Field
         (b"x" * 100, "line 7 has no headers delimiter '\\t': '" + "x" * 60 + "...'"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_told_with_its_number(line: bytes, told: str) -> None:
+def test_invalid_line_is_an_error_with_its_number(line: bytes, message: str) -> None:
     with pytest.raises(LineError) as error:
         LineFormat.of(ALL).parse(line, 7)
-    assert str(error.value) == told
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({"key.divider": ":"}, "unknown reader property key.divider"),
         ({"key.separator": ""}, "key.separator is empty"),
@@ -64,11 +64,11 @@ def test_a_line_that_cannot_be_read_is_told_with_its_number(line: bytes, told: s
         ({"headers.delimiter": ","}, "headers.delimiter and headers.separator"),
     ],
 )
-def test_properties_that_cannot_be_are_refused(properties: dict[str, str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_invalid_properties_are_an_error(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         LineFormat.of(properties)
 
 
-def test_the_key_may_end_as_the_headers_do() -> None:
+def test_key_separator_may_equal_headers_delimiter() -> None:
     assert not LineFormat.of(ALL).is_plain
     assert LineFormat.of({}).is_plain

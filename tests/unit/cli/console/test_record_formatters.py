@@ -1,4 +1,4 @@
-"""plog/cli/console/record_formatters.py: what is printed of a record."""
+"""plog/cli/console/record_formatters.py: the output for each record."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ ALL = {
          b"a:1,b:null\tv\xff\n"),
     ],
 )  # fmt: skip
-def test_a_record_is_shown(properties: dict[str, str], expected: bytes) -> None:
+def test_requested_parts_are_printed(properties: dict[str, str], expected: bytes) -> None:
     assert DefaultFormatter(properties).format(RECORD) == expected
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_missing_parts_are_printed_as_placeholders() -> None:
     expected = b"NO_TIMESTAMP\tPartition:3\tOffset:7\tEpoch:NOT_PRESENT\tNO_HEADERS\tnull\tnull\n"
     assert DefaultFormatter(ALL).format(EMPTY) == expected
     assert DefaultFormatter({"null.literal": ""}).format(EMPTY) == b"\n"
 
 
-def test_json_has_all_there_is() -> None:
+def test_json_contains_all_parts() -> None:
     assert json.loads(JsonFormatter({}).format(RECORD)) == {
         "topic": "t",
         "partition": 3,
@@ -67,7 +67,9 @@ def test_json_has_all_there_is() -> None:
     assert json.loads(JsonFormatter({}).format(EMPTY))["value"] is None
 
 
-def test_the_log_has_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logging_formatter_also_prints_to_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert LoggingFormatter({}).format(RECORD) == b"v\xff\n"
     assert LoggingFormatter({}).format(EMPTY) == b"null\n"
     assert capsys.readouterr().err.splitlines() == [
@@ -84,14 +86,14 @@ def test_the_log_has_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
         "org.apache.kafka.tools.consumer.NoOpMessageFormatter",
     ],
 )
-def test_formatters_have_their_names_of_all_times(name: str) -> None:
+def test_formatter_is_found_by_old_and_new_class_names(name: str) -> None:
     assert find_formatter(name) is NoOpFormatter
     assert NoOpFormatter({}).format(RECORD) == b""
     older = "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"
     assert find_formatter(older) is find_formatter("OffsetsMessageFormatter")
 
 
-def test_what_is_not_known_is_refused() -> None:
+def test_unknown_name_is_an_error() -> None:
     with pytest.raises(UsageError, match="unknown formatter Mine"):
         find_formatter("Mine")
     with pytest.raises(UsageError, match=r"unknown formatter property print\.all"):

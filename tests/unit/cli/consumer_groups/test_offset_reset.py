@@ -1,4 +1,4 @@
-"""plog/cli/consumer_groups/offset_reset.py: every way of moving offsets, at a whole broker."""
+"""plog/cli/consumer_groups/offset_reset.py: every kind of reset, against a simulated broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Reset:
-    """The tool, asked to move the offsets of a group."""
+    """Runs the tool with ``--reset-offsets`` for a group."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -30,22 +30,23 @@ class Reset:
         return self._run("--reset-offsets", "--group", group, *line.split(), *words)
 
     def planned(self, line: str, *words: object) -> dict[str, int]:
-        """The new offsets, by partition."""
-        ended = self(f"{line} --dry-run --json", *words)
-        assert ended.code == 0, ended.err
+        """Return the new offsets of a dry run, by partition."""
+        result = self(f"{line} --dry-run --json", *words)
+        assert result.code == 0, result.err
         return {
-            f"{row['topic']}-{row['partition']}": row["new_offset"] for row in json.loads(ended.out)
+            f"{row['topic']}-{row['partition']}": row["new_offset"]
+            for row in json.loads(result.out)
         }
 
     def committed(self) -> list[str]:
-        """Where the group is."""
-        told = self._run("--describe", "--group", "billing").lines[2:]
-        return [line.split()[3] for line in told]
+        """Return the committed offsets of the group."""
+        lines = self._run("--describe", "--group", "billing").lines[2:]
+        return [line.split()[3] for line in lines]
 
 
 @pytest.fixture
 def reset(site: CliSite) -> Reset:
-    """A group that has read 2 of 4 records of one partition; the other one is empty."""
+    """A group that has consumed 2 of the 4 records of a partition; the other partition is empty."""
     create_topic(site.broker, "orders", 2)
     for day in range(4):
         site.broker.produce("orders", b"v", now_ms=day * DAY_MS)
@@ -69,57 +70,57 @@ def reset(site: CliSite) -> Reset:
         ("--topic orders --topic orders:1 --to-offset 0", {"orders-0": 0, "orders-1": 0}),
     ],
 )
-def test_offsets_go_where_they_are_wanted(reset: Reset, line: str, offsets: dict[str, int]) -> None:
+def test_target_option_sets_new_offsets(reset: Reset, line: str, offsets: dict[str, int]) -> None:
     assert reset.planned(line) == offsets
 
 
-def test_an_offset_outside_the_log_is_brought_into_it(reset: Reset) -> None:
-    ended = reset("--topic orders:0 --to-offset 99 --dry-run --json")
-    assert json.loads(ended.out)[0]["new_offset"] == 4
-    assert ended.err == (
+def test_offset_outside_the_log_is_limited_with_a_warning(reset: Reset) -> None:
+    result = reset("--topic orders:0 --to-offset 99 --dry-run --json")
+    assert json.loads(result.out)[0]["new_offset"] == 4
+    assert result.err == (
         "plog: warning: offset 99 of orders-0 is outside its log, which has 0 to 4: using 4\n"
     )
     assert reset.planned("--all-topics --shift-by -9") == {"orders-0": 0}
 
 
-def test_a_time_after_the_last_record_is_the_end(reset: Reset) -> None:
-    ended = reset("--topic orders --to-datetime 2030-01-01T00:00:00 --dry-run --json")
-    assert [row["new_offset"] for row in json.loads(ended.out)] == [4, 0]
-    assert "Warn: Partition 0 from topic orders is empty." in ended.err
+def test_time_after_the_last_record_selects_the_end(reset: Reset) -> None:
+    result = reset("--topic orders --to-datetime 2030-01-01T00:00:00 --dry-run --json")
+    assert [row["new_offset"] for row in json.loads(result.out)] == [4, 0]
+    assert "Warn: Partition 0 from topic orders is empty." in result.err
     assert reset.planned("--topic orders:0 --by-duration P1D") == {"orders-0": 4}
     assert reset.planned("--topic orders:0 --by-duration P99999D") == {"orders-0": 0}
 
 
-def test_nothing_is_changed_without_being_told_to(reset: Reset) -> None:
+def test_offsets_change_only_with_execute(reset: Reset) -> None:
     assert reset("--topic orders:0 --to-earliest --dry-run").lines == [
         "",
         "GROUP           TOPIC           PARTITION  NEW-OFFSET",
         "billing         orders          0          0",
     ]
-    told = reset("--topic orders:0 --to-earliest")
-    assert "add --execute to commit them" in told.err
+    preview = reset("--topic orders:0 --to-earliest")
+    assert "add --execute to commit them" in preview.err
     assert reset.committed() == ["2"]
     assert reset("--topic orders:0 --to-earliest --execute").code == 0
     assert reset.committed() == ["0"]
 
 
-def test_a_group_nobody_knew_begins_with_its_offsets(reset: Reset) -> None:
-    ended = reset("--topic orders:0 --to-offset 3 --execute --json", group="new")
-    assert [row["group"] for row in json.loads(ended.out)] == ["new"]
+def test_committing_offsets_creates_a_group(reset: Reset) -> None:
+    result = reset("--topic orders:0 --to-offset 3 --execute --json", group="new")
+    assert [row["group"] for row in json.loads(result.out)] == ["new"]
     assert reset("--all-topics --to-current --json", group="new").code == 0
 
 
-def test_a_group_with_members_is_left_alone(site: CliSite, reset: Reset) -> None:
+def test_group_with_members_is_not_reset(site: CliSite, reset: Reset) -> None:
     stable(site.broker)
-    ended = reset("--topic orders --to-earliest --execute", group=GROUP)
-    assert ended.code == 1
-    assert ended.err == (
+    result = reset("--topic orders --to-earliest --execute", group=GROUP)
+    assert result.code == 1
+    assert result.err == (
         f"plog: cannot reset offsets of group '{GROUP}': its state is "
         "Stable; stop its consumers first\n"
     )
 
 
-def test_a_plan_is_exported_and_carried_out(reset: Reset, tmp_path: Path) -> None:
+def test_exported_plan_is_executed_from_a_file(reset: Reset, tmp_path: Path) -> None:
     exported = reset("--topic orders --to-earliest --dry-run --export")
     assert exported.out == "orders,0,0\norders,1,0\n"
     plan = tmp_path / "plan.csv"
@@ -127,13 +128,13 @@ def test_a_plan_is_exported_and_carried_out(reset: Reset, tmp_path: Path) -> Non
     assert reset("--from-file", plan, "--execute").code == 0
     assert reset.committed() == ["3", "0"]
     plan.write_text("other,orders,0,1\n")
-    ended = reset("--from-file", plan, "--dry-run")
-    assert ended.code == 1
-    assert "has no offsets for group 'billing'" in ended.err
+    result = reset("--from-file", plan, "--dry-run")
+    assert result.code == 1
+    assert "has no offsets for group 'billing'" in result.err
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("--topic orders", "give exactly one of"),
         ("--topic orders --to-earliest --to-latest", "give exactly one of"),
@@ -149,20 +150,20 @@ def test_a_plan_is_exported_and_carried_out(reset: Reset, tmp_path: Path) -> Non
         ("--topic orders --shift-by 1 --dry-run", "has no offset for orders-1"),
     ],
 )
-def test_what_cannot_be_is_one_line(reset: Reset, line: str, told: str) -> None:
-    ended = reset(line)
-    assert ended.code == 1
-    assert told in ended.err
-    assert len(ended.err.splitlines()) == 1
+def test_error_is_one_line(reset: Reset, line: str, message: str) -> None:
+    result = reset(line)
+    assert result.code == 1
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
 
 
-def test_moments_are_in_utc_unless_they_say() -> None:
+def test_datetime_is_utc_unless_it_has_a_zone() -> None:
     assert datetime_ms("1970-01-01T00:00:01.5") == 1500
     assert datetime_ms("1970-01-01T02:00:00+02:00") == 0
     assert duration_ms("PT1M") == 60_000
 
 
-def test_a_plan_names_its_groups_or_there_is_one() -> None:
+def test_plan_requires_group_names_unless_there_is_only_one() -> None:
     both = parse_plan("a,orders,0,1\nb,orders,1,2\n", ["a", "b"])
     assert both == {"a": {FIRST: 1}, "b": {SECOND: 2}}
     assert parse_plan('"orders",1,2\n\n', ["a"]) == {"a": {SECOND: 2}}
@@ -171,5 +172,5 @@ def test_a_plan_names_its_groups_or_there_is_one() -> None:
             parse_plan(text, ["a", "b"])
 
 
-def test_no_groups_are_an_empty_line() -> None:
+def test_reset_of_no_groups_prints_an_empty_line() -> None:
     assert reset_lines([], []) == [""]

@@ -1,4 +1,4 @@
-"""plog/cli/perf/java_dates.py: times in SimpleDateFormat's formats."""
+"""plog/cli/perf/java_dates.py: times in the patterns of SimpleDateFormat."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TIME = datetime(2026, 3, 1, 15, 4, 5, 678901)
         ("KK kk DDD", "03 15 060"),
     ],
 )
-def test_a_time_is_shown(pattern: str, expected: str) -> None:
+def test_time_is_formatted(pattern: str, expected: str) -> None:
     assert formatted(pattern, TIME) == expected
 
 
-def test_letters_nobody_knows_are_refused() -> None:
+def test_unsupported_letter_is_an_error() -> None:
     with pytest.raises(UsageError, match="QQ"):
         formatted("yyyy QQ", TIME)

@@ -1,4 +1,4 @@
-"""plog/cli/perf/producer_perf_test.py: what is sent, and what is refused."""
+"""plog/cli/perf/producer_perf_test.py: payloads and invalid options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _parsed(*words: str) -> argparse.Namespace:
     return parser.parse_args(["--topic", "t", "--num-records", "9", "--throughput", "-1", *words])
 
 
-def test_values_are_letters_or_numbers_or_parts_of_a_file(tmp_path: Path) -> None:
+def test_payloads_are_letters_numbers_or_parts_of_a_file(tmp_path: Path) -> None:
     letters = payloads(_parsed("--record-size", "300"))()
     assert len(letters) == 300
     assert letters.decode().isalpha()
@@ -30,7 +30,7 @@ def test_values_are_letters_or_numbers_or_parts_of_a_file(tmp_path: Path) -> Non
     assert {part() for _ in range(100)} == {b"a", b"b"}
 
 
-def test_a_file_without_anything_is_refused(tmp_path: Path) -> None:
+def test_empty_payload_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()
     with pytest.raises(UsageError, match="is empty"):
@@ -38,19 +38,19 @@ def test_a_file_without_anything_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--transactional-id", "x"], "measures no transactions"),
         (["--transaction-duration-ms", "7"], "measures no transactions"),
         (["--warmup-records", "9"], "less than --num-records"),
     ],
 )
-def test_what_cannot_be_is_refused(words: list[str], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_invalid_options_are_an_error(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         check(_parsed("--record-size", "1", *words))
 
 
-def test_settings_stand_behind_one_name() -> None:
+def test_property_option_accepts_several_settings() -> None:
     words = ("--producer-props", "acks=1", "linger.ms=0", "--command-property", "retries=1")
     arguments = _parsed("--record-size", "1", *words)
     assert dict(arguments.command_properties) == {"acks": "1", "linger.ms": "0", "retries": "1"}

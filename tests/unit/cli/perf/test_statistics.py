@@ -5,7 +5,7 @@ from __future__ import annotations
 from plog.cli.perf.statistics import Statistics, metrics_lines, percentiles
 
 
-def test_the_total_has_rates_and_latencies() -> None:
+def test_total_has_rates_and_latencies() -> None:
     statistics = Statistics(4, 1000, 5000)
     for latency_ms in (1, 2, 3, 10):
         statistics.record(latency_ms, 1024 * 1024)
@@ -15,7 +15,7 @@ def test_the_total_has_rates_and_latencies() -> None:
     )
 
 
-def test_a_window_begins_when_the_last_one_was_told() -> None:
+def test_report_covers_the_time_since_the_last_report() -> None:
     statistics = Statistics(4, 0, 1000)
     statistics.record(4, 0)
     assert statistics.report(999) is None
@@ -31,7 +31,7 @@ def test_a_window_begins_when_the_last_one_was_told() -> None:
     assert "4.00 ms max latency" in statistics.total(2000)
 
 
-def test_the_steady_state_says_so_once() -> None:
+def test_steady_state_is_announced_once() -> None:
     statistics = Statistics(4, 0, 10, is_steady=True)
     statistics.record(1, 1)
     first = statistics.report(10)
@@ -44,19 +44,19 @@ def test_the_steady_state_says_so_once() -> None:
     assert statistics.total(20).startswith("2 steady state records sent, ")
 
 
-def test_nothing_can_be_counted_too() -> None:
+def test_statistics_without_records_are_zero() -> None:
     assert Statistics(1, 0, 10).total(0).startswith("0 records sent, 0.000000 records/sec")
     assert percentiles([]) == [0, 0, 0, 0]
 
 
-def test_of_many_records_some_are_samples() -> None:
+def test_latencies_of_many_records_are_sampled() -> None:
     statistics = Statistics(1_500_000, 0, 10)
     for latency_ms in range(9):
         statistics.record(latency_ms, 1)
     assert len(statistics._latencies) == 3
 
 
-def test_metrics_stand_in_columns() -> None:
+def test_metrics_are_printed_in_columns() -> None:
     head, first, second = metrics_lines({"long-name": 2.0, "a": 1.0}, "g", "c")
     assert head == "Metric Name                 Value"
     assert first == "g:a:{client-id=c}         : 1.000"

@@ -1,4 +1,4 @@
-"""plog/cli/replay/plan.py: the range of a replay, and the file that it goes on from."""
+"""plog/cli/replay/plan.py: the range of a replay and its state file."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from plog.cli.replay.plan import PartitionRange, State, time_ms
 RANGES = [PartitionRange(0, 3, 10), PartitionRange(7, 5, 5)]
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_state_is_loaded(tmp_path: Path) -> None:
     state = State(tmp_path / "state", "a@1", "b@1")
     assert state.load() is None
     state.save(RANGES)
     assert State(tmp_path / "state", "a@1", "b@1").load() == RANGES
-    assert [x.left for x in RANGES] == [7, 0]
+    assert [x.remaining for x in RANGES] == [7, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
-def test_the_file_of_another_replay_is_refused(tmp_path: Path) -> None:
+def test_state_of_another_replay_is_an_error(tmp_path: Path) -> None:
     State(tmp_path / "state", "a@1", "b@1").save(RANGES)
     with pytest.raises(UsageError, match="belongs to a replay from a@1 to b@1"):
         State(tmp_path / "state", "a@1", "b@2").load()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"source": 1}', "\u00e4"])
-def test_another_file_is_refused_and_not_written_to(tmp_path: Path, text: str) -> None:
+def test_file_that_is_not_a_state_is_an_error_and_stays_unchanged(
+    tmp_path: Path, text: str
+) -> None:
     path = tmp_path / "state"
     path.write_text(text)
     with pytest.raises(UsageError, match="not the state of a replay"):
@@ -39,13 +41,13 @@ def test_another_file_is_refused_and_not_written_to(tmp_path: Path, text: str) -
     assert path.read_text() == text
 
 
-def test_what_is_no_time_is_refused() -> None:
+def test_invalid_time_is_an_error() -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="not a time"):
         time_ms("noon")
 
 
 @pytest.mark.parametrize("bounds", [("offset", "5", "5"), ("time", "2026-03-02", "2026-03-01")])
-def test_a_range_that_ends_before_it_begins_is_refused(bounds: tuple[str, str, str]) -> None:
+def test_range_that_ends_before_it_starts_is_an_error(bounds: tuple[str, str, str]) -> None:
     kind, first, until = bounds
     words = ["--bootstrap-server", "a:1", "--topic", "t", "--to-topic", "u"]
     words += [f"--from-{kind}", first, f"--until-{kind}", until]

@@ -1,4 +1,4 @@
-"""plog/cli/topics/command.py and topics/report.py at a whole broker, in Kafka's words."""
+"""plog/cli/topics/command.py and topics/report.py against a simulated broker."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.unit.cli.conftest import CliSite, Run
 
 @pytest.fixture
 def topics(site: CliSite) -> Run:
-    """The tool."""
+    """The tool, connected to a broker."""
     return site.tool(configure)
 
 
-def test_a_topic_is_created_described_and_deleted(topics: Run) -> None:
+def test_topic_is_created_described_and_deleted(topics: Run) -> None:
     created = topics(
         "--create", "--topic", "orders", "--partitions", 2, "--config", "retention.ms=5000"
     )
@@ -37,13 +37,13 @@ def test_a_topic_is_created_described_and_deleted(topics: Run) -> None:
     assert topics("--list").lines == []
 
 
-def test_a_name_that_may_collide_is_warned_of(topics: Run) -> None:
+def test_name_with_period_prints_a_warning(topics: Run) -> None:
     warning, created = topics("--create", "--topic", "a.b").lines
     assert warning.startswith("WARNING: Due to limitations in metric names")
     assert created == "Created topic a.b."
 
 
-def test_a_topic_that_is_there_is_an_error_unless_that_is_fine(topics: Run) -> None:
+def test_existing_topic_is_an_error_unless_if_not_exists_is_given(topics: Run) -> None:
     topics("--create", "--topic", "a")
     again = topics("--create", "--topic", "a")
     assert again.code == 1
@@ -65,7 +65,7 @@ def test_topics_are_listed_by_pattern(site: CliSite, topics: Run) -> None:
     assert (first["topic"], first["internal"]) == ("clicks", False)
 
 
-def test_a_topic_gets_more_partitions(site: CliSite, topics: Run) -> None:
+def test_alter_adds_partitions(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "a")
     assert topics("--alter", "--topic", "a", "--partitions", 3)[:2] == (0, "")
     assert len(topics("--describe", "--topic", "a").lines) == 4
@@ -77,15 +77,13 @@ def test_a_topic_gets_more_partitions(site: CliSite, topics: Run) -> None:
     assert len(topics("--describe", "--topic", "a").lines) == 6
 
 
-def test_a_topic_is_created_on_chosen_brokers(topics: Run) -> None:
+def test_topic_is_created_with_a_replica_assignment(topics: Run) -> None:
     assert topics("--create", "--topic", "a", "--replica-assignment", "1,1").code == 0
-    elsewhere = topics("--create", "--topic", "b", "--replica-assignment", "7")
-    assert elsewhere.code == 1
+    unknown = topics("--create", "--topic", "b", "--replica-assignment", "7")
+    assert unknown.code == 1
 
 
-def test_deleting_a_name_deletes_no_topic_that_it_would_match_as_a_pattern(
-    site: CliSite, topics: Run
-) -> None:
+def test_delete_treats_a_period_in_a_name_literally(site: CliSite, topics: Run) -> None:
     for name in ("web.log", "web-log", "webxlog"):
         create_topic(site.broker, name)
     deleted = topics("--delete", "--topic", "web.log")
@@ -107,7 +105,7 @@ def test_deleting_a_name_deletes_no_topic_that_it_would_match_as_a_pattern(
         (["web.log,none", "--if-exists"], ["web.log"]),
     ],
 )
-def test_several_topics_are_deleted_by_names_and_by_patterns(
+def test_topics_are_deleted_by_names_and_patterns(
     site: CliSite, topics: Run, words: list[str], deleted: list[str]
 ) -> None:
     for name in ("web.log", "web-log", "web.logs", "orders"):
@@ -116,16 +114,14 @@ def test_several_topics_are_deleted_by_names_and_by_patterns(
     assert (done.code, sorted(done.lines)) == (0, [f"Deleted topic {name}." for name in deleted])
 
 
-def test_nothing_is_deleted_when_one_of_the_names_is_missing(site: CliSite, topics: Run) -> None:
+def test_no_topic_is_deleted_when_one_is_missing(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "a")
     missing = topics("--delete", "--topic", "a,none")
     assert (missing.code, missing.err) == (1, "plog: Topic 'none' does not exist as expected\n")
     assert topics("--list").lines == ["a"]
 
 
-def test_altering_a_name_alters_no_topic_that_it_would_match_as_a_pattern(
-    site: CliSite, topics: Run
-) -> None:
+def test_alter_treats_a_period_in_a_name_literally(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "web.log")
     create_topic(site.broker, "web-log")
     assert topics("--alter", "--topic", "web.log", "--partitions", 3).code == 0
@@ -134,7 +130,7 @@ def test_altering_a_name_alters_no_topic_that_it_would_match_as_a_pattern(
     assert len(topics("--describe", "--topic", "web-log").lines) == 5
 
 
-def test_describing_takes_patterns_as_kafka_does(site: CliSite, topics: Run) -> None:
+def test_describe_accepts_patterns(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "web.log")
     create_topic(site.broker, "web-log")
     heads = [line for line in topics("--describe", "--topic", "web.log").lines if line[0] != "\t"]
@@ -143,9 +139,7 @@ def test_describing_takes_patterns_as_kafka_does(site: CliSite, topics: Run) -> 
 
 
 @pytest.mark.parametrize("action", ["--describe", "--delete", "--alter"])
-def test_a_topic_that_is_not_there_is_an_error_unless_that_is_fine(
-    topics: Run, action: str
-) -> None:
+def test_missing_topic_is_an_error_unless_if_exists_is_given(topics: Run, action: str) -> None:
     words = [action, "--topic", "none", *(["--partitions", 2] if action == "--alter" else [])]
     missing = topics(*words)
     assert missing.code == 1
@@ -153,7 +147,7 @@ def test_a_topic_that_is_not_there_is_an_error_unless_that_is_fine(
     assert topics(*words, "--if-exists")[:2] == (0, "")
 
 
-def test_a_topic_is_described_by_its_id(site: CliSite, topics: Run) -> None:
+def test_topic_is_described_by_id(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "a")
     create_topic(site.broker, "b")
     _, second = json.loads(topics("--list", "--json").out)
@@ -164,14 +158,14 @@ def test_a_topic_is_described_by_its_id(site: CliSite, topics: Run) -> None:
     assert topics("--describe", "--topic-id", "short").code == 1
 
 
-def test_only_topics_with_settings_of_their_own_are_described(site: CliSite, topics: Run) -> None:
+def test_topics_with_overrides_filter_selects_topics(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "plain")
     create_topic(site.broker, "special", retention_ms="7")
     [line] = topics("--describe", "--topics-with-overrides").lines
     assert line.startswith("Topic: special\t")
 
 
-def test_only_partitions_in_trouble_are_described(site: CliSite, topics: Run) -> None:
+def test_partition_filters_select_partitions(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "a")
     for option in ("--under-replicated-partitions", "--unavailable-partitions",
                    "--under-min-isr-partitions"):  # fmt: skip
@@ -180,7 +174,7 @@ def test_only_partitions_in_trouble_are_described(site: CliSite, topics: Run) ->
     assert line.startswith("\tTopic: a\tPartition: 0\t")
 
 
-def test_a_program_gets_json(site: CliSite, topics: Run) -> None:
+def test_describe_json_contains_partitions_and_settings(site: CliSite, topics: Run) -> None:
     create_topic(site.broker, "a", 2, retention_ms="7")
     [topic] = json.loads(topics("--describe", "--json").out)
     assert topic["topic"] == "a"
@@ -188,16 +182,16 @@ def test_a_program_gets_json(site: CliSite, topics: Run) -> None:
     assert [each["leader"] for each in topic["partitions"]] == [1, 1]
 
 
-def test_a_program_hears_in_json_what_was_done(topics: Run) -> None:
-    def told(*words: object) -> object:
-        ended = topics(*words, "--json")
-        assert ended.code == 0
-        return json.loads(ended.out)
+def test_json_contains_created_altered_and_deleted_topics(topics: Run) -> None:
+    def result_of(*words: object) -> object:
+        result = topics(*words, "--json")
+        assert result.code == 0
+        return json.loads(result.out)
 
-    assert told("--create", "--topic", "a_b") == {"created": ["a_b"]}
-    assert told("--create", "--topic", "a_b", "--if-not-exists") == {"created": []}
-    assert told("--alter", "--topic", "a_b", "--partitions", 3) == {"altered": ["a_b"]}
-    assert told("--delete", "--topic", "a_b") == {"deleted": ["a_b"]}
+    assert result_of("--create", "--topic", "a_b") == {"created": ["a_b"]}
+    assert result_of("--create", "--topic", "a_b", "--if-not-exists") == {"created": []}
+    assert result_of("--alter", "--topic", "a_b", "--partitions", 3) == {"altered": ["a_b"]}
+    assert result_of("--delete", "--topic", "a_b") == {"deleted": ["a_b"]}
 
 
 def _partition(isr: tuple[int, ...], leader: int | None = 1, **fields: object) -> Partition:
@@ -227,18 +221,18 @@ def _partition(isr: tuple[int, ...], leader: int | None = 1, **fields: object) -
         ),
     ],
 )
-def test_what_is_wrong_with_a_partition(partition: Partition, reports: set[str]) -> None:
+def test_partition_is_selected_by_matching_filters(partition: Partition, reports: set[str]) -> None:
     names = ("under-replicated", "unavailable", "under-min-isr", "at-min-isr")
     assert {x for x in names if partition.is_reported([f"--{x}-partitions"])} == reports
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("", "exactly one of --list, --describe, --create, --alter or --delete"),
         ("--list --create --topic a", "exactly one of"),
-        ("--create", "--create needs --topic"),
-        ("--delete", "--delete needs --topic"),
+        ("--create", "--create requires --topic"),
+        ("--delete", "--delete requires --topic"),
         ("--alter --topic a", "--alter requires --partitions"),
         ("--list --partitions 3", "--partitions requires --create or --alter"),
         ("--describe --config a=b", "--config requires --create"),
@@ -255,8 +249,8 @@ def test_what_is_wrong_with_a_partition(partition: Partition, reports: set[str])
         ("--describe --topic a(", "not a regular expression"),
     ],
 )
-def test_options_that_make_no_sense_are_one_line(topics: Run, line: str, told: str) -> None:
-    ended = topics(*line.split())
-    assert ended.code == 1
-    assert told in ended.err
-    assert len(ended.err.splitlines()) == 1
+def test_usage_error_is_one_line(topics: Run, line: str, message: str) -> None:
+    result = topics(*line.split())
+    assert result.code == 1
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""plog/cli/verifiable/json_events.py: a line for each event, with Java's names."""
+"""plog/cli/verifiable/json_events.py: one line per event, with Java's names of errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plog.client.errors import BufferExhausted, ClosedError, DeliveryTimedOut, R
 from plog.errors import NotLeaderOrFollower, TopicAuthorizationFailed
 
 
-def test_an_event_is_a_line_of_json_that_begins_with_its_time() -> None:
+def test_event_is_a_json_line_with_timestamp_first() -> None:
     stream = io.StringIO()
     events = Events(stream)
     events.print("startup_complete")
@@ -34,5 +34,5 @@ def test_an_event_is_a_line_of_json_that_begins_with_its_time() -> None:
         (NotLeaderOrFollower(), "org.apache.kafka.common.errors.NotLeaderOrFollowerException"),
     ],
 )  # fmt: skip
-def test_errors_have_the_names_of_javas_classes(error: Exception, name: str) -> None:
+def test_error_has_the_name_of_javas_class(error: Exception, name: str) -> None:
     assert java_class_of(error) == f"class {name}"

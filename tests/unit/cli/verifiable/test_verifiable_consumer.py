@@ -1,4 +1,4 @@
-"""plog/cli/verifiable/verifiable_consumer.py: which settings its options mean."""
+"""plog/cli/verifiable/verifiable_consumer.py: settings from options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _settings(*words: str) -> dict[str, object]:
     return settings_of(parser.parse_args([*required, *words]))
 
 
-def test_the_clients_settings_are_what_the_options_say() -> None:
+def test_options_become_settings() -> None:
     words = ("--session-timeout", "7000", "--group-instance-id", "i", "--enable-autocommit")
     settings = ConsumerSettings.from_options(_settings(*words, "--reset-policy", "none"))
     assert settings.group_id == "g"

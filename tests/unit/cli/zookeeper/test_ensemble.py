@@ -1,4 +1,4 @@
-"""plog/cli/zookeeper/ensemble.py: the ensemble's configuration, told and changed."""
+"""plog/cli/zookeeper/ensemble.py: printing and changing the ensemble's configuration."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _run(zookeeper: FakeZooKeeper, *words: str) -> list[str]:
 
 @pytest.fixture
 def zookeeper() -> FakeZooKeeper:
-    """With a configuration."""
+    """A fake ZooKeeper with the configuration `_CONFIG`."""
     zookeeper = FakeZooKeeper()
     zookeeper.configuration = _CONFIG
     return zookeeper
 
 
-def test_the_configuration_is_told_and_watched(zookeeper: FakeZooKeeper) -> None:
+def test_config_prints_and_watches_the_configuration(zookeeper: FakeZooKeeper) -> None:
     assert _run(zookeeper, "config") == [_CONFIG.decode()]
     assert zookeeper.watched == []
     assert _run(zookeeper, "config", "-cws")[:2] == ["10000 c:2181,", "cZxid = 0x1"]
@@ -41,12 +41,12 @@ def test_the_configuration_is_told_and_watched(zookeeper: FakeZooKeeper) -> None
         ("server.1=a:2:3;2181\nserver.2=b:2:3;[::1]:9\nversion=0", "0 0.0.0.0:2181,[::1]:9"),
     ],
 )
-def test_clients_are_told_where_to_connect(config: str, shown: str) -> None:
+def test_client_string_lists_client_addresses(config: str, shown: str) -> None:
     assert client_string(config) == shown
 
 
 @pytest.mark.parametrize(
-    ("words", "asked"),
+    ("words", "request_"),
     [
         (("-add", "server.2=B:2:3;4"), "server.2=b:2:3;4 None None -1"),
         (("-remove", "2,3", "-v", "1f"), "None 2,3 None 31"),
@@ -54,18 +54,20 @@ def test_clients_are_told_where_to_connect(config: str, shown: str) -> None:
         (("-members", "server.1=a:2:3;4"), "None None server.1=a:2:3;4 -1"),
     ],
 )
-def test_servers_come_and_go(zookeeper: FakeZooKeeper, words: tuple[str, ...], asked: str) -> None:
+def test_reconfig_adds_and_removes_servers(
+    zookeeper: FakeZooKeeper, words: tuple[str, ...], request_: str
+) -> None:
     shown = _run(zookeeper, "reconfig", *words)
-    assert zookeeper.asked == [f"reconfig {asked}"]
+    assert zookeeper.calls == [f"reconfig {request_}"]
     assert shown == ["Committed new configuration:", _CONFIG.decode()]
 
 
-def test_members_stand_in_a_file_too(zookeeper: FakeZooKeeper, tmp_path: Path) -> None:
+def test_reconfig_reads_members_from_a_file(zookeeper: FakeZooKeeper, tmp_path: Path) -> None:
     file = tmp_path / "Zoo.cfg"
     file.write_text("# ours\nserver.1=A:2:3;4\n server.2 = b:2:3;4\nversion=7\n")
     assert _run(zookeeper, "reconfig", "-s", "-file", str(file))[2] == "cZxid = 0x1"
     members = "server.1=A:2:3;4\nserver.2=b:2:3;4\nversion=7"
-    assert zookeeper.asked == [f"reconfig None None {members} -1"]
+    assert zookeeper.calls == [f"reconfig None None {members} -1"]
     file.write_text("tickTime=5\n")
     with pytest.raises(CommandRefused, match=r"Zoo\.cfg: Unrecognised parameter: tickTime"):
         _run(zookeeper, "reconfig", "-file", str(file))
@@ -85,10 +87,10 @@ def test_members_stand_in_a_file_too(zookeeper: FakeZooKeeper, tmp_path: Path) -
         (("-file", "x", "-members", "y"), "Can't use -file and -members together ("),
     ],
 )
-def test_what_cannot_be_is_refused_with_zookeepers_words(
+def test_invalid_command_fails_with_zookeepers_message(
     zookeeper: FakeZooKeeper, words: tuple[str, ...], problem: str
 ) -> None:
     with pytest.raises(CommandRefused) as refused:
         _run(zookeeper, "reconfig", *words)
     assert str(refused.value).startswith(problem)
-    assert zookeeper.asked == []
+    assert zookeeper.calls == []

@@ -1,4 +1,4 @@
-"""plog/cli/zookeeper/quotas.py: the znodes of quotas, and what is said of them."""
+"""plog/cli/zookeeper/quotas.py: the znodes of quotas and the messages of their commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNTED = "/zookeeper/quota/a/b/zookeeper_stats"
 
 
 class Shell:
-    """A fake ZooKeeper with /a, /a/b and /a/b/c, and what a shell prints."""
+    """A shell on a fake ZooKeeper with /a, /a/b and /a/b/c."""
 
     def __init__(self) -> None:
         self.zookeeper = FakeZooKeeper()
@@ -25,22 +25,22 @@ class Shell:
         self.notes.clear()
 
     def run(self, *lines: str) -> list[str]:
-        """What some lines print."""
+        """Run `lines` and return their output."""
         console = Console(self.zookeeper, self.notes.append)
         return [each for line in lines for each in run_command(console, split_words(line))]
 
     def data(self, path: str) -> bytes | None:
-        """What is in a znode."""
+        """Return the data of a znode."""
         return self.zookeeper.nodes[path].data
 
 
 @pytest.fixture
 def shell() -> Shell:
-    """No quota yet."""
+    """A shell on a tree without quotas."""
     return Shell()
 
 
-def test_a_first_limit_makes_the_znodes_and_more_of_them_change_them(shell: Shell) -> None:
+def test_first_limit_creates_the_znodes_and_later_limits_change_them(shell: Shell) -> None:
     assert shell.run("setquota -n 5 /a/b") == []
     assert shell.data(_LIMITS) == b"count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1"
     assert shell.data(_COUNTED) == b"count=0,bytes=0"
@@ -48,7 +48,7 @@ def test_a_first_limit_makes_the_znodes_and_more_of_them_change_them(shell: Shel
     assert shell.data(_LIMITS) == b"count=5,bytes=0=;byteHardLimit=70;countHardLimit=-1"
 
 
-def test_a_limit_below_what_is_there_is_set_with_a_warning(shell: Shell) -> None:
+def test_limit_below_usage_is_set_with_a_warning(shell: Shell) -> None:
     shell.run("setquota -n 5 /a/b")
     shell.zookeeper.nodes[_COUNTED].data = b"count=7,bytes=20"
     assert shell.run("setquota -B 19 /a/b") == [
@@ -79,7 +79,7 @@ def test_a_limit_below_what_is_there_is_set_with_a_warning(shell: Shell) -> None
         ("listquota /", 'Invalid path string "/zookeeper/quota//zookeeper_limits" caused by '),
     ],
 )
-def test_what_cannot_be_is_refused_with_zookeepers_words(
+def test_invalid_command_fails_with_zookeepers_message(
     shell: Shell, line: str, problem: str
 ) -> None:
     shell.run("setquota -n 5 /a/b")
@@ -105,13 +105,13 @@ def test_what_cannot_be_is_refused_with_zookeepers_words(
         ("listquota /a", "quota for /a does not exist."),
     ],
 )
-def test_some_mistakes_are_only_remarked(shell: Shell, line: str, note: str) -> None:
+def test_some_errors_are_printed_as_notes(shell: Shell, line: str, note: str) -> None:
     assert shell.run(line) == []
     assert shell.notes[-1] == note
     assert "/zookeeper" not in shell.zookeeper.nodes
 
 
-def test_a_quota_is_told_with_what_is_counted(shell: Shell) -> None:
+def test_listquota_prints_limits_and_usage(shell: Shell) -> None:
     shell.run("setquota -N 5 /a/b")
     assert shell.run("listquota /a/b") == [
         "Output quota for /a/b count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5",
@@ -120,13 +120,13 @@ def test_a_quota_is_told_with_what_is_counted(shell: Shell) -> None:
     assert shell.notes == [f"absolute path is {_LIMITS}"]
 
 
-def test_one_limit_goes_and_the_others_stay(shell: Shell) -> None:
+def test_delquota_removes_only_the_given_limit(shell: Shell) -> None:
     shell.run("setquota -n 5 /a/b", "setquota -b 6 /a/b", "delquota -n /a/b")
     assert parse_track(shell.data(_LIMITS))["count"] == -1
     assert parse_track(shell.data(_LIMITS))["bytes"] == 6
 
 
-def test_a_quota_goes_with_the_folders_that_are_empty_then(shell: Shell) -> None:
+def test_delquota_deletes_empty_parents(shell: Shell) -> None:
     shell.run("create /a/x", "setquota -n 5 /a/b", "setquota -n 5 /a/x", "delquota /a/b")
     below = [path for path in shell.zookeeper.nodes if path.startswith("/zookeeper/quota/")]
     assert below[:2] == ["/zookeeper/quota/a", "/zookeeper/quota/a/x"]
@@ -139,7 +139,7 @@ def test_a_quota_goes_with_the_folders_that_are_empty_then(shell: Shell) -> None
     assert shell.run("delquota /a/x") == ["Quota does not exist for /a/x"]
 
 
-def test_what_is_no_quota_is_refused() -> None:
-    with pytest.raises(CommandRefused, match="'count=x' is not what a quota looks like"):
+def test_invalid_quota_data_is_an_error() -> None:
+    with pytest.raises(CommandRefused, match="cannot parse 'count=x' as a quota"):
         parse_track(b"count=x")
     assert track_text(parse_track(None)) == "count=-1,bytes=-1"

@@ -1,4 +1,4 @@
-"""plog/cli/zookeeper/requests.py: bytes as ZooKeeper's jute has them."""
+"""plog/cli/zookeeper/requests.py: requests and responses in ZooKeeper's jute encoding."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _BEFORE = b"header"
         ),
     ],
 )
-def test_a_request_is_what_jute_says(
+def test_request_is_encoded_as_jute(
     request_: requests.Request[object], kind: int, body: bytes
 ) -> None:
     assert (request_.type, request_.serialize()) == (kind, body)
 
 
 @pytest.mark.parametrize(
-    ("request_", "answer", "expected"),
+    ("request_", "response", "expected"),
     [
         (requests.get_data("/a"), b"\0\0\0\1x" + _STAT_BYTES, (b"x", _STAT)),
         (requests.get_data("/a"), b"\xff" * 4 + _STAT_BYTES, (None, _STAT)),
@@ -79,16 +79,16 @@ def test_a_request_is_what_jute_says(
         (requests.add_watch("/a", recursive=True), b"\0\0\0\0", None),
     ],
 )
-def test_an_answer_is_read_and_announced(
-    request_: requests.Request[object], answer: bytes, expected: object
+def test_response_is_decoded_and_announced(
+    request_: requests.Request[object], response: bytes, expected: object
 ) -> None:
     announced: list[str] = []
-    request_.on_answer = lambda: announced.append("answer")
-    assert request_.deserialize(_BEFORE + answer, len(_BEFORE)) == expected
-    assert announced == ["answer"]
+    request_.on_response = lambda: announced.append("response")
+    assert request_.deserialize(_BEFORE + response, len(_BEFORE)) == expected
+    assert announced == ["response"]
 
 
-def test_an_event_has_a_type_and_a_path() -> None:
+def test_event_has_a_type_and_a_path() -> None:
     state = b"\0\0\0\3"
     assert requests.read_event(b"\0\0\0\4" + state + _A, 0) == ("NodeChildrenChanged", "/a")
     assert requests.read_event(_BEFORE + b"\0\0\0\x63" + state + _A, 6) == (None, "/a")

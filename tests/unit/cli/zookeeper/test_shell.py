@@ -1,4 +1,4 @@
-"""plog/cli/zookeeper/shell.py: its options, wherever they stand, and a prompt's lines."""
+"""plog/cli/zookeeper/shell.py: options at any position, and lines of standard input."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.helpers.fake_zookeeper import FakeZooKeeper
 
 
 class Connections:
-    """Stands for `zookeeper_client.connect`: what it was asked for, and a fake for each."""
+    """Replaces `zookeeper_client.connect`: records its arguments and returns a fake."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
         self.zookeeper = FakeZooKeeper()
 
     def __call__(self, hosts: str, on_event: object, **options: Any) -> FakeZooKeeper:
-        self.asked.append((hosts, options))
+        self.calls.append((hosts, options))
         return self.zookeeper
 
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
-    """In the place of kazoo."""
+    """Connections to a fake instead of kazoo."""
     connections = Connections()
     monkeypatch.setattr(zookeeper_client, "connect", connections)
     return connections
@@ -41,7 +41,7 @@ def _run(*arguments: object) -> int:
 
 @pytest.fixture
 def tls_file(tmp_path: Path) -> Path:
-    """A file as Kafka's tool takes it."""
+    """A TLS file in the format of Kafka's tool."""
     file = tmp_path / "tls.properties"
     file.write_text(
         "zookeeper.ssl.client.enable=true\n"
@@ -56,11 +56,11 @@ def tls_file(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_command_keeps_its_own_options(
+def test_command_keeps_its_own_options(
     connections: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("a:1,b:2/c", "create", "-s", "/n", "-5") == 0
-    [(hosts, options)] = connections.asked
+    [(hosts, options)] = connections.calls
     assert (hosts, options["session_timeout_s"], options["read_only"]) == ("a:1,b:2/c", 30, False)
     assert options["security"] is None
     out = capsys.readouterr()
@@ -78,11 +78,11 @@ def test_a_command_keeps_its_own_options(
         ("a:1", "-timeout", "500", "ls", "/", "-zk-tls-config-file", "FILE"),
     ],
 )
-def test_options_stand_before_and_behind_the_server(
+def test_options_are_accepted_before_and_after_the_server(
     connections: Connections, tls_file: Path, words: tuple[str, ...]
 ) -> None:
     assert _run(*(tls_file if word == "FILE" else word for word in words)) == 0
-    [(_, options)] = connections.asked
+    [(_, options)] = connections.calls
     assert options["session_timeout_s"] == 0.5
     security = options["security"]
     assert security.trusted.path == "/ca.pem"
@@ -92,7 +92,7 @@ def test_options_stand_before_and_behind_the_server(
     assert not security.checks_host_name
 
 
-def test_a_tls_file_that_says_nonsense_is_refused(
+def test_invalid_tls_file_is_an_error(
     connections: Connections, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "bad.properties"
@@ -104,10 +104,10 @@ def test_a_tls_file_that_says_nonsense_is_refused(
     assert "convert it once: keytool -list -rfc" in capsys.readouterr().err
     assert _run("a:1", "ls", "/", "-zk-tls-config-file") == 1
     assert "requires a file name" in capsys.readouterr().err
-    assert connections.asked == []
+    assert connections.calls == []
 
 
-def test_lines_are_read_until_they_end(
+def test_shell_reads_lines_until_end_of_input_or_quit(
     connections: Connections,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

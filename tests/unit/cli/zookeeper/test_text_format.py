@@ -1,4 +1,4 @@
-"""plog/cli/zookeeper/text_format.py: the words of a line, paths, ACLs, statistics."""
+"""plog/cli/zookeeper/text_format.py: command lines, paths, ACLs and statistics."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from plog.cli.zookeeper.text_format import (
         (" ", []),
     ],
 )
-def test_a_line_is_split_as_zookeeper_splits_it(line: str, words: list[str]) -> None:
+def test_line_is_split_like_zookeepers_shell_does(line: str, words: list[str]) -> None:
     assert split_words(line) == words
 
 
-def test_options_stand_anywhere_and_numbers_are_none() -> None:
+def test_options_are_accepted_anywhere_and_numbers_are_words() -> None:
     given = parse_options(["/a", "-v", "-1", "-5", "-s", "-"], "s", "v")
     assert given.words == ["/a", "-5", "-"]
     assert given.options == {"v": "-1", "s": ""}
@@ -51,7 +51,7 @@ def test_options_stand_anywhere_and_numbers_are_none() -> None:
         (["-file", "x", "-v", "-1"], {"file": "x", "v": "-1"}),
     ],
 )
-def test_a_value_stands_behind_its_option_or_with_it(
+def test_option_value_follows_in_the_same_or_the_next_word(
     words: list[str], options: dict[str, str]
 ) -> None:
     assert parse_options(words, "s", ("v", "file")) == ([], options)
@@ -66,18 +66,18 @@ def test_a_value_stands_behind_its_option_or_with_it(
         (["-v", "-s", "/a"], "Missing argument for option: v"),
     ],
 )
-def test_wrong_options_are_refused_with_zookeepers_words(words: list[str], problem: str) -> None:
+def test_invalid_option_fails_with_zookeepers_message(words: list[str], problem: str) -> None:
     with pytest.raises(CommandRefused, match=f"^{problem}$"):
         parse_options(words, "s", "v")
 
 
-def test_a_version_has_to_be_a_number() -> None:
+def test_non_numeric_version_is_an_error() -> None:
     with pytest.raises(CommandRefused, match="-v argument must be an int value"):
         parse_options(["-v", "x"], "", "v").number("v", -1)
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b.c/..d", "/a b/ü"])
-def test_a_path_may_hold_what_zookeeper_takes(path: str) -> None:
+def test_valid_path_is_returned(path: str) -> None:
     assert check_path(path) == path
 
 
@@ -94,20 +94,20 @@ def test_a_path_may_hold_what_zookeeper_takes(path: str) -> None:
         ("/a/\0", 'Invalid path string "/a/\0" caused by null character not allowed @3'),
     ],
 )
-def test_a_bad_path_is_refused_with_zookeepers_words(path: str, problem: str) -> None:
+def test_invalid_path_fails_with_zookeepers_message(path: str, problem: str) -> None:
     with pytest.raises(CommandRefused) as refused:
         check_path(path)
     assert str(refused.value) == problem
 
 
-def test_acls_are_read_and_shown_in_zookeepers_order() -> None:
+def test_acls_are_parsed_and_printed_in_zookeepers_order() -> None:
     acls, problems = parse_acls("world:anyone:rwcda,digest:u:aGk=:rx,none")
     assert acls == [Acl("world", "anyone", 31), Acl("digest", "u:aGk=", 1)]
     assert problems == ["Unknown perm type: x", "none does not have the form scheme:id:perm"]
     assert list(acl_lines(acls)) == ["'world,'anyone", ": cdrwa", "'digest,'u:aGk=", ": r"]
 
 
-def test_statistics_are_shown_as_java_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_are_printed_in_java_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     stat = Stat(

@@ -1,4 +1,4 @@
-"""plog/cli/zookeeper/watches.py: what is watched still, and what is told of what is revoked."""
+"""plog/cli/zookeeper/watches.py: active watches and the events for removed ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _watched(watches: Watches) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("event", "left"),
+    ("event", "remaining"),
     [
         ("NodeCreated", [["/b"], ["/b"], ["/a", "/b"]]),
         ("NodeDataChanged", [["/b"], ["/b"], ["/a", "/b"]]),
@@ -36,42 +36,42 @@ def _watched(watches: Watches) -> list[list[str]]:
         ("NodeDeleted", [["/b"], ["/b"], ["/b"]]),
     ],
 )
-def test_an_event_ends_the_watches_that_fire_once(event: str, left: list[list[str]]) -> None:
+def test_event_removes_one_time_watches(event: str, remaining: list[list[str]]) -> None:
     watches = _all_kinds()
     watches.fired(event, "/a")
-    assert _watched(watches) == [*left, ["/a", "/b"], ["/a", "/b"]]
+    assert _watched(watches) == [*remaining, ["/a", "/b"], ["/a", "/b"]]
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "events"),
     [
         ("c", ["ChildWatchRemoved"]),
         ("d", ["DataWatchRemoved"]),
         ("a", ["DataWatchRemoved", "ChildWatchRemoved", "PersistentWatchRemoved"]),
     ],
 )
-def test_what_is_revoked_is_told_once_for_each_kind(option: str, told: list[str]) -> None:
+def test_removal_is_reported_once_per_event_type(option: str, events: list[str]) -> None:
     watches = _all_kinds()
-    assert watches.revocable("/a", option) == told
-    watches.revoke("/a", option)
-    assert watches.revocable("/a", option) == []
-    assert watches.revocable("/b", option) == told
+    assert watches.removal_events("/a", option) == events
+    watches.remove("/a", option)
+    assert watches.removal_events("/a", option) == []
+    assert watches.removal_events("/b", option) == events
 
 
-def test_watches_that_last_are_revoked_with_all_others_only() -> None:
+def test_persistent_watch_is_removed_only_with_all_watches() -> None:
     watches = Watches()
     watches.add(RECURSIVE, "/a")
-    assert watches.revocable("/a", "c") == watches.revocable("/a", "d") == []
-    assert watches.revocable("/a", "a") == ["PersistentWatchRemoved"]
+    assert watches.removal_events("/a", "c") == watches.removal_events("/a", "d") == []
+    assert watches.removal_events("/a", "a") == ["PersistentWatchRemoved"]
 
 
-def test_nothing_is_watched_once_the_session_is_over() -> None:
+def test_clear_removes_all_watches() -> None:
     watches = _all_kinds()
     watches.clear()
     assert list(watches.batches()) == []
 
 
-def test_many_watches_are_asked_for_in_several_requests() -> None:
+def test_many_watches_are_split_into_several_requests() -> None:
     watches = Watches()
     paths = [f"/{number:0999d}" for number in range(300)]
     for path in paths:
