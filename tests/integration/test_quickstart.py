@@ -1,4 +1,4 @@
-"""``./run`` behind its shell script: a message through the broker, then a clean end by a signal."""
+"""The Python part of ``./run``: one message through the broker, then a clean stop by a signal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_a_message_goes_through_and_a_signal_ends_it_cleanly(
+def test_message_is_read_back_and_signal_stops_broker_cleanly(
     tmp_path: Path, end: signal.Signals
 ) -> None:
     options = [word for setting in SETTINGS for word in ("-o", setting)]
@@ -33,14 +33,14 @@ def test_a_message_goes_through_and_a_signal_ends_it_cleanly(
         assert re.fullmatch(r"The broker listens on 127\.0\.0\.1:\d+\.\n", listens)
         text = sent.split("'")[1]
         assert read == f"Read back '{text}' from offset 0.\n"
-        assert where == f"The data lies in {tmp_path}/plog-data. Ctrl-C stops the broker.\n"
+        assert where == f"The data is in {tmp_path}/plog-data. Ctrl-C stops the broker.\n"
         running.send_signal(end)
         assert running.wait(TIMEOUT_S) == 0
-    # The clean mark is there: the next start has nothing to recover.
+    # The broker wrote its clean-shutdown mark: the next start has nothing to recover.
     assert (tmp_path / "plog-data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_wrong_setting_is_named_and_nothing_is_started(tmp_path: Path) -> None:
+def test_invalid_setting_is_reported_and_broker_is_not_started(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "-o", "num.partitions=none"],
         cwd=tmp_path,
