@@ -311,7 +311,11 @@ def test_damage_is_told_in_one_line_where_kafkas_tool_gives_up(
     assert ours.code == 1
     [line] = ours.stderr.splitlines()
     assert f"byte {source.stat().st_size}: zeros" in line
-    broken = bytearray(source.read_bytes())
+    # Two batches, so that the records after the damaged batch are read as well.
+    batches = [
+        build_batch([Record(timestamp=0, value=b"x")] * 2, base_offset=offset) for offset in (0, 2)
+    ]
+    broken = bytearray(b"".join(batches))
     broken[61] = 0x7F
     log.write_bytes(broken)
     assert kafka_tools.attempt("DumpLogSegments", "--deep-iteration", "--files", log).code == 1

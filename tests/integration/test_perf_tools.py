@@ -76,7 +76,7 @@ def test_a_consumer_that_waits_in_vain_fails(plog: Plog, topic: str) -> None:
         "consumer-perf-test", "--topic", topic, "--num-records", "2", "--timeout", "500"
     )
     assert done.returncode == 1
-    assert "only 1 records came" in done.stderr.decode()
+    assert "read only 1 records" in done.stderr.decode()
 
 
 @pytest.mark.parametrize("is_older", [False, True])

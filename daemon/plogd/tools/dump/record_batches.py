@@ -162,7 +162,7 @@ class _Dump:
         self._path = path
         self._options = options
         self._findings = findings
-        self._last_offset = -1
+        self._last_offset: int | None = -1
 
     def batch(self, raw: RawBatch) -> Iterator[str]:
         """Yield the lines to print for one batch."""
@@ -174,6 +174,8 @@ class _Dump:
         except PlogError as error:
             problem = f"cannot read the batch at byte {raw.position}: {error}"
             self._findings.add_damage(self._path, problem)
+            # The gap that the unreadable records leave is the same damage.
+            self._last_offset = None
 
     def _batch(self, raw: RawBatch) -> Iterator[str]:
         header = parse_header(raw.data)
@@ -196,7 +198,7 @@ class _Dump:
             yield self._legacy_record_line(record, batch, crc)
 
     def _check_offset(self, offset: int) -> None:
-        if offset != self._last_offset + 1:
+        if self._last_offset is not None and offset != self._last_offset + 1:
             pairs = self._findings.non_consecutive.setdefault(absolute(self._path), {})
             pairs[self._last_offset] = offset
         self._last_offset = offset
