@@ -276,7 +276,7 @@ def _assert_kafka_reads(kafka_tools: KafkaTools, segments: list[Path], records: 
 
 def test_import_is_refused_while_kafka_runs(kafka_4: Written, kafka_3: Written) -> None:
     for written in (kafka_4, kafka_3):
-        assert "is in use: a broker still runs there" in written.error_while_running
+        assert "is in use: a broker is running there" in written.error_while_running
 
 
 def test_directory_of_kafka_4_is_adopted_by_copy(
@@ -326,7 +326,7 @@ def test_import_without_zookeeper_lacks_only_topic_settings(
     source = ("storage", "import", kafka_3.log_dir, "--json")
     assert plog(*source, "--log-dirs", tmp_path / "data", "--dry-run") == 0
     report = capsys.readouterr()
-    assert "settings of topics are in ZooKeeper and were not read" in report.err
+    assert "topic settings are in ZooKeeper and were not read" in report.err
     assert set(json.loads(report.out)["topics"]) == set(kafka_3.topic_ids)
     assert not (tmp_path / "data").exists()
 

@@ -33,7 +33,7 @@ def test_message_is_read_back_and_a_signal_stops_the_broker_cleanly(
         assert re.fullmatch(r"The broker listens on 127\.0\.0\.1:\d+\.\n", listens)
         text = sent.split("'")[1]
         assert read == f"Read back '{text}' from offset 0.\n"
-        assert where == f"The data lies in {tmp_path}/plog-data. Ctrl-C stops the broker.\n"
+        assert where == f"The data is in {tmp_path}/plog-data. Ctrl-C stops the broker.\n"
         running.send_signal(end)
         assert running.wait(TIMEOUT_S) == 0
     # The stop was clean, so the next start has nothing to recover.

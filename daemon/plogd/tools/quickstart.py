@@ -1,8 +1,9 @@
-"""The broker in the foreground, after one message has gone in and come out again: ``./run``.
+"""``./run``: start a broker in the foreground, send it one message and read the message back.
 
-Starts ``python -m plogd`` with the options given, waits until it says that it is ready, sends one
-message through the smallest client there is and reads it back before the eyes of the user. Then it
-only waits for the broker. Ctrl-C and SIGTERM stop the broker cleanly; its exit code is ours.
+The script starts ``python -m plogd`` with the given options, waits until the broker reports that it
+is ready, sends one message through `SimpleClient`, reads it back and prints both steps. Then it
+waits for the broker to exit. Ctrl-C and SIGTERM stop the broker cleanly; the script exits with the
+broker's exit code.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from plogd.tap import Options
 from plogd.testing.ready_socket import NotReadyError, ReadySocket
 
 TOPIC = "first-light"
-# Recovery of a large log after a crash comes before readiness; its progress is in the log.
+# After a crash, the broker recovers its logs before it is ready, and logs the progress.
 _START_TIMEOUT_S = 600.0
 _ON_THIS_HOST_ONLY = ["-o", "listeners=PLAINTEXT://127.0.0.1:9092"]
-"""Without options: plog-broker's own default, like Kafka's, is every address of the host."""
+"""The options if none are given: plog-broker's own default, like Kafka's, is every address."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a broker with `argv` as its command line; its exit code, 1 if the message got lost."""
+    """Run a broker with `argv` as its command line, and return its exit code.
+
+    Returns 1 if the first message cannot be sent or read back.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv) or _ON_THIS_HOST_ONLY
     options = Options()
     try:
@@ -48,24 +52,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             addresses = ready_socket.wait(broker, _START_TIMEOUT_S)
             _send_and_read_back(addresses[0])
-        except NotReadyError:  # The broker itself has said why.
+        except NotReadyError:  # The broker itself has printed the reason.
             broker.kill()
             return broker.wait() or 1
         except PlogError as error:
-            print(f"plog: the first message did not get through: {error}", file=sys.stderr)
+            print(f"plog: cannot send the first message: {error}", file=sys.stderr)
             broker.terminate()
             broker.wait()
             return 1
-        _say(f"The data lies in {where}. Ctrl-C stops the broker.")
+        _print(f"The data is in {where}. Ctrl-C stops the broker.")
         return broker.wait()
 
 
 def _start(arguments: list[str], notify_socket: str) -> subprocess.Popen[bytes]:
-    """Start the broker; from now on the signals that end programs stop it, once."""
+    """Start the broker, and forward SIGINT and SIGTERM to it as SIGTERM."""
     broker = subprocess.Popen(
         [sys.executable, "-m", "plogd", *arguments],
         env={**os.environ, "NOTIFY_SOCKET": notify_socket},
-        # A process group of its own: a terminal's Ctrl-C reaches it only through us.
+        # Its own process group: Ctrl-C in the terminal reaches the broker only through `stop`.
         process_group=0,
     )
 
@@ -78,22 +82,22 @@ def _start(arguments: list[str], notify_socket: str) -> subprocess.Popen[bytes]:
 
 
 def _send_and_read_back(address: str) -> None:
-    """One message in, the same message out. Raises PlogError."""
+    """Send one message and read it back. Raises PlogError."""
     host, _, port = address.rpartition(":")
     text = time.strftime("Hello from plog, %Y-%m-%d %H:%M:%S")
     with SimpleClient(host.strip("[]"), int(port)) as client:
         try:
             client.create_topic(TOPIC)
-        except TopicAlreadyExists:  # Not the first run on this data.
+        except TopicAlreadyExists:  # An earlier run created it.
             pass
         offset = client.produce(TOPIC, 0, [Record(value=text.encode())])
-        _say(f"The broker listens on {address}.")
-        _say(f"Sent      {text!r} to topic {TOPIC}; it is durable.")
+        _print(f"The broker listens on {address}.")
+        _print(f"Sent      {text!r} to topic {TOPIC}; it is durable.")
         record = client.fetch(TOPIC, 0, offset)[0]
-        _say(f"Read back {(record.value or b'').decode()!r} from offset {record.offset}.")
+        _print(f"Read back {(record.value or b'').decode()!r} from offset {record.offset}.")
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 

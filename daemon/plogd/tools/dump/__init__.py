@@ -1,6 +1,6 @@
-"""``plog dump-log``: the contents of log files as text, as Kafka's DumpLogSegments prints them.
+"""``plog dump-log``: print the contents of log files as Kafka's DumpLogSegments does.
 
-Printing batches, indexes and snapshots, and decoding the records of internal topics, belong here.
-Nothing here repairs a file; recovery is in `plogd.log.recovery`. Start with command.py, then
+This package prints batches, indexes and snapshots, and decodes the records of internal topics.
+It never repairs a file; recovery is in `plogd.log.recovery`. Start with command.py, then
 record_batches.py.
 """

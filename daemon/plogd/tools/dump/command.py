@@ -1,12 +1,12 @@
-"""``plog dump-log``: what is in a partition's files, in the words of Kafka's DumpLogSegments.
+"""``plog dump-log``: print the files of a partition in the format of Kafka's DumpLogSegments.
 
-The output is Kafka's byte for byte, so that what people and scripts know of it holds here; the
-integration tests compare the two. Where Kafka's tool ends with a stack trace, this one says in one
-line which file is damaged, where and how, goes on if it can, and ends with exit code 1. It reads
-only: unlike Kafka's it never makes an index that is missing.
+The output matches Kafka's byte for byte, so that scripts written for Kafka's tool also work here;
+the integration tests compare the two. Where Kafka's tool ends with a stack trace, this one prints
+one line that identifies the damaged file, the position and the problem, continues if it can, and
+exits with code 1. It only reads: unlike Kafka's tool, it never creates a missing index.
 
-Records are in record_batches.py, other files in indexes.py, and the decoders of what brokers
-keep in their internal topics in decoders.py. Source: Kafka 4.3 DumpLogSegments.
+record_batches.py prints records, indexes.py prints the other files, and decoders.py decodes the
+records of internal topics. Source: Kafka 4.3 DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DECODERS = {
     "--remote-log-metadata-decoder": "decode records of __remote_log_metadata",
     "--share-group-state-decoder": "decode records of __share_group_state",
 }
-"""Flags by which internal topic they are for; if several are given, the first of these counts."""
+"""Help text by flag. If several flags are given, the first in this order is used."""
 _DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
 
 
@@ -54,15 +54,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "the batches of a segment, and their records",
+            "print the batches of a segment and their records",
             "plog dump-log --files orders-0/00000000000000000000.log --print-data-log",
         ),
         (
-            "whether its indexes are sound",
+            "check an index of the segment",
             "plog dump-log --files orders-0/00000000000000000000.index --index-sanity-check",
         ),
         (
-            "what consumer groups have committed",
+            "print the offsets that consumer groups have committed",
             "plog dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder",
         ),
     )
@@ -74,7 +74,7 @@ def _add_record_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--print-data-log",
         action="store_true",
-        help="print keys and values as well; so does every option that names a decoder",
+        help="also print keys and values; implied by every option that selects a decoder",
     )
     group.add_argument(
         "--deep-iteration", action="store_true", help="print each record, not only the batches"
@@ -82,14 +82,14 @@ def _add_record_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--skip-record-metadata",
         action="store_true",
-        help="print only the contents of records; nothing of control records",
+        help="print only the contents of records, and nothing for control records",
     )
     group.add_argument(
         "--max-bytes",
         type=positive,
         default=NO_LIMIT,
         metavar="SIZE",
-        help="read no more than this of each .log file",
+        help="maximum number of bytes to read from each .log file (default: no limit)",
     )
     for flag, what in _DECODERS.items():
         group.add_argument(flag, action="store_true", help=what)
@@ -99,7 +99,7 @@ def _add_record_options(parser: argparse.ArgumentParser) -> None:
             nargs="?",
             const=STRING_DECODER,
             metavar="CLASS",
-            help=f"how a {what} is decoded: Kafka's String, Integer, Long or DefaultDecoder",
+            help=f"class that decodes the {what}: Kafka's String, Integer, Long or DefaultDecoder",
         )
 
 
@@ -108,7 +108,7 @@ def _add_index_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--index-sanity-check",
         action="store_true",
-        help="only check what a broker checks at its start, and print no entries",
+        help="only run the checks of a broker at startup, without printing entries",
     )
     group.add_argument(
         "--verify-index-only",
@@ -120,12 +120,12 @@ def _add_index_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=_DEFAULT_MAX_MESSAGE_BYTES,
         metavar="SIZE",
-        help="the largest batch an entry may point to (default: %(default)s)",
+        help="maximum size in bytes of a batch an entry points to (default: %(default)s)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print every file; 1 if one of them is damaged."""
+    """Print every file, and return the exit code: 1 if a file is damaged."""
     findings = ProblemReport(on_damage=fail)
     for path in arguments.files.split(","):
         for line in dump_file(posixpath.normpath(path), arguments, findings):
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def dump_file(path: str, arguments: argparse.Namespace, findings: ProblemReport) -> Iterator[str]:
-    """The lines about one file. Raises OSError if it cannot be read."""
+    """Yield the lines to print for one file. Raises OSError if it cannot be read."""
     yield f"Dumping {path}"
     suffix = posixpath.splitext(path)[1]
     if suffix in (LOG_SUFFIX, CHECKPOINT_SUFFIX):
@@ -160,7 +160,7 @@ def dump_file(path: str, arguments: argparse.Namespace, findings: ProblemReport)
 
 
 def record_options(arguments: argparse.Namespace) -> RecordOptions:
-    """How the options want records printed."""
+    """Return the options of the command line that control how records are printed."""
     names = (flag.lstrip("-").replace("-", "_") for flag in _DECODERS)
     decoder = next((name for name in names if getattr(arguments, name)), "")
     classes = (arguments.key_decoder_class, arguments.value_decoder_class)

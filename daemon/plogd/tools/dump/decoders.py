@@ -1,8 +1,8 @@
-"""Decoders for ``plog dump-log``: a record's key and value as text.
+"""Decoders for ``plog dump-log``, which turn the key and value of a record into text.
 
-What a user's records are made of is told by the name of one of Kafka's decoder classes. What
-brokers write into their internal topics is shown as the JSON that Kafka's tool prints. A record
-that cannot be decoded is a line about that, as there, and never the end of the dump.
+The user selects the decoder of an ordinary topic by the name of one of Kafka's decoder classes.
+Records of internal topics become the JSON that Kafka's tool prints. As in Kafka's tool, a record
+that cannot be decoded produces an error line and does not end the dump.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLASSES: Final[Mapping[str, Callable[[bytes], str]]] = {
     "StringDecoder": lambda data: data.decode("utf-8", "replace"),
     "IntegerDecoder": lambda data: str(int.from_bytes(data[:4], "big", signed=True)),
     "LongDecoder": lambda data: str(int.from_bytes(data[:8], "big", signed=True)),
-    # Java prints a number that tells nothing of the bytes.
+    # Java prints the array's identity hash, which says nothing about the bytes.
     "DefaultDecoder": lambda data: data.hex(),
 }
 _SIZES: Final = {"IntegerDecoder": 4, "LongDecoder": 8}
@@ -61,7 +61,10 @@ _TRANSACTION_RECORDS: Final[_Kinds] = {0: (TransactionLogKey, TransactionLogValu
 
 
 def choose_decoder(flag: str, key_class: str, value_class: str) -> Decode:
-    """The decoder an option asks for; without one, that of these classes. Raises UsageError."""
+    """Return the decoder that `flag` selects, or one of the two classes if `flag` is empty.
+
+    Raises UsageError.
+    """
     match flag:
         case "offsets_decoder":
             return lambda record: _coordinator_record(record, _GROUP_RECORDS)
@@ -81,7 +84,7 @@ def choose_decoder(flag: str, key_class: str, value_class: str) -> Decode:
 
 
 def decoder_class(name: str) -> Callable[[bytes], str]:
-    """The decoder of a Java class, by its name. Raises UsageError.
+    """Return the decoder that corresponds to a Java class. Raises UsageError.
 
     >>> decoder_class("org.apache.kafka.tools.api.LongDecoder")(bytes([0, 0, 0, 0, 0, 0, 1, 0]))
     '256'
@@ -89,12 +92,12 @@ def decoder_class(name: str) -> Callable[[bytes], str]:
     package, dot, bare = name.rpartition(".")
     decode = _CLASSES.get(bare)
     if decode is None or package + dot not in _PACKAGES:
-        raise UsageError(f"there is no decoder {name}: choose one of {', '.join(_CLASSES)}")
+        raise UsageError(f"unknown decoder class {name}: choose one of {', '.join(_CLASSES)}")
     size = _SIZES.get(bare)
 
     def checked(data: bytes) -> str:
         if size is not None and len(data) < size:
-            raise PlogError(f"{bare} needs {size} bytes, there are {len(data)}")
+            raise PlogError(f"{bare} needs {size} bytes, but the data has {len(data)}")
         return decode(data)
 
     return checked
@@ -102,7 +105,10 @@ def decoder_class(name: str) -> Callable[[bytes], str]:
 
 def _coordinator_record(record: Record, kinds: _Kinds) -> tuple[str | None, str | None]:
     if record.key is None:
-        raise PlogError(f"the record at offset {record.offset} has no key, so no coordinator's")
+        raise PlogError(
+            f"cannot decode the record at offset {record.offset}: it has no key, so it is not a"
+            " coordinator's record"
+        )
     try:
         return _decode_coordinator_record(record, kinds)
     except PlogError as error:
@@ -136,7 +142,7 @@ def _split(data: bytes, what: str) -> tuple[int, bytes]:
 
 
 def _show_members(value: GroupMetadataValue, data: dict[str, Json]) -> None:
-    """Consumers' subscriptions and assignments are shown; of other protocols they stay bytes."""
+    """Decode the subscriptions and assignments of consumers; other protocols stay bytes."""
     members = data["members"]
     assert isinstance(members, list)
     if value.protocol_type != CONSUMER_PROTOCOL_TYPE:

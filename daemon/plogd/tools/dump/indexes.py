@@ -1,9 +1,9 @@
-"""The other files of a segment as lines: offset index, time index, aborted transactions, producers.
+"""Print a segment's offset index, time index, transaction index and producer snapshot.
 
-Index entries are checked against the segment's ``.log`` beside them. An index may end in zeros, as
-a file that was allocated whole and never cut: an entry for the base offset behind the first one is
-the end. Entry layouts: plogd/log/segment/offset_index.py, time_index.py and producer_snapshot.py;
-an aborted transaction is ``_ABORTED`` below (KIP-98).
+Index entries are checked against the ``.log`` file in the same directory. An index may end in
+zeros if its file was preallocated and never trimmed; therefore an entry with the base offset ends
+the index, unless it is the first entry. Entry layouts: plogd/log/segment/offset_index.py,
+time_index.py and producer_snapshot.py; ``_ABORTED`` is an aborted transaction (KIP-98).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _NO_TIMESTAMP = -1
 def dump_index(
     path: str, findings: ProblemReport, sanity_only: bool, verify_only: bool, max_message_bytes: int
 ) -> Iterator[str]:
-    """The lines about an ``.index`` file."""
+    """Yield the lines to print for an ``.index`` file."""
     base, data = base_offset(path), _read(path)
     entries = _offset_entries(data, base)
-    with open(_beside(path, LOG_SUFFIX), "rb") as log:
+    with open(_sibling(path, LOG_SUFFIX), "rb") as log:
         if len(data) < _OFFSET_ENTRY.size:
             yield f"{path} is empty."
             return
@@ -50,7 +50,8 @@ def dump_index(
         for entry in entries:
             found = _last_offset_at(log, entry.position, log_bytes, max_message_bytes)
             if found is None:
-                findings.damage(path, f"no whole batch at byte {entry.position} of the .log file")
+                problem = f"the .log file has no complete batch at byte {entry.position}"
+                findings.add_damage(path, problem)
             elif found != entry.offset:
                 mismatches = findings.index_mismatches.setdefault(absolute(path), {})
                 mismatches[entry.offset] = found
@@ -61,20 +62,21 @@ def dump_index(
 def dump_time_index(
     path: str, findings: ProblemReport, sanity_only: bool, verify_only: bool
 ) -> Iterator[str]:
-    """The lines about a ``.timeindex`` file."""
+    """Yield the lines to print for a ``.timeindex`` file."""
     base, data = base_offset(path), _read(path)
     if sanity_only:
         yield from _sanity(path, findings, time_index_problem(data, base))
         return
-    index_path = _beside(path, INDEX_SUFFIX)
+    index_path = _sibling(path, INDEX_SUFFIX)
     offsets = _offset_entries(_read(index_path), base) if os.path.exists(index_path) else []
     previous = _NO_TIMESTAMP
-    with open(_beside(path, LOG_SUFFIX), "rb") as log:
+    with open(_sibling(path, LOG_SUFFIX), "rb") as log:
         for entry in _time_entries(data, base):
             try:
                 _check_time(path, findings, log, _floor(offsets, entry.offset), entry, previous)
             except PlogError as error:
-                findings.damage(path, f"the .log file at offset {entry.offset}: {error}")
+                problem = f"cannot read offset {entry.offset} of the .log file: {error}"
+                findings.add_damage(path, problem)
             if not verify_only:
                 yield f"timestamp: {entry.timestamp} offset: {entry.offset}"
             previous = entry.timestamp
@@ -88,7 +90,7 @@ def _check_time(
     entry: TimestampOffset,
     previous: int,
 ) -> None:
-    """Compare an entry with the batch it stands for. Raises PlogError."""
+    """Compare an entry with the batch it points to. Raises PlogError."""
     end = os.fstat(log.fileno()).st_size
     batches = raw_batches(log, start, end)
     match = next((each for each in batches if _last_offset(each) >= entry.offset), None)
@@ -107,18 +109,18 @@ def _check_time(
 
 
 def dump_snapshot(path: str, findings: ProblemReport) -> Iterator[str]:
-    """The lines about the ``.snapshot`` of a partition's producers."""
+    """Yield the lines to print for a producer ``.snapshot`` file."""
     try:
         entries = decode_snapshot(_read(path))
     except CorruptSnapshot as error:
-        findings.damage(path, str(error))
+        findings.add_damage(path, str(error))
         return
     for entry in entries:
         yield snapshot_line(entry)
 
 
 def snapshot_line(entry: SnapshotEntry) -> str:
-    """What Kafka's tool tells of a producer."""
+    """Return a producer's line in the format of Kafka's tool."""
     transaction = "OptionalLong.empty"
     if entry.current_txn_first_offset >= 0:
         transaction = f"OptionalLong[{entry.current_txn_first_offset}]"
@@ -138,36 +140,37 @@ def snapshot_line(entry: SnapshotEntry) -> str:
 
 
 def dump_txn_index(path: str, findings: ProblemReport) -> Iterator[str]:
-    """The lines about a ``.txnindex`` file: transactions that were aborted."""
+    """Yield the lines to print for a ``.txnindex`` file, which lists aborted transactions."""
     data = _read(path)
     whole = len(data) // _ABORTED.size * _ABORTED.size
     for version, producer_id, first, last, stable in _ABORTED.iter_unpack(data[:whole]):
         if version:
-            findings.damage(path, f"an entry of version {version}; only 0 is known")
+            findings.add_damage(path, f"an entry has version {version}; only 0 is supported")
             return
         yield (
             f"version: {version} producerId: {producer_id} firstOffset: {first}"
             f" lastOffset: {last} lastStableOffset: {stable}"
         )
     if whole < len(data):
-        findings.damage(path, f"{len(data) - whole} bytes follow the last whole entry")
+        findings.add_damage(path, f"{len(data) - whole} bytes follow the last complete entry")
 
 
 # -- reading -----------------------------------------------------------------------------------
 
 
 def offset_index_problem(data: bytes, base: int) -> str | None:
-    """What a broker would find wrong with an offset index at its start; None if it is sound."""
+    """Return the problem that a broker would find in an offset index at startup, or None."""
     if len(data) % _OFFSET_ENTRY.size:
         return f"{len(data)} bytes are not a multiple of {_OFFSET_ENTRY.size}"
     entries = _offset_entries(data, base, cut=False)
+
     if entries and entries[-1].offset < base:
         return f"its last offset {entries[-1].offset} is below the base offset {base}"
     return None
 
 
 def time_index_problem(data: bytes, base: int) -> str | None:
-    """As `offset_index_problem`, for a time index."""
+    """Return the problem that a broker would find in a time index at startup, or None."""
     if len(data) % _TIME_ENTRY.size:
         return f"{len(data)} bytes are not a multiple of {_TIME_ENTRY.size}"
     entries = _time_entries(data, base, cut=False)
@@ -185,7 +188,8 @@ def _sanity(path: str, findings: ProblemReport, problem: str | None) -> Iterator
     if problem is None:
         yield f"{path} passed sanity check."
     else:
-        findings.damage(path, f"{problem}; delete it, and the broker makes it anew at its start")
+        remedy = "delete the file; the broker rebuilds it at startup"
+        findings.add_damage(path, f"{problem}; {remedy}")
 
 
 def _offset_entries(data: bytes, base: int, *, cut: bool = True) -> list[OffsetPosition]:
@@ -194,7 +198,7 @@ def _offset_entries(data: bytes, base: int, *, cut: bool = True) -> list[OffsetP
         OffsetPosition(base + offset, position)
         for offset, position in _OFFSET_ENTRY.iter_unpack(data[:whole])
     ]
-    return entries[: _used(entries, base)] if cut else entries
+    return entries[: _used_count(entries, base)] if cut else entries
 
 
 def _time_entries(data: bytes, base: int, *, cut: bool = True) -> list[TimestampOffset]:
@@ -203,23 +207,23 @@ def _time_entries(data: bytes, base: int, *, cut: bool = True) -> list[Timestamp
         TimestampOffset(timestamp, base + offset)
         for timestamp, offset in _TIME_ENTRY.iter_unpack(data[:whole])
     ]
-    return entries[: _used(entries, base)] if cut else entries
+    return entries[: _used_count(entries, base)] if cut else entries
 
 
-def _used(entries: Sequence[OffsetPosition | TimestampOffset], base: int) -> int:
-    """How many entries there are before the zeros."""
+def _used_count(entries: Sequence[OffsetPosition | TimestampOffset], base: int) -> int:
+    """Return the number of entries before the trailing zeros."""
     zeros = (i for i, entry in enumerate(entries) if i and entry.offset == base)
     return next(zeros, len(entries))
 
 
 def _floor(entries: Sequence[OffsetPosition], offset: int) -> int:
-    """The position at or before which the batch with `offset` begins."""
+    """Return a position at or before the start of the batch that contains `offset`."""
     slot = bisect_right(entries, offset, key=lambda entry: entry.offset)
     return entries[slot - 1].position if slot else 0
 
 
 def _last_offset_at(log: BinaryIO, position: int, log_bytes: int, max_bytes: int) -> int | None:
-    """The last offset of the batch at a position; None if there is no whole one."""
+    """Return the last offset of the batch at a position, or None if no complete batch is there."""
     if not 0 <= position <= log_bytes:
         return None
     try:
@@ -246,6 +250,6 @@ def _read(path: str) -> bytes:
         return file.read(NO_LIMIT)
 
 
-def _beside(path: str, suffix: str) -> str:
+def _sibling(path: str, suffix: str) -> str:
     stem = posixpath.basename(path).partition(".")[0]
     return posixpath.join(posixpath.dirname(path), stem + suffix)

@@ -1,4 +1,4 @@
-"""What a dump found wrong: told on standard error, in Kafka's words where Kafka has some."""
+"""Problems found by a dump, reported on standard error in Kafka's words where Kafka has any."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, kw_only=True)
 class ProblemReport:
-    """Collected over all files; files are named by their absolute paths."""
+    """The problems found in all files, by the absolute path of the file."""
 
     on_damage: Callable[[str], None]
-    """Hears at once of bytes that cannot be what they should be."""
+    """Called immediately with the description of each damaged file."""
     index_mismatches: dict[str, dict[int, int]] = field(default_factory=dict)
     timestamp_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     timestamps_out_of_order: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -20,13 +20,13 @@ class ProblemReport:
     non_consecutive: dict[str, dict[int, int]] = field(default_factory=dict)
     is_damaged: bool = False
 
-    def damage(self, path: str, problem: str) -> None:
-        """Tell of damage."""
+    def add_damage(self, path: str, problem: str) -> None:
+        """Report that a file is damaged."""
         self.is_damaged = True
         self.on_damage(f"{path}: {problem}")
 
     def lines(self) -> Iterator[str]:
-        """All that does not fit together, as Kafka's tool tells it at its end."""
+        """Yield the inconsistencies, in the format that Kafka's tool prints at its end."""
         for path, mismatches in self.index_mismatches.items():
             yield f"Mismatches in :{path}"
             for offset in sorted(mismatches, reverse=True):
@@ -53,5 +53,5 @@ class ProblemReport:
 
 
 def absolute(path: str) -> str:
-    """The path from the root, as Java writes it: dots stay."""
+    """Return the absolute path as Java forms it: without resolving ``.`` and ``..``."""
     return os.path.join(os.getcwd(), path)

@@ -1,8 +1,8 @@
-"""The record batches of a ``.log`` file, or of a snapshot of the metadata, as lines.
+"""Print the record batches of a ``.log`` file or a metadata snapshot.
 
-A file is read batch by batch, so its size does not matter. A batch that fails its checksum is
-printed as such and looked into all the same. One that makes no sense is told as damage; where its
-end is known the dump goes on behind it.
+A file is read batch by batch, so memory use does not depend on its size. A batch with a wrong
+checksum is marked as invalid, but its records are printed. A batch that cannot be parsed is
+reported as damage; the dump continues after it if its end is known.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BOOTSTRAP = "bootstrap.checkpoint"
 _HEAD_BYTES = MAGIC_POSITION + 1
 _LEGACY_ATTRIBUTES = MAGIC_POSITION + 1
 _MIN_LENGTH = 14
-"""Bytes of the smallest message of magic 0, without offset and size."""
+"""Size in bytes of the smallest message of magic 0, without its offset and size fields."""
 
 _TIMESTAMP_TYPE = {
     TimestampType.CREATE_TIME: "CreateTime",
@@ -62,12 +62,12 @@ _RAFT_TITLES = {
 }
 
 Decode: TypeAlias = Callable[[Record], tuple[str | None, str | None]]
-"""A record's key and value as text; None where there is nothing to print."""
+"""Converts a record to the text of its key and value; None prints nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """What to print of each record."""
+    """Options that control what is printed for each record."""
 
     print_contents: bool
     deep: bool
@@ -77,7 +77,7 @@ class RecordOptions:
 
 
 class RawBatch(NamedTuple):
-    """The bytes of one batch, and where they stand."""
+    """The bytes of one batch, and their position in the file."""
 
     position: int
     magic: int
@@ -85,7 +85,7 @@ class RawBatch(NamedTuple):
 
 
 class Unreadable(PlogError):
-    """What stands at `position` is no batch."""
+    """The bytes at `position` are not a batch."""
 
     def __init__(self, position: int, problem: str) -> None:
         super().__init__(f"byte {position}: {problem}")
@@ -93,7 +93,8 @@ class Unreadable(PlogError):
 
 
 def raw_batches(file: BinaryIO, start: int, end: int) -> Iterator[RawBatch]:
-    """The whole batches between two positions; one cut short at the end is left out.
+    """Yield the complete batches between two positions; a truncated last batch is left out.
+
 
     Raises Unreadable.
     """
@@ -102,20 +103,20 @@ def raw_batches(file: BinaryIO, start: int, end: int) -> Iterator[RawBatch]:
         head = os.pread(file.fileno(), _HEAD_BYTES, position)
         size, magic = read_size_and_magic(head)
         if size < LOG_OVERHEAD + _MIN_LENGTH:
-            what = "zeros" if not any(head) else "a batch"
-            raise Unreadable(position, f"{what} of {size} bytes, which no batch is")
+            what = "zeros" if not any(head) else f"a batch size of {size} bytes"
+            raise Unreadable(position, f"found {what} instead of a batch")
         if size > end - position:
             return
         if magic not in (*LEGACY_MAGICS, MAGIC):
-            raise Unreadable(position, f"a batch of magic {magic}, which does not exist")
+            raise Unreadable(position, f"a batch has the unknown magic {magic}")
         if magic == MAGIC and size < HEADER_SIZE:
-            raise Unreadable(position, f"a batch of {size} bytes, less than its header takes")
+            raise Unreadable(position, f"a batch of {size} bytes is shorter than its header")
         yield RawBatch(position, magic, os.pread(file.fileno(), size, position))
         position += size
 
 
 def dump_log(path: str, options: RecordOptions, findings: ProblemReport) -> Iterator[str]:
-    """The lines about a ``.log`` or ``.checkpoint`` file."""
+    """Yield the lines to print for a ``.log`` or ``.checkpoint`` file."""
     name = posixpath.basename(path)
     yield _head_line(path, name)
     dump = _Dump(path, options, findings)
@@ -127,7 +128,7 @@ def dump_log(path: str, options: RecordOptions, findings: ProblemReport) -> Iter
                 yield from dump.batch(batch)
                 valid_bytes = batch.position + len(batch.data)
         except Unreadable as error:
-            findings.damage(path, str(error))
+            findings.add_damage(path, str(error))
     if valid_bytes < size and options.max_bytes == NO_LIMIT:
         yield f"Found {size - valid_bytes} invalid bytes at the end of {name}"
 
@@ -139,21 +140,23 @@ def _head_line(path: str, name: str) -> str:
         return "KRaft bootstrap snapshot"
     snapshot = parse_snapshot_name(name)
     if snapshot is None:
-        raise PlogError(f"{path}: a snapshot is named like 00000000000000000042-0000000001{name}")
+        raise PlogError(
+            f"{path}: not a snapshot's name, such as 00000000000000000042-0000000001.checkpoint"
+        )
     return f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}"
 
 
 def base_offset(path: str) -> int:
-    """The offset in a segment file's name. Raises PlogError."""
+    """Return the base offset in the name of a segment file. Raises PlogError."""
     name = posixpath.basename(path)
     digits = name.partition(".")[0]
     if not digits.isdigit():
-        raise PlogError(f"{path}: the name of a segment's file begins with its first offset")
+        raise PlogError(f"{path}: not a segment file: its name does not start with a base offset")
     return int(digits)
 
 
 class _Dump:
-    """The dump of one file: remembers the offset it has come to."""
+    """The dump of one file, with the last offset that it has printed."""
 
     def __init__(self, path: str, options: RecordOptions, findings: ProblemReport) -> None:
         self._path = path
@@ -162,14 +165,15 @@ class _Dump:
         self._last_offset: int | None = -1
 
     def batch(self, raw: RawBatch) -> Iterator[str]:
-        """The lines about one batch."""
+        """Yield the lines to print for one batch."""
         try:
             if raw.magic == MAGIC:
                 yield from self._batch(raw)
             else:
                 yield from self._legacy(raw)
         except PlogError as error:
-            self._findings.damage(self._path, f"the batch at byte {raw.position}: {error}")
+            problem = f"cannot read the batch at byte {raw.position}: {error}"
+            self._findings.add_damage(self._path, problem)
             # The gap that the unreadable records leave is the same damage.
             self._last_offset = None
 
@@ -234,7 +238,7 @@ class _Dump:
 
 
 def batch_line(raw: RawBatch, header: BatchHeader) -> str:
-    """What Kafka's tool tells of a batch of magic 2."""
+    """Return the line of a batch of magic 2, in the format of Kafka's tool."""
     horizon = "OptionalLong.empty"
     if header.attributes & DELETE_HORIZON_BIT:
         horizon = f"OptionalLong[{header.base_timestamp}]"
@@ -255,7 +259,7 @@ def batch_line(raw: RawBatch, header: BatchHeader) -> str:
 
 
 def legacy_line(raw: RawBatch, crc: int, is_valid: bool) -> str:
-    """What Kafka's tool tells of a message of magic 0 or 1, or of a wrapper."""
+    """Return the line of a message or wrapper of magic 0 or 1, in the format of Kafka's tool."""
     offset = int.from_bytes(raw.data[:8], "big", signed=True)
     attributes = raw.data[_LEGACY_ATTRIBUTES]
     timestamp = -1
@@ -293,7 +297,7 @@ def _sequence(record: Record, header: BatchHeader) -> int:
 
 
 def control_text(record: Record) -> str:
-    """What a control record says. Raises PlogError."""
+    """Return the contents of a control record as text. Raises PlogError."""
     kind = decode_control_key(record.key)
     if kind in (ControlType.ABORT, ControlType.COMMIT):
         epoch = decode_end_txn_value(record.value)
@@ -306,7 +310,7 @@ def control_text(record: Record) -> str:
 
 
 def _printable(text: str) -> str:
-    """Bytes that were no UTF-8 stand as surrogates in a header's key, and cannot be printed."""
+    # A header's key that is not UTF-8 contains surrogates, which cannot be printed.
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

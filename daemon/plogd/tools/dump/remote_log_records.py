@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` as text: not JSON, but what Java's classes say of themselves.
+"""Records of `__remote_log_metadata` as text: not JSON, but the ``toString`` of Java's classes.
 
 Source: Kafka 4.3 RemoteLogMetadataSerde, and toString of RemoteLogSegmentMetadata,
 RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata, RemoteLogSegmentMetadataSnapshot.
@@ -38,7 +38,7 @@ _DELETE_STATES: Final = (
 
 
 def remote_log_text(data: bytes) -> str:
-    """What a record says. Raises PlogError for what is none."""
+    """Return a record as text. Raises PlogError if it cannot be decoded."""
     record, _ = decode_known_record(data, REMOTE_LOG_RECORD_BY_KEY)
     match record:
         case RemoteLogSegmentMetadataRecord():
@@ -49,7 +49,7 @@ def remote_log_text(data: bytes) -> str:
             return _delete(record)
         case RemoteLogSegmentMetadataSnapshotRecord():
             return _snapshot(record)
-    raise PlogError(f"a {type(record).__name__} cannot be shown")
+    raise PlogError(f"cannot print a {type(record).__name__}: not a remote log record")
 
 
 def _segment(record: RemoteLogSegmentMetadataRecord) -> str:
@@ -124,7 +124,7 @@ def _partition(partition: RemoteTopicPartition) -> str:
 def _epochs(epochs: Sequence[SegmentLeaderEpoch]) -> str:
     offsets = {each.leader_epoch: each.offset for each in epochs}
     if not offsets:
-        raise WireError("a segment has no leader epochs")
+        raise WireError("the segment has no leader epochs")
     return f"{{{', '.join(f'{epoch}={offsets[epoch]}' for epoch in sorted(offsets))}}}"
 
 
@@ -134,5 +134,5 @@ def _custom(data: bytes | None) -> str:
 
 def _state(names: Sequence[str], number: int) -> str:
     if not 0 <= number < len(names):
-        raise WireError(f"there is no state {number}")
+        raise WireError(f"unknown state {number}")
     return names[number]

@@ -1,6 +1,6 @@
-"""``plog metadata-shell``, and reading and writing metadata logs without a broker.
+"""``plog metadata-shell``, and tools that read and write metadata logs without a broker.
 
-The shell, its tree of names and the reader of Kafka's own metadata logs belong here. The running
-broker's metadata does not; that is in `plogd.metadata`. Start with shell.py, then
+This package contains the shell, the tree it displays, and the reader of Kafka's own metadata logs.
+The metadata of a running broker is in `plogd.metadata`. Start with shell.py, then
 metadata_tree.py.
 """

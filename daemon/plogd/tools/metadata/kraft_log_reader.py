@@ -1,12 +1,13 @@
-"""Kafka's own `__cluster_metadata-0`, read: the newest snapshot, and the log behind it.
+"""Reader of Kafka's own `__cluster_metadata-0`: the newest snapshot, and the log after it.
 
-Pure: works on bytes; import_source.py brings the files. A snapshot is a file of record batches
-between two control records, the header and the footer, and its name tells the offset it stands
-for. Records of a kind that says nothing about what is adopted are passed over and counted. Records
-between the marks of a metadata transaction (KIP-866, KIP-868) count once its end is there.
+Pure: works on bytes; import_source.py reads the files. A snapshot is a file of record batches
+between two control records, the header and the footer, and its name contains its end offset.
+Records of types that an import does not need are skipped; those that describe something plog
+cannot adopt are counted. The records of a metadata transaction (KIP-866, KIP-868) take effect at
+its end record.
 
-This is not `MetadataImage`: that one knows only what plog writes, and takes every broker's start
-for a new leader epoch (decision 0002), which in Kafka's own log it is not.
+`MetadataImage` cannot be used for this: it knows only the records that plog writes, and starts a
+new leader epoch whenever a broker starts (decision 0002), which Kafka's own log does not.
 
 Source: Kafka 4.3 metadata/src/main/resources (metadata.version up to 4.3), MetadataDelta,
 MetadataBatchLoader; KIP-630 (snapshots).
@@ -46,36 +47,36 @@ _NO_LEADER_CHANGE = -2
 _USED = {2, 3, 4, 5, 9, 15}
 _TRANSACTION_BEGIN, _TRANSACTION_END, _TRANSACTION_ABORT = 23, 24, 25
 _ZK_MIGRATION = 21
-_NOT_ADOPTED = {
+_NOT_IMPORTED = {
     10: "records of delegation tokens",
     11: "records of SCRAM users",
     14: "records of client quotas",
     18: "ACLs",
 }
 _ACL_REMOVED = 19
-_CONFIGS_NOT_ADOPTED = {
+_CONFIGS_NOT_IMPORTED = {
     8: "settings of broker loggers",
     16: "client metrics subscriptions",
     32: "settings of groups",
 }
-_SAYS_NOTHING_HERE = {0, 1, 7, 8, 12, 17, 20, 22, 26, 27}
-"""Brokers and controllers come and go, features, empty records, removals of what is counted."""
+_IGNORED = {0, 1, 7, 8, 12, 17, 20, 22, 26, 27}
+"""Broker and controller registrations, features, no-op records, removals of counted entities."""
 _CLEAR_ELIGIBLE = 28
 
 
 class UnreadableMetadata(PlogError):
-    """Kafka's metadata log cannot be read or understood; the text says where and what to do."""
+    """Kafka's metadata log cannot be read; the message contains the place and the remedy."""
 
 
 class SnapshotName(NamedTuple):
-    """What a snapshot's file name tells: it stands for all records below `end_offset`."""
+    """The name of a snapshot, which replaces all records below `end_offset`."""
 
     end_offset: int
     epoch: int
 
 
 def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """Take a snapshot's name apart; None if it is not one, or one that was not finished.
+    """Parse the name of a snapshot; return None if it is not the name of a complete one.
 
     >>> parse_snapshot_name("00000000000000000123-0000000004.checkpoint")
     SnapshotName(end_offset=123, epoch=4)
@@ -86,24 +87,26 @@ def parse_snapshot_name(name: str) -> SnapshotName | None:
 
 
 def snapshot_values(data: bytes) -> list[bytes]:
-    """The metadata records in a snapshot, encoded. Raises UnreadableMetadata if it is not whole."""
+    """Return the encoded records of a snapshot. Raises UnreadableMetadata if it is incomplete."""
     values: list[bytes] = []
     footer = False
-    for header, records in _batches(data, "a snapshot of the metadata"):
+    for header, records in _batches(data, "a metadata snapshot"):
         if header.is_control:
             footer = decode_control_key(records[0].key) is ControlType.SNAPSHOT_FOOTER
         else:
             values += [record.value or b"" for record in records]
     if not footer:
-        raise UnreadableMetadata("a snapshot of the metadata has no end: it was never finished")
+        raise UnreadableMetadata(
+            f"cannot read a metadata snapshot: it is incomplete, without a footer; {_REMEDY}"
+        )
     return values
 
 
 def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[int, bytes]]:
-    """Offset and value of the metadata records in the log's segments, from an offset on.
+    """Yield offset and value of the metadata records in the segments, starting at `from_offset`.
 
-    A batch cut short at the end ends the log. Raises UnreadableMetadata where something is missing
-    or damaged.
+    A truncated batch at the end ends the log. Raises UnreadableMetadata if records are missing or
+    damaged.
     """
     expected: int | None = None
     for segment in segments:
@@ -111,8 +114,8 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
             begins_late = expected is None and header.base_offset > from_offset
             if begins_late or expected not in (None, header.base_offset):
                 raise UnreadableMetadata(
-                    f"the metadata log goes on at offset {header.base_offset} where "
-                    f"{from_offset if expected is None else expected} is next; {_REMEDY}"
+                    f"cannot read the metadata log: it continues at offset {header.base_offset}, "
+                    f"expected {from_offset if expected is None else expected}; {_REMEDY}"
                 )
             expected = header.next_offset
             if not header.is_control:
@@ -124,26 +127,26 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
 
 
 def _batches(data: bytes, what: str) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Header and records of each whole batch."""
+    """Yield header and records of each complete batch."""
     try:
         for position, header in iter_batches(data):
             if not crc_is_valid(data, position, header):
-                raise CorruptBatch(f"offset {header.base_offset} fails its checksum")
+                raise CorruptBatch(f"the batch at offset {header.base_offset} fails its checksum")
             yield header, read_records(data, position, header)
     except CorruptBatch as error:
-        raise UnreadableMetadata(f"{what} is damaged: {error}; {_REMEDY}") from error
+        raise UnreadableMetadata(f"cannot read {what}: {error}; {_REMEDY}") from error
 
 
 def read_state(values: Iterable[tuple[int, bytes]]) -> ClusterState:
-    """What the records add up to. Raises UnreadableMetadata for one that cannot be understood."""
+    """Return the state after all records. Raises UnreadableMetadata if one cannot be decoded."""
     reader = _Reader()
     for offset, value in values:
         try:
-            reader.take(value)
+            reader.add(value)
         except (WireError, KeyError) as error:
             raise UnreadableMetadata(
-                f"the metadata record at offset {offset} cannot be understood: {error!r}; Kafka "
-                "versions up to metadata.version 4.3 are known"
+                f"cannot decode the metadata record at offset {offset}: {error!r}; Kafka "
+                "versions up to metadata.version 4.3 are supported"
             ) from error
     return reader.finish()
 
@@ -154,9 +157,9 @@ def _record_key(value: bytes) -> int:
         frame_version, position = decode_varint(view, 0)
         key, _ = decode_varint(view, position)
     except IndexError:
-        raise WireError(f"a record of {len(value)} bytes") from None
+        raise WireError(f"a record of {len(value)} bytes is too short") from None
     if frame_version != 1:
-        raise WireError(f"frame version {frame_version}")
+        raise WireError(f"unknown frame version {frame_version}")
     return key
 
 
@@ -167,16 +170,16 @@ class _Reader:
         self._counts: Counter[str] = Counter()
         self._transaction: list[bytes] | None = None
 
-    def take(self, value: bytes) -> None:
-        """One record more."""
+    def add(self, value: bytes) -> None:
+        """Apply the next record, or keep it until its metadata transaction ends."""
         key = _record_key(value)
         if key == _TRANSACTION_BEGIN:
             self._transaction = []
         elif key == _TRANSACTION_ABORT:
             self._transaction = None
         elif key == _TRANSACTION_END:
-            held, self._transaction = self._transaction or [], None
-            for each in held:
+            pending, self._transaction = self._transaction or [], None
+            for each in pending:
                 self._apply(_record_key(each), each)
         elif self._transaction is not None:
             self._transaction.append(value)
@@ -186,22 +189,23 @@ class _Reader:
     def _apply(self, key: int, value: bytes) -> None:
         if key in _USED:
             self._replay(decode_metadata_record(value))
-        elif key in _NOT_ADOPTED:
-            self._counts[_NOT_ADOPTED[key]] += 1
+        elif key in _NOT_IMPORTED:
+            self._counts[_NOT_IMPORTED[key]] += 1
         elif key == _ACL_REMOVED:
             self._counts["ACLs"] -= 1
-        elif key == _CLEAR_ELIGIBLE:  # Of one topic or of all: at worst a replica is not taken.
+        elif key == _CLEAR_ELIGIBLE:
+            # The record may name one topic; clearing all at worst leaves out a complete replica.
             for topic in self._state.topics.values():
                 for partition in topic.partitions.values():
                     partition.eligible = ()
         elif key == _ZK_MIGRATION:
-            # Its logs may be older than its KRaft controllers.
+            # Brokers of ZooKeeper times may have written the logs.
             self._state.may_hold_old_formats = True
-        elif key not in _SAYS_NOTHING_HERE:
-            self._counts[f"metadata records of the unknown kind {key}"] += 1
+        elif key not in _IGNORED:
+            self._counts[f"metadata records of the unknown type {key}"] += 1
 
     def finish(self) -> ClusterState:
-        """The state; an unfinished transaction at the end is none."""
+        """Return the state, without the records of an unfinished metadata transaction."""
         self._state.not_imported += self._counts
         return self._state
 
@@ -249,7 +253,7 @@ class _Reader:
         elif record.resource_type == _BROKER:
             configs = self._state.broker_configs
         else:
-            what = _CONFIGS_NOT_ADOPTED.get(record.resource_type, "settings of unknown things")
+            what = _CONFIGS_NOT_IMPORTED.get(record.resource_type, "settings of unknown resources")
             self._state.not_imported[what] += record.value is not None
             return
         settings = configs.setdefault(record.resource_name, {})

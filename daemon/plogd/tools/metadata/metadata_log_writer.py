@@ -1,7 +1,7 @@
-"""A metadata log, written by a tool for a broker that does not run.
+"""Write a metadata log for a broker that is not running.
 
-The records are those the broker itself would write (plogd/metadata). Who calls this sees to it that
-the directory appears under its name only once it is whole.
+The records are the ones that the broker itself would write (plogd/metadata). The caller renames
+the directory to its final name only after the log is complete.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 STAGING_DIR: Final = "__cluster_metadata-1"
-"""Where a metadata log is written before it gets its name: of no interest to brokers."""
+"""The temporary directory of a new metadata log; brokers ignore it."""
 
 _RECORDS_PER_BATCH = 500
 
 
 def level_record() -> FeatureLevelRecord:
-    """What a metadata log begins with: the level of the records in it."""
+    """Return the first record of a metadata log: the level of its records."""
     return FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)
 
 
 def write_metadata_log(
     files: Files, directory: str, records: Sequence[MetadataRecord], *, now_ms: int
 ) -> None:
-    """A metadata log in `directory`, durable but for the directory's own name."""
+    """Write a metadata log to `directory` and sync it; syncing the parent is left to the caller."""
     segment = LogSegment.create(files, directory, 0, TopicConfig())
     try:
         for start in range(0, len(records), _RECORDS_PER_BATCH):

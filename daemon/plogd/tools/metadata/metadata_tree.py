@@ -1,15 +1,17 @@
-"""The metadata of a cluster as a tree of names, laid out as Kafka's metadata shell shows it.
+"""The metadata of a cluster as a tree of names, in the layout of Kafka's metadata shell.
 
-`MetadataTree.replay` moves it on by one record, in Kafka's order and with Kafka's rules; records
-between the marks of a metadata transaction count once its end is there (KIP-868). A directory is a
-dict, everything else is a leaf and shown by `str`.
+`MetadataTree.replay` applies one record, by Kafka's rules; the records of a metadata transaction
+take effect at its end record (KIP-868). A directory is a dict; any other node is a leaf, displayed
+with `str`.
 
-What differs from Kafka's on purpose: secrets of SCRAM users are not kept, the metadata version is
-shown without Java's ``Optional[…]``, default entities of quotas have a name (Kafka's shell leaves
-it out, and what is below cannot be reached), and there is no ``/local/commitId``.
+Deliberate differences from Kafka's shell: the tree does not contain the secrets of SCRAM users,
+the metadata version is shown without Java's ``Optional[…]``, default entities of quotas have a
+name (Kafka's shell omits it, which makes their quotas unreachable), and ``/local/commitId`` does
+not exist.
 
-In a log that plog wrote the start of a broker is a new leader epoch for all it leads (decision
-0002); in Kafka's it is not. Source: Kafka 4.3 org.apache.kafka.image.node, MetadataDelta.
+In a log that plog wrote, the start of a broker begins a new leader epoch in all partitions that
+it leads (decision 0002); in Kafka's log it does not. Source: Kafka 4.3
+org.apache.kafka.image.node, MetadataDelta.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ _NO_STATE_CHANGE = -1
 
 @dataclass(slots=True)
 class Partition:
-    """A partition as the records tell it."""
+    """A partition's registration, as of the last replayed record."""
 
     replicas: list[int]
     directories: list[Uuid]
@@ -81,7 +83,7 @@ class Partition:
     partition_epoch: int
 
     def change(self, record: PartitionChangeRecord) -> None:
-        """Apply what changed; None means nothing did."""
+        """Apply a change; fields that are None leave the registration unchanged."""
         if record.replicas is not None:
             self.replicas = record.replicas
         if record.isr is not None:
@@ -119,12 +121,12 @@ class Partition:
 
 @dataclass(slots=True)
 class BrokerNode:
-    """A broker's registration, and what changed in it since."""
+    """A broker's registration with all later changes applied."""
 
     record: RegisterBrokerRecord
 
     def change(self, record: BrokerRegistrationChangeRecord) -> None:
-        """1 sets a mark, -1 clears it, 0 leaves it."""
+        """Apply a change; a flag of 1 sets the field, -1 clears it, 0 leaves it unchanged."""
         if record.fenced:
             self.record.fenced = record.fenced > 0
         if record.in_controlled_shutdown:
@@ -154,10 +156,10 @@ class BrokerNode:
 
 
 class MetadataTree:
-    """The tree; `root` is its top. `ours` tells that plog wrote the log, not Kafka."""
+    """The metadata tree. `from_plog` states that plog wrote the log, not Kafka."""
 
-    def __init__(self, *, ours: bool) -> None:
-        self._ours = ours
+    def __init__(self, *, from_plog: bool) -> None:
+        self._from_plog = from_plog
         self._pending: list[MetadataRecord] | None = None
         self._names: dict[Uuid, str] = {}
         self._topics: dict[str, dict[str, Node]] = {}
@@ -173,7 +175,10 @@ class MetadataTree:
         self._next_producer_id = -1
 
     def root(self, provenance: str, version: str) -> dict[str, Node]:
-        """The tree as it is now. `provenance` tells which record was the last, `version` plog's."""
+        """Return the current tree.
+
+        `provenance` describes the last replayed record; `version` is plog's version.
+        """
         features = {
             f"finalized_{name}": level
             for name, level in self._features.items()
@@ -196,14 +201,14 @@ class MetadataTree:
         return {"image": image, "local": {"version": version}}
 
     def replay(self, record: MetadataRecord) -> None:
-        """Move on by one record. Raises KeyError for one that speaks of what is not there."""
+        """Apply one record. Raises KeyError if it refers to something that does not exist."""
         if isinstance(record, BeginTransactionRecord):
             self._pending = []
         elif isinstance(record, AbortTransactionRecord):
             self._pending = None
         elif isinstance(record, EndTransactionRecord):
-            held, self._pending = self._pending or [], None
-            for each in held:
+            pending, self._pending = self._pending or [], None
+            for each in pending:
                 self._apply(each)
         elif self._pending is not None:
             self._pending.append(record)
@@ -237,7 +242,7 @@ class MetadataTree:
         match record:
             case RegisterBrokerRecord():
                 self._brokers[str(record.broker_id)] = BrokerNode(record)
-                if self._ours:
+                if self._from_plog:
                     self._raise_epochs(record.broker_id)
             case BrokerRegistrationChangeRecord():
                 self._brokers[str(record.broker_id)].change(record)
@@ -269,7 +274,7 @@ class MetadataTree:
             case RemoveDelegationTokenRecord():
                 del self._tokens[record.token_id]
 
-    # -- topics and what belongs to them ---------------------------------------------------------
+    # -- topics, settings and quotas -----------------------------------------------------------
 
     def _apply_topic(self, record: TopicRecord | PartitionRecord | PartitionChangeRecord) -> None:
         if isinstance(record, TopicRecord):
@@ -347,7 +352,7 @@ def _partition(record: PartitionRecord) -> Partition:
 
 
 def acl_text(record: AccessControlEntryRecord) -> str:
-    """An ACL in one line."""
+    """Return an ACL as one line of text."""
     return (
         f"StandardAcl[resourceType={_name(AclResourceType, record.resource_type)},"
         f" resourceName={record.resource_name},"
@@ -359,7 +364,7 @@ def acl_text(record: AccessControlEntryRecord) -> str:
 
 
 def token_text(record: DelegationTokenRecord) -> str:
-    """A delegation token in one line, its brackets as Kafka sets them."""
+    """Return a delegation token as one line of text, with Kafka's own unbalanced brackets."""
     return (
         f"DelegationTokenDatatokenId={record.token_id}(owner={record.owner}"
         f"(tokenRequester={record.requester}(renewers={' '.join(record.renewers)},"
@@ -369,7 +374,7 @@ def token_text(record: DelegationTokenRecord) -> str:
 
 
 def controller_text(record: RegisterControllerRecord) -> str:
-    """A controller's registration in one line."""
+    """Return a controller's registration as one line of text."""
     return (
         f"ControllerRegistration(id={record.controller_id},"
         f" incarnationId={uuid_to_text(record.incarnation_id)},"

@@ -1,9 +1,8 @@
-"""``plog metadata-shell``: a cluster's metadata, walked through as if it were a file system.
+"""``plog metadata-shell``: browse a cluster's metadata as a file system.
 
-Reads plog's embedded metadata log, and the log and snapshots of Kafka's controllers, changes
-nothing, and needs no broker. metadata_tree.py makes the tree, shell_commands.py has the
-commands.
-Source: Kafka 4.3 MetadataShell.
+The shell reads plog's embedded metadata log, or the log and snapshots of Kafka's controllers. It
+changes nothing and needs no broker. metadata_tree.py builds the tree; shell_commands.py contains
+the commands. Source: Kafka 4.3 MetadataShell.
 """
 
 from __future__ import annotations
@@ -43,26 +42,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         required=True,
         metavar="PATH",
-        help="a snapshot or segment of the metadata log, its directory, or a log directory "
-        "that holds it",
+        help="snapshot or segment of the metadata log, its directory, or the log directory "
+        "that contains it",
     )
     parser.add_argument(
         "command",
         nargs="*",
         metavar="COMMAND",
-        help=f"run one command and end: {', '.join(COMMANDS)}; without one a shell begins",
+        help=f"command to run: {', '.join(COMMANDS)} (default: start an interactive shell)",
     )
     add_examples(
         parser,
-        ("the topics there are", "plog metadata --snapshot plog-data ls /image/topics/byName"),
-        ("all that is set", "plog metadata --snapshot plog-data tree /image/configs"),
-        ("a shell", "plog metadata --snapshot plog-data"),
+        ("list the topics", "plog metadata --snapshot plog-data ls /image/topics/byName"),
+        ("show all dynamic settings", "plog metadata --snapshot plog-data tree /image/configs"),
+        ("start a shell", "plog metadata --snapshot plog-data"),
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the one command, or a shell."""
+    """Run the command of the command line, or an interactive shell."""
     shell = Shell(read_tree(OsFiles(), arguments.snapshot))
     if arguments.command:
         for line in shell.run(arguments.command):
@@ -74,10 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def interact(shell: Shell) -> int:
-    """Read commands until there are no more."""
+    """Read and run commands until ``exit`` or the end of the input."""
     shell.width = terminal_width() if sys.stdout.isatty() else None
     prompt = _PROMPT if sys.stdin.isatty() else ""
-    while not shell.is_over:
+    while not shell.exited:
         try:
             line = input(prompt)
         except EOFError:
@@ -85,7 +84,7 @@ def interact(shell: Shell) -> int:
         try:
             words = shlex.split(line)
         except ValueError as error:
-            print(f"{error}: close the quote")
+            print(f"cannot parse the line: {error}; close the quote")
             continue
         for each in shell.run(words, line) if words else ():
             print(each)
@@ -93,10 +92,10 @@ def interact(shell: Shell) -> int:
 
 
 def _use_readline(shell: Shell) -> None:
-    """Let the terminal's line have a history and complete paths."""
+    """Enable line history and the completion of commands and paths."""
     try:
         import readline
-    except ImportError:  # A Python built without it.
+    except ImportError:  # Some Python builds lack readline.
         return
 
     def complete(text: str, state: int) -> str | None:
@@ -113,41 +112,41 @@ def _use_readline(shell: Shell) -> None:
 
 
 class Source(NamedTuple):
-    """What was read: encoded records with their offsets, and where the last one came from."""
+    """Encoded records with their offsets, and the provenance of the last one."""
 
     values: list[tuple[int, bytes]]
     provenance: str
-    ours: bool
+    from_plog: bool
 
 
 def read_tree(files: Files, path: str) -> dict[str, object]:
-    """The tree of what `path` holds. Raises PlogError, OSError."""
+    """Return the tree of the metadata at `path`. Raises PlogError, OSError."""
     source = read_source(files, path)
-    tree = MetadataTree(ours=source.ours)
+    tree = MetadataTree(from_plog=source.from_plog)
     for offset, value in source.values:
         try:
             tree.replay(decode_known_record(value, KNOWN_RECORDS)[0])
         except (PlogError, KeyError) as error:
             raise PlogError(
-                f"{path}: the metadata record at offset {offset} cannot be understood: {error}"
+                f"{path}: cannot decode the metadata record at offset {offset}: {error}"
             ) from error
     return tree.root(source.provenance, VERSION)
 
 
 def read_source(files: Files, path: str) -> Source:
-    """The records a path stands for: newest snapshot and what follows it, or one file alone."""
+    """Read one file, or the newest snapshot of a directory and the records after it."""
     if files.is_dir(path):
         inner = posixpath.join(path, METADATA_DIR)
         return _read_directory(files, inner if files.is_dir(inner) else path)
     data = files.read_file(path)
-    ours = not files.exists(posixpath.join(posixpath.dirname(path), _RAFT_STATE_FILE))
+    from_plog = not files.exists(posixpath.join(posixpath.dirname(path), _RAFT_STATE_FILE))
     if path.endswith(".checkpoint"):
         parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
         end_offset = parsed.end_offset if parsed else 1
         values = [(end_offset - 1, value) for value in kraft_log_reader.snapshot_values(data)]
-        return Source(values, _provenance([data], end_offset - 1), ours)
+        return Source(values, _provenance([data], end_offset - 1), from_plog)
     values = list(kraft_log_reader.log_values([data], 0 if _begins_at_zero(path) else _start(data)))
-    return Source(values, _provenance([data]), ours)
+    return Source(values, _provenance([data]), from_plog)
 
 
 def _read_directory(files: Files, directory: str) -> Source:
@@ -167,18 +166,17 @@ def _read_directory(files: Files, directory: str) -> Source:
     segments = [files.read_file(path) for path in _segments(listed, directory, start)]
     if not segments and not parts:
         raise PlogError(
-            f"{directory} holds no metadata: name a log directory with {METADATA_DIR} in it, "
-            "or a .checkpoint file"
+            f"cannot find metadata in {directory}: give a log directory that contains "
+            f"{METADATA_DIR}, or a .checkpoint file"
         )
     values += kraft_log_reader.log_values(segments, start)
-    behind = any(segments)
-    provenance = _provenance(segments) if behind else _provenance(parts, start - 1)
-    ours = not files.exists(posixpath.join(directory, _RAFT_STATE_FILE))
-    return Source(values, provenance, ours)
+    provenance = _provenance(segments) if any(segments) else _provenance(parts, start - 1)
+    from_plog = not files.exists(posixpath.join(directory, _RAFT_STATE_FILE))
+    return Source(values, provenance, from_plog)
 
 
 def _segments(listed: list[str], directory: str, start: int) -> Iterator[str]:
-    """Paths of the segments that hold anything from `start` on."""
+    """Yield the paths of the segments that may contain offsets from `start`."""
     parsed = [file_names.parse_segment_file_name(name) for name in listed]
     bases = sorted(
         x.base_offset for x in parsed if x and not x.state and x.suffix == file_names.LOG_SUFFIX
@@ -198,7 +196,7 @@ def _start(data: bytes) -> int:
 
 
 def _provenance(parts: list[bytes], offset: int | None = None) -> str:
-    """Offset, epoch and time of the last batch; `offset` where a snapshot's name tells it."""
+    """Return offset, epoch and time of the last batch; `offset` overrides its last offset."""
     last = None
     for data in parts:
         for _, header in iter_batches(data):

@@ -1,8 +1,8 @@
-"""The commands of the metadata shell: what Kafka's are, and what they print.
+"""The commands of the metadata shell, which are those of Kafka's shell, and their output.
 
-Pure: a command takes words and gives lines. Paths are like those of a file system, with ``.`` and
-``..``, and may hold the patterns ``*``, ``?`` and ``{a,b}``. Whatever is wrong with a path is a
-line of the output, as in Kafka's shell.
+Pure: a command takes words and yields lines. Paths work as in a file system, with ``.`` and
+``..``, and may contain the patterns ``*``, ``?`` and ``{a,b}``. As in Kafka's shell, an invalid
+path produces a line of output.
 
 Source: Kafka 4.3 org.apache.kafka.shell.command, GlobVisitor.
 """
@@ -17,7 +17,7 @@ _COLUMN_GAP = 2
 
 
 class Found(NamedTuple):
-    """A node, and the names on the way to it."""
+    """A node and its path from the root."""
 
     path: tuple[str, ...]
     node: object
@@ -29,18 +29,18 @@ class Found(NamedTuple):
 
 
 class Shell:
-    """A tree, and where in it somebody is."""
+    """A session: the tree, the current directory and the command history."""
 
     def __init__(self, root: dict[str, object]) -> None:
         self._root = root
         self._directory: tuple[str, ...] = ()
         self._history: list[str] = []
         self.width: int | None = None
-        """Characters in a line of the terminal; None if there is none: a name a line then."""
-        self.is_over = False
+        """Width of the terminal in characters; None, without a terminal, lists a name per line."""
+        self.exited = False
 
     def run(self, words: Sequence[str], line: str = "") -> Iterator[str]:
-        """The lines a command prints; `line` is what was typed, for the history."""
+        """Run a command and yield its output; `line` is its entry in the history."""
         name, *arguments = words
         self._history.append(line or " ".join(words))
         command = COMMANDS.get(name)
@@ -55,7 +55,7 @@ class Shell:
             yield from command.run(self, arguments)
 
     def completions(self, text: str, *, is_command: bool) -> Iterator[str]:
-        """What a word that begins like this may become."""
+        """Yield the completions of a partial word."""
         if is_command:
             yield from (f"{name} " for name in COMMANDS if name.startswith(text))
             return
@@ -68,7 +68,7 @@ class Shell:
                     yield f"{parent}{slash}{name}{end}"
 
     def find(self, pattern: str) -> list[Found]:
-        """All nodes a path, which may be a pattern, leads to."""
+        """Return all nodes that match a path, which may be a pattern."""
         found = [Found((), self._root)]
         for part in self._parts(pattern):
             found = [
@@ -80,7 +80,7 @@ class Shell:
         return found
 
     def _parts(self, path: str) -> list[str]:
-        """The names on the way, from the root, without dots."""
+        """Return the names of the absolute path, with ``.`` and ``..`` resolved."""
         parts = [] if path.startswith("/") else list(self._directory)
         for part in path.split("/"):
             if part == "..":
@@ -104,7 +104,7 @@ class Shell:
                     yield str(each.node)
 
     def cd(self, targets: Sequence[str]) -> Iterator[str]:
-        """Go to another directory."""
+        """Change the current directory."""
         target = targets[0] if targets else "/"
         found = self.find(target)
         if not found:
@@ -116,7 +116,7 @@ class Shell:
 
     def exit(self, _: Sequence[str]) -> Iterator[str]:
         """Leave the shell."""
-        self.is_over = True
+        self.exited = True
         yield from ()
 
     def find_all(self, targets: Sequence[str]) -> Iterator[str]:
@@ -135,7 +135,7 @@ class Shell:
             yield f"{name.ljust(width)}  {command.summary}"
 
     def history(self, count: Sequence[str]) -> Iterator[str]:
-        """Show what was typed."""
+        """Show the commands entered before."""
         if count and not count[0].isdecimal():
             yield f"history: {count[0]} is not a number"
             return
@@ -166,7 +166,7 @@ class Shell:
             yield from in_columns(sorted(each.node), self.width)
 
     def man(self, names: Sequence[str]) -> Iterator[str]:
-        """Show how a command is used."""
+        """Show the usage of a command."""
         [name] = names
         command = COMMANDS.get(name)
         if command is None:
@@ -181,7 +181,7 @@ class Shell:
             yield f"  {command.argument:<23}{command.about_argument}"
 
     def pwd(self, _: Sequence[str]) -> Iterator[str]:
-        """Show which directory this is."""
+        """Show the current directory."""
         yield "/" + "/".join(self._directory)
 
     def tree(self, targets: Sequence[str]) -> Iterator[str]:
@@ -195,7 +195,7 @@ class Shell:
 
 
 class Command(NamedTuple):
-    """One command; `takes` is how many of its `argument`, in argparse's signs."""
+    """One command; `takes` is the number of arguments in argparse's notation."""
 
     run: Callable[[Shell, Sequence[str]], Iterator[str]]
     takes: str = ""
@@ -204,18 +204,18 @@ class Command(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What it does."""
+        """One line that describes the command."""
         return (self.run.__doc__ or "").strip()
 
     @property
     def usage(self) -> str:
-        """What stands behind its name."""
+        """The arguments, as shown after the command's name."""
         name = self.argument
         forms = {"": "", "1": name, "?": f"[{name}]", "*": f"[{name} [{name} ...]]"}
         return forms.get(self.takes, f"{name} [{name} ...]")
 
     def problem(self, arguments: Sequence[str]) -> str:
-        """What is wrong with these arguments, in the words of Kafka's parser; empty if nothing."""
+        """Return the error for these arguments, in the words of Kafka's parser, or ``""``."""
         options = [each for each in arguments if len(each) > 1 and each.startswith("-")]
         most = {"": 0, "1": 1, "?": 1}.get(self.takes, len(arguments))
         unknown = options or arguments[most:]
@@ -227,17 +227,19 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "cat": Command(Shell.cat, "+", "targets", "Files; patterns go."),
-    "cd": Command(Shell.cd, "?", "target", "The directory; without one, the root."),
+    "cat": Command(Shell.cat, "+", "targets", "Files or patterns."),
+    "cd": Command(Shell.cd, "?", "target", "The directory (default: the root)."),
     "exit": Command(Shell.exit),
-    "find": Command(Shell.find_all, "*", "paths", "Where to begin; without one, here."),
+    "find": Command(Shell.find_all, "*", "paths", "Start directories (default: the current one)."),
     "help": Command(Shell.help),
-    "history": Command(Shell.history, "?", "numEntriesToShow", "Only so many, the last ones."),
-    "ls": Command(Shell.ls, "*", "targets", "Directories and files; without one, this one."),
+    "history": Command(Shell.history, "?", "numEntriesToShow", "Number of latest lines to show."),
+    "ls": Command(
+        Shell.ls, "*", "targets", "Directories or files (default: the current directory)."
+    ),
     "man": Command(Shell.man, "1", "cmd", "The command."),
     "pwd": Command(Shell.pwd),
     "quit": Command(Shell.exit),
-    "tree": Command(Shell.tree, "+", "targets", "Directories and files; patterns go."),
+    "tree": Command(Shell.tree, "+", "targets", "Directories, files or patterns."),
 }
 
 
@@ -253,7 +255,7 @@ def _matching(node: dict[str, object], part: str) -> Iterator[tuple[str, object]
 
 
 def glob_pattern(part: str) -> re.Pattern[str]:
-    """A pattern for one name, as a regular expression.
+    """Return a path component's pattern as a regular expression.
 
     >>> bool(glob_pattern("{a,b}*").fullmatch("bcd")), bool(glob_pattern("a?").fullmatch("a"))
     (True, False)
@@ -282,7 +284,7 @@ def _indented(node: object, indent: str) -> Iterator[str]:
 
 
 def in_columns(names: Sequence[str], width: int | None) -> Iterator[str]:
-    """Names in as many columns as fit, read downwards.
+    """Yield lines with the names in as many columns as fit, in column order.
 
     >>> list(in_columns(["a", "bb", "c"], 8)), list(in_columns(["a", "b"], None))
     (['a   c', 'bb'], ['a', 'b'])

@@ -1,7 +1,7 @@
-"""What a Kafka cluster knew of itself, however it kept it: topics, settings, producer ids.
+"""The metadata of a Kafka cluster, in KRaft or ZooKeeper mode: topics, settings, producer ids.
 
-Filled by kraft_log_reader.py from `__cluster_metadata` or by zookeeper_state.py from znodes, read
-by import_plan.py. Plain values, and nothing about files.
+kraft_log_reader.py fills it from `__cluster_metadata`, zookeeper_state.py from znodes, and
+import_plan.py reads it. It contains plain values and knows nothing about files.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from plog.types import Uuid
 
 CLUSTER_DEFAULT = ""
-"""The entity of settings that hold for every broker."""
+"""The entity whose settings apply to every broker."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KafkaPartition:
-    """Who held a partition, and in which leader epoch it was last."""
+    """The replicas of a partition and its last leader epoch."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader_epoch: int
     eligible: tuple[int, ...] = ()
-    """Who could be elected though it is not in sync (KIP-966)."""
+    """Replicas that can be elected although they are not in sync (KIP-966)."""
 
     def is_complete_on(self, node_id: int) -> bool:
         """Whether this broker has every acknowledged record, or is the only one with any."""
@@ -33,7 +33,7 @@ class KafkaPartition:
 
 @dataclass(slots=True, kw_only=True)
 class KafkaTopic:
-    """A topic; `topic_id` is None where Kafka gave it none (before 2.8)."""
+    """A topic; `topic_id` is None if it was created before Kafka 2.8."""
 
     name: str
     topic_id: Uuid | None
@@ -42,26 +42,26 @@ class KafkaTopic:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterState:
-    """See the module's text."""
+    """All that an import needs to know about the cluster, and counts of what it leaves out."""
 
     topics: dict[str, KafkaTopic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """By broker id as text; CLUSTER_DEFAULT for all brokers."""
     next_producer_id: int | None = None
-    """Above every producer id given out; None if none was."""
+    """An id above all assigned producer ids; None if none was assigned."""
     has_producer_ids: bool = True
-    """False where that is kept somewhere we did not look."""
+    """False if the assigned producer ids are in a place that was not read."""
     not_imported: Counter[str] = field(default_factory=Counter)
-    """What there is that plog has no place for: what it is, and how many."""
+    """Number of entities that plog cannot adopt, by their description."""
     has_topic_configs: bool = True
-    """False where the settings of topics are kept somewhere we did not look."""
+    """False if the settings of topics are in a place that was not read."""
     may_hold_old_formats: bool = False
     """Whether any broker of this cluster may have written messages of magic 0 or 1."""
 
 
 def count_not_imported(state: ClusterState, what: str, things: Iterable[object]) -> None:
-    """Note that `things` are left out, if there are any."""
+    """Add the number of `things` to the count of entities that are not imported."""
     count = sum(1 for _ in things)
     if count:
         state.not_imported[what] += count

@@ -1,7 +1,7 @@
-"""``plog storage``: tools that work on the data directories of a broker that does not run.
+"""``plog storage``: tools that work on the data directories of a stopped broker.
 
-Found by the `plog` command through its table and the entry point group ``plog.commands``; each tool
-is a module beside this one.
+The `plog` command finds this module through its table and the entry point group
+``plog.commands``. Each tool is a module of this package.
 """
 
 from __future__ import annotations

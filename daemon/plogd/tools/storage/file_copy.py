@@ -1,8 +1,8 @@
-"""Copying the files of a log: shared blocks where the file system can, holes kept as holes.
+"""Copy the files of a log, with shared blocks where the file system supports it.
 
-First one `FICLONE` is tried (btrfs, xfs and others then share the blocks, and a copy costs
-nothing), then ``copy_file_range`` extent by extent, then plain reads and writes. Nothing here
-decides what is copied. Linux only.
+The functions try one `FICLONE` first (btrfs, xfs and others then share the blocks, and a copy
+costs nothing), then ``copy_file_range`` extent by extent, then plain reads and writes. Holes stay
+holes. The caller decides which files to copy. Linux only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _CANNOT_CLONE = {
 
 
 def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None:
-    """Make `target`, which does not exist, a durable copy of `source`, as old as that.
+    """Make `target`, which must not exist, a durable copy of `source` with the same file times.
 
-    The age matters: retention goes by it where records have no timestamps. `progress` hears of
-    bytes as they are done. Raises OSError.
+    Retention uses the modification time where records have no timestamps. `progress` is called
+    with the number of bytes after each step. Raises OSError.
     """
     from_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -56,7 +56,7 @@ def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None
 
 
 def clone(from_fd: int, to_fd: int) -> bool:
-    """Let `to_fd` share the blocks of `from_fd`; whether the file system could."""
+    """Make `to_fd` share the blocks of `from_fd`; return False if that is not supported."""
     try:
         fcntl.ioctl(to_fd, _FICLONE, from_fd)
     except OSError as error:
@@ -67,17 +67,17 @@ def clone(from_fd: int, to_fd: int) -> bool:
 
 
 def data_extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where a file has data, as (start, end); between them are holes."""
+    """Yield the extents with data as (start, end); the file has holes between them."""
     position = 0
     while position < size:
         try:
             start = os.lseek(fd, position, os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
-                return  # A hole up to the end.
+                return  # The rest of the file is a hole.
             if error.errno != errno.EINVAL:
                 raise
-            yield position, size  # A file system without holes.
+            yield position, size  # The file system does not support holes.
             return
         end = min(os.lseek(fd, start, os.SEEK_HOLE), size)
         yield start, end
@@ -102,13 +102,13 @@ def _copy_range(
         else:
             copied = os.pwrite(to_fd, os.pread(from_fd, step, position), position)
         if not copied:
-            raise OSError(errno.EIO, "the file became shorter while it was copied")
+            raise OSError(errno.EIO, "the file was truncated while it was copied")
         progress(copied)
         position += copied
 
 
 def can_clone(source: str, target_dir: str) -> bool:
-    """Whether copies of `source` in `target_dir` would share its blocks, hence take no room."""
+    """Return whether copies of `source` in `target_dir` share its blocks and so take no space."""
     probe = os.path.join(target_dir, ".plog-import-probe")
     from_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,12 +1,11 @@
-"""``plog storage random-uuid``, ``format`` and ``info``: who a log directory belongs to.
+"""``plog storage random-uuid``, ``format`` and ``info``: the identity of log directories.
 
-A broker gives new directories an identity by itself, so none of this is needed before a first
-start. ``format`` is for who wants to choose the cluster's id, or to have users from the first start
-on, or runs Kafka's quickstart as it is written; ``info`` tells what directories say of themselves.
-Neither touches any data.
+A broker formats new directories itself, so these tools are not needed before a first start.
+``format`` lets an operator choose the cluster id, create users before the first start, or follow
+Kafka's quickstart unchanged; ``info`` prints the identity of directories. Neither touches data.
 
-A plog broker writes records of one level of ``metadata.version``, has none of Kafka's other
-features and no quorum of controllers. Options that ask for just that are taken, others refused.
+A plog broker writes records of one level of ``metadata.version``, and has none of Kafka's other
+features and no controller quorum. Options that request exactly that are accepted, others rejected.
 Source: Kafka 4.3 StorageTool, Formatter.
 """
 
@@ -45,7 +44,7 @@ _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,249}")
 
 
 class AlreadyFormatted(PlogError):
-    """A directory has an identity that was not to be there."""
+    """A directory is formatted already, or belongs to another broker."""
 
 
 def configure_random_uuid(parser: argparse.ArgumentParser) -> None:
@@ -54,20 +53,20 @@ def configure_random_uuid(parser: argparse.ArgumentParser) -> None:
 
 
 def configure_format(parser: argparse.ArgumentParser) -> None:
-    """Give the log directories of a new broker their identity."""
+    """Format the log directories of a new broker."""
     _add_config(parser)
     parser.add_argument(
         "--cluster-id",
         "-t",
         required=True,
         metavar="ID",
-        help="the cluster's id; 'plog storage random-uuid' makes one",
+        help="cluster id; 'plog storage random-uuid' creates one",
     )
     parser.add_argument(
         "--ignore-formatted",
         "-g",
         action="store_true",
-        help="leave directories alone that have an identity",
+        help="skip directories that are already formatted",
     )
     parser.add_argument(
         "--add-scram",
@@ -75,14 +74,14 @@ def configure_format(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MECHANISM=[name=USER,password=PASSWORD]",
-        help="a credential to begin with, kept as one that 'plog configs' sets (no listener asks"
-        " for it yet); also with iterations, salt, saltedpassword; may be repeated",
+        help="credential to create, stored like one set by 'plog configs' (no listener requires it"
+        " yet); also accepts iterations, salt and saltedpassword; may be repeated",
     )
     parser.add_argument(
         "--release-version",
         "-r",
         metavar="RELEASE",
-        help=f"the level of the metadata: a plog broker has {METADATA_VERSION_NAME}, and no other",
+        help=f"metadata level; plog supports only {METADATA_VERSION_NAME}",
     )
     parser.add_argument(
         "--feature",
@@ -91,14 +90,14 @@ def configure_format(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=key_value,
         metavar="NAME=LEVEL",
-        help=f"a feature's level: a plog broker has {METADATA_VERSION}={METADATA_VERSION_LEVEL},"
-        " and no other feature, which is level 0; may be repeated",
+        help=f"level of a feature; plog supports only {METADATA_VERSION}={METADATA_VERSION_LEVEL},"
+        " and level 0 of all other features; may be repeated",
     )
     _add_quorum_options(parser)
     add_examples(
         parser,
         (
-            "with an id of its own",
+            "format with a given cluster id",
             "plog storage format -t MkU3OEVBNTcwNTJENDM2Qg -c server.properties",
         ),
     )
@@ -108,36 +107,42 @@ def configure_format(parser: argparse.ArgumentParser) -> None:
 def _add_quorum_options(parser: argparse.ArgumentParser) -> None:
     quorum = parser.add_mutually_exclusive_group()
     for flags, what in (
-        (("--standalone", "-s"), "a broker that is its own controller, as every plog broker is"),
-        (("--no-initial-controllers", "-N"), "the same: a plog broker has no quorum"),
+        (
+            ("--standalone", "-s"),
+            "format for a broker that is its own controller, as every plog broker is",
+        ),
+        (("--no-initial-controllers", "-N"), "same as --standalone: plog has no quorum"),
     ):
         quorum.add_argument(*flags, action="store_true", help=what)
     quorum.add_argument(
         "--initial-controllers",
         "-I",
         metavar="ID@HOST:PORT:DIRECTORY[,…]",
-        help="refused: a plog broker has no quorum",
+        help="rejected: a plog broker has no quorum",
     )
 
 
 def configure_info(parser: argparse.ArgumentParser) -> None:
-    """Tell what the log directories say of themselves."""
+    """Print the identity of the log directories."""
     _add_config(parser)
-    add_examples(parser, ("those of a broker's settings", "plog storage info -c server.properties"))
+    add_examples(
+        parser,
+        ("show the log directories of a broker", "plog storage info -c server.properties"),
+    )
     parser.set_defaults(run=run_info)
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", "-c", required=True, metavar="FILE", help="the broker's server.properties"
+        "--config", "-c", required=True, metavar="FILE", help="server.properties of the broker"
     )
 
 
 def run_format(arguments: argparse.Namespace) -> int:
-    """Format the directories; 1 if one was formatted before."""
+    """Format the directories, and return the exit code."""
     if arguments.initial_controllers is not None:
         raise UsageError(
-            "--initial-controllers: a plog broker has no quorum of controllers, leave it out"
+            "cannot use --initial-controllers: a plog broker has no controller quorum; omit it"
         )
     check_levels(arguments.release_version, arguments.feature)
     users = scram_records(arguments.add_scram, os.urandom)
@@ -157,28 +162,31 @@ def run_format(arguments: argparse.Namespace) -> int:
 
 
 def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> None:
-    """Raise UsageError or UnknownFeature for levels other than those a plog broker has."""
+    """Raise UsageError or UnknownFeature for levels that a plog broker does not have."""
     if release is not None:
         if any(name == METADATA_VERSION for name, _ in features):
-            raise UsageError(f"--release-version and --feature {METADATA_VERSION}: give one")
+            raise UsageError(
+                f"cannot use --release-version with --feature {METADATA_VERSION}: give only one"
+            )
         if release_level(release) != METADATA_VERSION_LEVEL:
             raise UsageError(
-                f"--release-version {release}: a plog broker writes its metadata as"
-                f" {METADATA_VERSION_NAME} does, leave it out"
+                f"cannot use --release-version {release}: a plog broker writes metadata of"
+                f" {METADATA_VERSION_NAME}; omit the option"
             )
     for name, text in features:
         level = level_of(name, text)
         if name != METADATA_VERSION and name not in FEATURES:
-            raise UnknownFeature(f"--feature {name}: Kafka has no such feature")
+            raise UnknownFeature(f"cannot use --feature {name}: Kafka has no such feature")
         has = METADATA_VERSION_LEVEL if name == METADATA_VERSION else 0
         if level != has:
             raise UsageError(
-                f"--feature {name}={level}: a plog broker has level {has}, leave it out"
+                f"cannot use --feature {name}={level}: a plog broker has level {has}; omit the"
+                " option"
             )
 
 
 def run_info(arguments: argparse.Namespace) -> int:
-    """Tell of the directories; 1 if something is wrong with them."""
+    """Print the identity and problems of the directories; return 1 if there are problems."""
     found, problems = info(OsFiles(), load_config([arguments.config]).config.data_dirs)
     _print(found)
     return 1 if problems else 0
@@ -191,7 +199,7 @@ def _print(lines: Iterator[str] | list[str]) -> int:
 
 
 def random_uuid() -> str:
-    """A random id in its text form, of version 4, never beginning with what looks like an option.
+    """Return a random UUID (version 4) as text that does not start with ``-``, like an option.
 
     >>> len(random_uuid())
     22
@@ -214,16 +222,16 @@ def format_dirs(
     users: Sequence[MetadataRecord] = (),
     now_ms: int = 0,
 ) -> Iterator[str]:
-    """Write ``meta.properties`` where it is missing; a line for each directory.
+    """Write ``meta.properties`` where it is missing, and yield a line for each directory.
 
-    Where there are `users`, the first directory also gets a metadata log that begins with them.
+    With `users`, also write a metadata log that creates them to the first directory.
 
-    Raises AlreadyFormatted and UsageError before anything is written, OSError.
+    Raises AlreadyFormatted or UsageError before anything is written; may raise OSError later.
     """
     if _CLUSTER_ID.fullmatch(identity.cluster_id) is None:
         raise UsageError(
-            f"'{identity.cluster_id}' cannot be a cluster's id: take letters, digits, - and _, "
-            "as 'plog storage random-uuid' makes them"
+            f"cannot use cluster id '{identity.cluster_id}': only letters, digits, - and _ are "
+            "allowed; 'plog storage random-uuid' creates a valid id"
         )
     known = {path: read_meta_properties(files, path) for path in sorted(log_dirs)}
     for path, found in known.items():
@@ -231,12 +239,13 @@ def format_dirs(
             continue
         if (found.cluster_id, found.node_id) != (identity.cluster_id, identity.node_id):
             raise AlreadyFormatted(
-                f"{path} belongs to broker {found.node_id} of cluster {found.cluster_id}, not to "
-                f"broker {identity.node_id} of cluster {identity.cluster_id}: name another"
+                f"cannot format {path} for broker {identity.node_id} of cluster "
+                f"{identity.cluster_id}: it belongs to broker {found.node_id} of cluster "
+                f"{found.cluster_id}; use another directory"
             )
         if not ignore_formatted:
             raise AlreadyFormatted(
-                f"{path} is already formatted: --ignore-formatted leaves it as it is"
+                f"cannot format {path}: it is already formatted; use --ignore-formatted to skip it"
             )
     if users:
         _check_new(files, log_dirs[0], is_formatted=known[log_dirs[0]] is not None)
@@ -263,16 +272,16 @@ def format_dirs(
 
 
 def _check_new(files: Files, log_dir: str, *, is_formatted: bool) -> None:
-    """Raise AlreadyFormatted where a broker may have kept something before."""
+    """Raise AlreadyFormatted if a broker may have used the directory before."""
     if is_formatted or files.exists(posixpath.join(log_dir, METADATA_DIR)):
         raise AlreadyFormatted(
-            f"--add-scram: {log_dir} is not new: start its broker, and add users with 'plog"
-            " configs --alter --user NAME --add-config SCRAM-SHA-256=[password=…]'"
+            f"cannot use --add-scram: {log_dir} is not new; start its broker, and add users with"
+            " 'plog configs --alter --user NAME --add-config SCRAM-SHA-256=[password=…]'"
         )
 
 
 def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], now_ms: int) -> None:
-    """Whole or not at all, and before the directory counts as formatted."""
+    """Write the users atomically, before the directory counts as formatted."""
     staging = posixpath.join(log_dir, STAGING_DIR)
     files.mkdir(staging)
     for leftover in files.listdir(staging):
@@ -283,7 +292,7 @@ def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], no
 
 
 def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The lines about directories, and what is wrong with them, which is among the lines."""
+    """Return the lines to print for the directories, and the problems, which they include."""
     problems: list[str] = []
     found: list[str] = []
     first: MetaProperties | None = None

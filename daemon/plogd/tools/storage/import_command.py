@@ -1,8 +1,8 @@
 """``plog storage import``: adopt the data of a stopped Apache Kafka broker; docs/adoption.md.
 
-Reads the old directories, has a plan made (import_plan.py), says what it is, and carries it out
-(import_writer.py). Refusals come before anything is changed, all of them at once, a line each.
-Everything runs in the foreground of a process of its own; a broker has no part in it.
+The command reads the old directories, makes a plan (import_plan.py), carries it out
+(import_writer.py) and prints a summary. Before it changes anything, it reports all problems
+together, one per line. It runs in the foreground, without a broker.
 """
 
 from __future__ import annotations
@@ -55,62 +55,65 @@ from plogd.tools.storage.log_inspection import LogFacts, inspect_log
 from plogd.tools.storage.zookeeper_state import read_state, read_znodes
 
 _SPARE_BYTES = 64 << 20
-"""What is to stay free beside all that is written."""
+"""Disk space to leave free in addition to the imported data."""
 _RAFT_STATE_FILE = "quorum-state"
 
 
 class Refused(PlogError):
-    """The import cannot be done; the text says why, a line for each reason."""
+    """The import is impossible; the message has one line for each reason."""
 
 
 def configure_import(parser: argparse.ArgumentParser) -> None:
     """Adopt the data of a stopped Apache Kafka broker."""
-    parser.add_argument(
-        "dirs", nargs="+", metavar="DIR", help="log.dirs of the stopped broker, all of them"
-    )
+    parser.add_argument("dirs", nargs="+", metavar="DIR", help="all log.dirs of the stopped broker")
     parser.add_argument(
         "--log-dirs",
         metavar="TARGET[,TARGET]",
-        help="new, empty directories for plog (default: log.dirs of --config)",
+        help="new or empty directories for plog (default: log.dirs of --config)",
     )
     parser.add_argument(
         "--in-place",
         action="store_true",
-        help="make DIR itself plog's instead of copying; Kafka's own metadata is kept aside",
+        help="convert DIR itself instead of copying it; keeps a copy of Kafka's own metadata",
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="the server.properties plog will be started with"
+        "--config", metavar="FILE", help="server.properties that plog will be started with"
     )
     parser.add_argument(
         "--zookeeper",
         metavar="HOST:PORT[/CHROOT]",
-        help="where a broker in ZooKeeper mode kept topics and settings; only read",
+        help="ZooKeeper with the topics and settings of a broker in ZooKeeper mode (read only)",
     )
     parser.add_argument(
         "--skip-incomplete",
         action="store_true",
-        help="leave out topics of which not every partition is held here",
+        help="skip topics with missing or incomplete partitions",
     )
     parser.add_argument(
         "--accept-aborted",
         action="store_true",
-        help="take partitions although records of aborted transactions become visible",
+        help="import partitions even if records of aborted transactions become visible",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done; no change")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be done without doing it"
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     add_examples(
         parser,
         (
-            "a copy, from two directories into one",
+            "copy two directories into one",
             "plog storage import /data/kafka-1 /data/kafka-2 --log-dirs /data/plog",
         ),
-        ("what would be done in place", "plog storage import /data/kafka --in-place --dry-run"),
+        (
+            "print what an import in place would do",
+            "plog storage import /data/kafka --in-place --dry-run",
+        ),
     )
     parser.set_defaults(run=lambda arguments: run(arguments, parser))
 
 
 def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Carry out the parsed command line; the exit code."""
+    """Run the import, and return the exit code."""
     config = load_config([arguments.config]).config if arguments.config else None
     targets = _targets(arguments, config, parser)
     files = OsFiles()
@@ -127,7 +130,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
             _check_targets(files, plan, dry_run=arguments.dry_run)
             if not arguments.dry_run:
                 _carry_out(files, plan, locks)
-            _tell(plan, arguments)
+            _print_summary(plan, arguments)
     except (PlogError, OSError) as error:
         if arguments.json:
             print(json.dumps({"problems": str(error).splitlines()}, indent=2))
@@ -138,22 +141,22 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 def _targets(
     arguments: argparse.Namespace, config: BrokerConfig | None, parser: argparse.ArgumentParser
 ) -> tuple[str, ...]:
-    """The new log.dirs; none with --in-place."""
+    """Return the new log.dirs; empty with --in-place."""
     if arguments.in_place:
         if arguments.log_dirs:
-            parser.error("--in-place keeps the directories where they are: leave out --log-dirs")
+            parser.error("cannot use --log-dirs with --in-place, which keeps the directories")
         return ()
     if arguments.log_dirs:
         targets = [path.strip() for path in arguments.log_dirs.split(",") if path.strip()]
     elif config is not None and config.log_dirs:
         targets = list(config.log_dirs)
     else:
-        parser.error("say where plog's data is to go: --log-dirs TARGET, or --in-place")
+        parser.error("the target is missing: use --log-dirs TARGET, or --in-place")
     sources = [os.path.realpath(path) for path in arguments.dirs]
     for target in targets:
         real = os.path.realpath(target)
         if any(os.path.commonpath([real, source]) in (real, source) for source in sources):
-            parser.error(f"{target} overlaps a directory that is imported; use --in-place")
+            parser.error(f"{target} overlaps a directory to import; use --in-place")
     return tuple(targets)
 
 
@@ -163,10 +166,10 @@ def _targets(
 def read_and_plan(
     files: Files, paths: Sequence[str], zookeeper: str | None, options: PlanOptions
 ) -> Plan:
-    """Read everything there is and make the plan. Raises Refused and other PlogErrors."""
+    """Read the sources and make the plan. Raises Refused and other PlogErrors."""
     sources = [read_source_dir(files, path) for path in paths]
     _refuse(check_sources(sources))
-    _refuse_ours(files, sources)
+    _refuse_plogs(files, sources)
     state: ClusterState | None = None
     if is_kraft(sources):
         state = _read_kraft(files, sources, zookeeper)
@@ -193,24 +196,25 @@ def _refuse(problems: Sequence[str]) -> None:
         raise Refused("\n".join(problems))
 
 
-def _refuse_ours(files: Files, sources: Sequence[SourceDir]) -> None:
-    """Whatever mode Kafka was in: a metadata log without Raft's state is one that plog wrote."""
+def _refuse_plogs(files: Files, sources: Sequence[SourceDir]) -> None:
+    # A metadata log without Raft's state is plog's, whichever mode Kafka was in.
     for source in sources:
         metadata_dir = posixpath.join(source.path, METADATA_DIR)
-        ours = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
-        if source.holds_metadata and ours:
+        from_plog = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
+        if source.holds_metadata and from_plog:
             raise Refused(
-                f"{source.path} is plog's already: {METADATA_DIR} there is not Kafka's; start plog"
+                f"cannot import {source.path}: its {METADATA_DIR} is plog's, not Kafka's; start"
+                " plog there"
             )
 
 
 def _read_kraft(files: Files, sources: Sequence[SourceDir], zookeeper: str | None) -> ClusterState:
     if zookeeper is not None:
-        raise Refused("this broker is in KRaft mode: leave out --zookeeper")
+        raise Refused("cannot use --zookeeper: the broker is in KRaft mode; omit the option")
     holders = [source.path for source in sources if source.holds_metadata]
     if not holders:
         raise Refused(
-            f"none of the directories holds {METADATA_DIR}: name Kafka's metadata.log.dir, too, "
+            f"cannot find {METADATA_DIR} in the directories; also give Kafka's metadata.log.dir, "
             "or all of its log.dirs"
         )
     return read_kraft_metadata(files, holders[0])
@@ -256,13 +260,13 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
         free = status.f_bavail * status.f_frsize
         if size + _SPARE_BYTES > free and not _shares_blocks(plan, path, existing, dry_run):
             raise TargetUnusable(
-                f"{path} has room for {_mib(free)}, {_mib(size + _SPARE_BYTES)} are needed: make "
-                "room, name a larger --log-dirs, or use --in-place"
+                f"not enough space in {path}: {_mib(free)} free, {_mib(size + _SPARE_BYTES)} "
+                "needed; free space, use larger --log-dirs, or use --in-place"
             )
 
 
 def _needed_bytes(plan: Plan) -> dict[str, int]:
-    """What is written at most, by directory; those of one file system count together."""
+    """Return the maximum number of bytes to write, by the first directory of each file system."""
     needed: dict[str, int] = {}
     for path in plan.log_dirs:
         mine = [x for x in plan.partitions if x.target == path]
@@ -286,7 +290,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
 
 
 def _shares_blocks(plan: Plan, path: str, existing: str, dry_run: bool) -> bool:
-    """Whether a copy takes no room of its own."""
+    """Return whether a copy shares the source's blocks and so takes no space."""
     if plan.in_place or dry_run or not plan.partitions:
         return False
     facts = plan.partitions[0].facts
@@ -330,16 +334,16 @@ def _lock_targets(files: OsFiles, plan: Plan) -> list[Callable[[], None]]:
             for unlock in locks:
                 unlock()
             raise TargetUnusable(
-                f"{target} is in use by a broker or another import: choose another directory"
+                f"cannot lock {target}: in use by a broker or another import; use another directory"
             ) from None
     return locks
 
 
-# -- telling -----------------------------------------------------------------------------------
+# -- summary -----------------------------------------------------------------------------------
 
 
 def summary(plan: Plan, *, dry_run: bool) -> dict[str, Any]:
-    """What was done, for --json."""
+    """Return the summary that --json prints."""
     return {
         "dry_run": dry_run,
         "in_place": plan.in_place,
@@ -358,7 +362,7 @@ def summary(plan: Plan, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _tell(plan: Plan, arguments: argparse.Namespace) -> None:
+def _print_summary(plan: Plan, arguments: argparse.Namespace) -> None:
     for warning in plan.warnings:
         print(f"plog: warning: {warning}", file=sys.stderr)
     if arguments.json:
@@ -370,8 +374,9 @@ def _tell(plan: Plan, arguments: argparse.Namespace) -> None:
         f"{_mib(plan.size_bytes)} of cluster {plan.cluster_id}"
     )
     if plan.converted_segments:
-        print(f"{plan.converted_segments} segments of old formats are written in magic 2")
+        verb = "would convert" if arguments.dry_run else "converted"
+        print(f"{verb} {plan.converted_segments} segments of old formats to magic 2")
     for line in not_imported_lines(plan.state.not_imported):
         print(line)
     settings = " ".join(f"-o {name}={value}" for name, value in plan.settings.items())
-    print(f"start it with: plog-broker {settings}")
+    print(f"start the broker with: plog-broker {settings}")

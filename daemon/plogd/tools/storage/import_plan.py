@@ -1,12 +1,11 @@
-"""Whether a stopped Kafka broker's data can be adopted, and what exactly is to be done.
+"""Plan the import of a stopped Kafka broker's data, or list the problems that prevent it.
 
-Pure: from what import_source.py, log_inspection.py and the readers of metadata found, a `Plan` is
-made, or the list of all that stands in the way. Nothing is copied here; import_command.py carries
-plans out. The plan also has the records of plog's own metadata log, so that our start finds what it
-would have written itself.
+Pure: `make_plan` builds a `Plan` from the facts that import_source.py, log_inspection.py and the
+metadata readers found. import_command.py carries the plan out. The plan contains everything that
+plog's own metadata log needs, so that the first start finds what plog would have written itself.
 
-Invariants: offsets and topic ids stay; leader epochs never fall below any the old broker used (the
-first start adds one, decision 0002); no producer id is given out twice.
+Invariants: offsets and topic ids are kept; leader epochs are never below one that the old broker
+used (the first start adds one, decision 0002); no producer id is assigned twice.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ OFFSETS_PARTITIONS_SETTING = "offsets.topic.num.partitions"
 _DEFAULT_OFFSETS_PARTITIONS = 50
 _TIERED_TOPIC = "__remote_log_metadata"
 _UNKNOWN_BLOCKS = 1000
-"""How many blocks of producer ids are passed over where nobody wrote down which were given."""
+"""Number of producer id blocks to skip if the assigned ids are unknown."""
 _SHOWN = 5
-_GAPS_TOLD = 100
-"""One is enough to refuse a topic; a number may be in the billions by mistake."""
+_MAX_GAPS = 100
+"""One gap is enough to reject a topic; a wrong partition number may leave billions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What the user asked for; `config` is None where no --config was given."""
+    """The options of the command line; `config` is None without --config."""
 
     targets: tuple[str, ...]
     """New log.dirs; empty for --in-place."""
@@ -62,7 +61,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPartition:
-    """A partition to adopt, and the log directory it gets."""
+    """A partition to adopt, and its new log directory."""
 
     facts: LogFacts
     target: str
@@ -81,45 +80,45 @@ class PlannedTopic:
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What will be done; with `problems`, what must be mended before anything is."""
+    """The actions of an import, or the `problems` to solve before it can start."""
 
     cluster_id: str = ""
     node_id: int = -1
     in_place: bool = False
     log_dirs: tuple[str, ...] = ()
     clean_dirs: frozenset[str] = frozenset()
-    """Those of `log_dirs` that get, or keep, the mark of a clean stop."""
+    """The `log_dirs` that get, or keep, the mark of a clean shutdown."""
     topics: list[PlannedTopic] = field(default_factory=list)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     state: ClusterState = field(default_factory=ClusterState)
     next_producer_id: int = 0
     offsets: dict[str, dict[str, dict[TopicPartition, int]]] = field(default_factory=dict)
-    """The checkpoints of each log directory: directory, file name, partition."""
+    """Checkpointed offsets by log directory, file name and partition."""
     metadata_dir: str = ""
-    """The log directory that gets the metadata log."""
+    """The log directory for the metadata log."""
     settings: dict[str, str] = field(default_factory=dict)
-    """What the broker has to be started with."""
+    """Settings that the broker must be started with."""
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
     def partitions(self) -> list[PlannedPartition]:
-        """Of all topics."""
+        """The partitions of all topics."""
         return [x for topic in self.topics for x in topic.partitions.values()]
 
     @property
     def size_bytes(self) -> int:
-        """Of all that is adopted."""
+        """Total size of the adopted files, in bytes."""
         return sum(x.facts.size_bytes for x in self.partitions)
 
     @property
     def converted_segments(self) -> int:
-        """How many segments are written anew because of their old format."""
+        """Number of segments to convert from an old format."""
         return sum(len(x.facts.legacy_segments) for x in self.partitions)
 
 
 def check_sources(sources: Sequence[SourceDir]) -> list[str]:
-    """What keeps these directories from being those of one broker; nothing if they are."""
+    """Return the reasons why these are not the directories of one broker; empty if they are."""
     problems = []
     first = sources[0].identity
     for source in sources[1:]:
@@ -128,33 +127,33 @@ def check_sources(sources: Sequence[SourceDir]) -> list[str]:
             problems.append(
                 f"{source.path} belongs to broker {identity.node_id} of cluster "
                 f"{identity.cluster_id}, {sources[0].path} to broker {first.node_id} of cluster "
-                f"{first.cluster_id}: import one broker at a time"
+                f"{first.cluster_id}; import one broker at a time"
             )
         elif identity.version != first.version:
             problems.append(
                 f"{source.path} and {sources[0].path} are not in the same mode (ZooKeeper or "
-                "KRaft): finish the migration before the import"
+                "KRaft); finish the migration before the import"
             )
     seen: dict[TopicPartition, str] = {}
     for source in sources:
         for key in source.partitions:
             if key in seen:
                 problems.append(
-                    f"{key} is in {seen[key]} and in {source.path}: remove the one that is wrong"
+                    f"{key} is in both {seen[key]} and {source.path}; remove the wrong one"
                 )
             seen[key] = source.path
     if sum(source.holds_metadata for source in sources) > 1:
-        problems.append("two directories hold __cluster_metadata-0: remove the one that is wrong")
+        problems.append("two directories contain __cluster_metadata-0; remove the wrong one")
     return problems
 
 
 def is_kraft(sources: Sequence[SourceDir]) -> bool:
-    """Whether the broker kept its metadata in a log of its own; its meta.properties tell."""
+    """Return whether the broker is in KRaft mode, according to its meta.properties."""
     return sources[0].identity.version == 1
 
 
 def state_from_logs(logs: Sequence[LogFacts], node_id: int) -> ClusterState:
-    """The topics as the directories alone tell of them; nothing else is known."""
+    """Return the state as far as the directories alone reveal it: topics and partitions."""
     state = ClusterState(has_topic_configs=False, has_producer_ids=False, may_hold_old_formats=True)
     for facts in logs:
         name, number = facts.topic_partition
@@ -163,9 +162,9 @@ def state_from_logs(logs: Sequence[LogFacts], node_id: int) -> ClusterState:
         topic.partitions[number] = KafkaPartition(
             replicas=(node_id,), isr=(node_id,), leader_epoch=max(facts.leader_epoch, 0)
         )
-    for topic in state.topics.values():  # A gap in the numbers is a directory that is missing.
+    for topic in state.topics.values():  # A gap in the partition numbers is a missing directory.
         gaps = (n for n in range(max(topic.partitions)) if n not in topic.partitions)
-        for number in list(islice(gaps, _GAPS_TOLD)):
+        for number in list(islice(gaps, _MAX_GAPS)):
             topic.partitions[number] = KafkaPartition(
                 replicas=(node_id,), isr=(node_id,), leader_epoch=0
             )
@@ -180,7 +179,7 @@ def make_plan(
     options: PlanOptions,
     new_topic_id: Callable[[], Uuid],
 ) -> Plan:
-    """The plan for directories that `check_sources` has found nothing against."""
+    """Return the plan for directories in which `check_sources` found no problem."""
     identity = sources[0].identity
     plan = Plan(
         cluster_id=identity.cluster_id,
@@ -189,11 +188,12 @@ def make_plan(
         log_dirs=options.targets or tuple(source.path for source in sources),
         state=state,
     )
-    held = _adopted(state, logs, plan, skip_incomplete=options.skip_incomplete)
-    adopted = [facts for _, facts_by_number in held for facts in facts_by_number.values()]
-    _refuse_what_cannot_be(adopted, transactions, plan, accept_aborted=options.accept_aborted)
+    complete = _complete_topics(state, logs, plan, skip_incomplete=options.skip_incomplete)
+    adopted = [facts for _, facts_by_number in complete for facts in facts_by_number.values()]
+    _check_transactions(adopted, transactions, plan, accept_aborted=options.accept_aborted)
+    _check_logs(adopted, plan)
     target_of = _place(adopted, sources, options.targets)
-    for topic, facts_by_number in held:
+    for topic, facts_by_number in complete:
         plan.topics.append(
             PlannedTopic(
                 name=topic.name,
@@ -218,10 +218,10 @@ def make_plan(
     return plan
 
 
-def _adopted(
+def _complete_topics(
     state: ClusterState, logs: Sequence[LogFacts], plan: Plan, *, skip_incomplete: bool
 ) -> list[tuple[KafkaTopic, dict[int, LogFacts]]]:
-    """The topics of which every partition is here, with their logs; the rest is reported."""
+    """Return the topics with all their partitions here, and their logs; report the others."""
     found = {facts.topic_partition: facts for facts in logs}
     adopted = []
     for topic in sorted(state.topics.values(), key=lambda topic: topic.name):
@@ -240,8 +240,8 @@ def _adopted(
         elif not skip_incomplete:
             plan.problems.append(_incomplete(topic, missing, plan.node_id))
         else:
-            plan.state.not_imported["topics that are not complete here"] += 1
-            plan.warnings.append(f"left out {topic.name}: {_not_here(topic, missing, plan)}")
+            plan.state.not_imported["incomplete topics"] += 1
+            plan.warnings.append(f"skipped topic {topic.name}: {_missing(topic, missing)}")
     known = {facts.topic_partition for _, here in adopted for facts in here.values()}
     strays = [str(key) for key in found if key not in known and key.topic not in state.topics]
     strays += [
@@ -252,8 +252,7 @@ def _adopted(
     ]
     if strays:
         plan.warnings.append(
-            f"{len(strays)} directories belong to no topic there is and are left out: "
-            f"{_some(strays)}"
+            f"skipped {len(strays)} directories that belong to no existing topic: {_some(strays)}"
         )
     return adopted
 
@@ -264,14 +263,14 @@ def _same_id(found: Uuid | None, expected: Uuid | None) -> bool:
 
 def _incomplete(topic: KafkaTopic, missing: Sequence[int], node_id: int) -> str:
     return (
-        f"topic {topic.name}: partitions {_some(missing)} are not held completely in these "
-        f"directories ({_holders(topic, missing)}): name all log.dirs of broker {node_id}, or "
-        "reassign them to it while Kafka runs, or leave the topic out with --skip-incomplete"
+        f"topic {topic.name}: partitions {_some(missing)} are missing or incomplete in these "
+        f"directories ({_holders(topic, missing)}); give all log.dirs of broker {node_id}, "
+        "reassign the partitions to it while Kafka runs, or use --skip-incomplete"
     )
 
 
-def _not_here(topic: KafkaTopic, missing: Sequence[int], plan: Plan) -> str:
-    return f"partitions {_some(missing)} ({_holders(topic, missing)})"
+def _missing(topic: KafkaTopic, missing: Sequence[int]) -> str:
+    return f"incomplete partitions {_some(missing)} ({_holders(topic, missing)})"
 
 
 def _holders(topic: KafkaTopic, missing: Sequence[int]) -> str:
@@ -282,16 +281,16 @@ def _holders(topic: KafkaTopic, missing: Sequence[int]) -> str:
 def _warn_of_replicas(topic: KafkaTopic, plan: Plan) -> None:
     replicas = max((len(x.replicas) for x in topic.partitions.values()), default=1)
     if replicas > 1:
-        plan.warnings.append(f"topic {topic.name} had {replicas} replicas; here it has one")
+        plan.warnings.append(f"topic {topic.name} had {replicas} replicas; plog has one")
     least = plan.state.topic_configs.get(topic.name, {}).get("min.insync.replicas", "1")
     if least.isdigit() and int(least) > 1:
         plan.warnings.append(
-            f"topic {topic.name} has min.insync.replicas={least}: with one replica writes with "
-            "acks=all are refused until you lower it"
+            f"topic {topic.name} has min.insync.replicas={least}: with one replica, writes with "
+            "acks=all fail until you lower it"
         )
 
 
-def _refuse_what_cannot_be(
+def _check_transactions(
     adopted: Sequence[LogFacts],
     transactions: Mapping[str, str],
     plan: Plan,
@@ -301,45 +300,47 @@ def _refuse_what_cannot_be(
     if transactions:
         shown = _some([f"{key} ({state})" for key, state in sorted(transactions.items())])
         plan.problems.append(
-            f"{len(transactions)} transactions are not finished: {shown}; plog could neither "
-            "commit nor abort them: start Kafka, let them end (or abort them with "
+            f"{len(transactions)} transactions are not finished: {shown}; plog can neither commit "
+            "nor abort them; start Kafka, let them end (or abort them with "
             "kafka-transactions.sh), and stop it cleanly"
         )
     hanging = [facts for facts in adopted if facts.open_producers]
     if hanging and not transactions:
         shown = _some([f"{x.topic_partition} (producer {x.open_producers[0]})" for x in hanging])
         plan.problems.append(
-            f"open transactions in {shown}: start Kafka, abort them with kafka-transactions.sh "
-            "abort, and stop it cleanly"
+            f"found open transactions in {shown}; start Kafka, abort them with "
+            "kafka-transactions.sh abort, and stop it cleanly"
         )
     aborted = [str(facts.topic_partition) for facts in adopted if facts.has_aborted]
     if aborted:
-        told = (
-            f"{_some(aborted)} hold records of aborted transactions, which plog would show to "
-            "read_committed consumers"
+        problem = (
+            f"{_some(aborted)} contain records of aborted transactions, which plog would return "
+            "to read_committed consumers"
         )
         if accept_aborted:
-            plan.warnings.append(told)
+            plan.warnings.append(problem)
         else:
             plan.problems.append(
-                f"{told}: wait until retention has removed them, or accept that with "
-                "--accept-aborted"
+                f"{problem}; wait until retention has removed them, or use --accept-aborted"
             )
+
+
+def _check_logs(adopted: Sequence[LogFacts], plan: Plan) -> None:
     for facts in adopted:
         if facts.unfinished_swap:
             plan.problems.append(
-                f"{facts.directory}/{facts.unfinished_swap} is left of a compaction that was cut "
-                "off: start Kafka once and stop it cleanly"
+                f"an interrupted compaction left {facts.directory}/{facts.unfinished_swap}; start "
+                "Kafka once and stop it cleanly"
             )
         config = plan.state.topic_configs.get(facts.topic_partition.topic, {})
         if config.get("remote.storage.enable") == "true" and facts.topic_partition.partition == 0:
             plan.problems.append(
-                f"topic {facts.topic_partition.topic} has tiered storage, whose segments are not "
-                "here: disable it for the topic (remote.log.delete.on.disable) or copy the topic"
+                f"topic {facts.topic_partition.topic} uses tiered storage, whose segments are not "
+                "here; disable it for the topic (remote.log.delete.on.disable) or copy the topic"
             )
         if facts.topic_partition.topic == _TIERED_TOPIC and not plan.state.has_topic_configs:
             plan.warnings.append(
-                f"there is a {_TIERED_TOPIC}: if a topic has tiered storage, what is only there is "
+                f"found {_TIERED_TOPIC}: if a topic uses tiered storage, its remote segments are "
                 "not imported"
             )
 
@@ -347,7 +348,11 @@ def _refuse_what_cannot_be(
 def _place(
     adopted: Sequence[LogFacts], sources: Sequence[SourceDir], targets: Sequence[str]
 ) -> dict[TopicPartition, str]:
-    """The new log directory of each partition: one for one, or the largest to the emptiest."""
+    """Return the new log directory of each partition.
+
+    Targets correspond to sources one to one if their numbers match. Otherwise partitions are
+    placed by descending size, each in the target with the least data.
+    """
     if not targets:
         return {facts.topic_partition: facts.log_dir for facts in adopted}
     filled_sources = [source.path for source in sources if source.partitions]
@@ -364,7 +369,7 @@ def _place(
 
 
 def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str, str]:
-    """The settings plog knows and takes, so that the topic can be loaded."""
+    """Return the topic's settings that plog supports and accepts."""
     kept: dict[str, str] = {}
     for key, value in config.items():
         try:
@@ -372,16 +377,16 @@ def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str,
             kept[key] = value
         except InvalidConfig as error:
             if key != "remote.storage.enable" or value == "true":
-                plan.warnings.append(f"topic {name}: {key}={value} is not taken over: {error}")
+                plan.warnings.append(f"topic {name}: did not import {key}={value}: {error}")
     try:
         validate_overrides(kept)
     except InvalidConfig as error:
-        plan.problems.append(f"topic {name}: {error}: correct that while Kafka runs")
+        plan.problems.append(f"topic {name}: {error}; correct the setting while Kafka runs")
     return kept
 
 
 def _broker_configs(state: ClusterState, plan: Plan) -> dict[str, dict[str, str]]:
-    """Dynamic settings of this broker and of all brokers, as far as plog takes them."""
+    """Return the dynamic settings of this broker and of all brokers that plog accepts."""
     own = str(plan.node_id)
     for entity, config in state.broker_configs.items():
         if entity not in (CLUSTER_DEFAULT, own):
@@ -399,7 +404,7 @@ def _broker_configs(state: ClusterState, plan: Plan) -> dict[str, dict[str, str]
 
 
 def _next_producer_id(state: ClusterState, logs: Sequence[LogFacts]) -> int:
-    """Above all the old broker gave out; rounded up to a block."""
+    """Return an id above all ids that the old broker assigned, rounded up to a block."""
     seen = max((facts.max_producer_id for facts in logs), default=-1)
     above_seen = seen + 1
     if not state.has_producer_ids:
@@ -412,8 +417,9 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
     unclean = {source.path for source in sources if not source.clean}
     if unclean:
         plan.warnings.append(
-            f"Kafka did not stop cleanly in {_some(sorted(unclean))}: imported without the mark "
-            "of a clean stop, so that the first start checks the records and cuts a torn end"
+            f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import leaves out the "
+            "clean-shutdown mark, so that the first start checks the records and truncates a torn "
+            "end"
         )
     touched = {x.target for x in plan.partitions if x.facts.log_dir in unclean}
     plan.clean_dirs = frozenset(plan.log_dirs) - touched - unclean
@@ -430,18 +436,18 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
     plan.metadata_dir = (holders or plan.log_dirs)[0] if options.in_place else plan.log_dirs[0]
     left = [name for source in sources for name in source.left_behind]
     if left:
-        plan.warnings.append(f"directories on their way out are not imported: {_some(left)}")
+        plan.warnings.append(f"skipped directories of deleted or moving partitions: {_some(left)}")
 
 
 def _check_settings(options: PlanOptions, plan: Plan) -> None:
-    """What the broker must be started with, held against --config."""
+    """Determine the settings that the broker must be started with, and check --config."""
     plan.settings["log.dirs"] = ",".join(plan.log_dirs)
     plan.settings["node.id"] = str(plan.node_id)
     config = options.config or BrokerConfig()
     if options.config is not None and config.node_id != plan.node_id:
         plan.problems.append(
-            f"the data belongs to broker {plan.node_id}, --config says node.id={config.node_id}: "
-            f"set node.id={plan.node_id} there"
+            f"the data belongs to broker {plan.node_id}, but --config has "
+            f"node.id={config.node_id}; set node.id={plan.node_id} there"
         )
     row = settings_of(BrokerConfig).get(OFFSETS_PARTITIONS_SETTING)
     expected = config.value(row) if row is not None else _DEFAULT_OFFSETS_PARTITIONS
@@ -449,16 +455,16 @@ def _check_settings(options: PlanOptions, plan: Plan) -> None:
         if topic.name != OFFSETS_TOPIC or len(topic.partitions) == expected:
             continue
         plan.settings[OFFSETS_PARTITIONS_SETTING] = str(len(topic.partitions))
-        told = (
-            f"{OFFSETS_TOPIC} has {len(topic.partitions)} partitions: "
-            f"{OFFSETS_PARTITIONS_SETTING}={len(topic.partitions)} must be set, or groups would "
-            "look for their offsets in the wrong place"
+        problem = (
+            f"{OFFSETS_TOPIC} has {len(topic.partitions)} partitions; set "
+            f"{OFFSETS_PARTITIONS_SETTING}={len(topic.partitions)}, otherwise groups do not find "
+            "their offsets"
         )
-        (plan.warnings if options.config is None else plan.problems).append(told)
+        (plan.warnings if options.config is None else plan.problems).append(problem)
     if not plan.state.has_topic_configs:
         plan.warnings.append(
-            "settings of topics are in ZooKeeper and were not read: every topic gets the "
-            "broker's defaults, retention too; give --zookeeper HOST:PORT to take them over"
+            "topic settings are in ZooKeeper and were not read; every topic gets the broker's "
+            "defaults, including retention; use --zookeeper HOST:PORT to import them"
         )
 
 
@@ -468,7 +474,7 @@ def _some(things: Sequence[object]) -> str:
 
 
 def not_imported_lines(counts: Counter[str]) -> Iterator[str]:
-    """What is left behind, for people.
+    """Yield a line of text for each kind of entity that is not imported.
 
     >>> list(not_imported_lines(Counter({"ACLs": 2})))
     ['not imported: 2 ACLs']

@@ -1,10 +1,10 @@
-"""The directories of a stopped Kafka broker: held against its start, and read.
+"""Lock and read the log directories of a stopped Kafka broker.
 
 A running Kafka holds a POSIX record lock on ``.lock``, a running plog a flock; while a
-`SourceLocks` is held neither can start there. Nothing in the directories is written: a shared lock
-needs no more than an open for reading.
+`SourceLocks` is held, neither can start there. Locking does not write to the directories: a shared
+lock only needs the file to be open for reading.
 
-What is read here becomes a `Source`; whether it can be adopted is decided in import_plan.py.
+import_plan.py decides whether the directories can be adopted.
 Source: Kafka 3.9 LogManager.loadLogs, FileLock, MetaPropertiesEnsemble.
 """
 
@@ -39,34 +39,34 @@ METADATA_DIR = file_names.partition_dir_name(METADATA_PARTITION)
 TRANSACTION_TOPIC = "__transaction_state"
 
 _TRANSACTION_VALUE = Struct(">hqhib")
-"""Version, producer id, producer epoch, timeout, status: how each version of the value begins."""
-_UNDER_WAY = {1: "ongoing", 2: "being committed", 3: "being aborted", 7: "being fenced"}
+"""Version, producer id, producer epoch, timeout, status: the start of every value version."""
+_UNFINISHED = {1: "ongoing", 2: "being committed", 3: "being aborted", 7: "being fenced"}
 
 
 class SourceUnusable(PlogError):
-    """A directory is not a stopped Kafka broker's; the text says which, why and what to do."""
+    """A directory is not that of a stopped Kafka broker; the message contains cause and remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDir:
-    """One log directory of the old broker."""
+    """One log directory of the broker to import."""
 
     path: str
     identity: MetaProperties
     clean: bool
     partitions: tuple[TopicPartition, ...]
     left_behind: tuple[str, ...]
-    """Directories of partitions that were deleted, stray or being moved."""
+    """Directories of partitions that are deleted, stray or being moved."""
     offsets: dict[str, dict[TopicPartition, int]]
-    """The three offset checkpoints, by file name; a damaged one is empty."""
+    """The three offset checkpoints, by file name; a corrupt one is empty."""
     holds_metadata: bool
 
 
 class SourceLocks:
-    """Locks on the ``.lock`` files of directories; closing lets go. Raises SourceUnusable.
+    """Locks on the ``.lock`` files of directories. The constructor raises SourceUnusable.
 
-    Kafka removes its file when it stops. Only `to_change` makes a new one, so that no broker starts
-    meanwhile; who only reads looks again at the end with `check_still`.
+    Kafka removes its file when it stops. With `to_change`, a missing file is created, so that no
+    broker can start during the import. Without it, the caller uses `check_still` at the end.
     """
 
     def __init__(self, paths: Sequence[str], *, to_change: bool = False) -> None:
@@ -96,20 +96,20 @@ class SourceLocks:
             fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:
             raise SourceUnusable(
-                f"{path} is in use: a broker still runs there; stop it cleanly, and try again"
+                f"{path} is in use: a broker is running there; stop it cleanly, then try again"
             ) from error
 
     def check_still(self) -> None:
-        """Raise SourceUnusable if a broker was started where there was no file to lock."""
+        """Raise SourceUnusable if a broker was started in a directory without a file to lock."""
         for path in self._paths:
             if path in self._clean and not _has_clean_mark(path):
                 raise SourceUnusable(
-                    f"a broker was started in {path} during the import, so that what was read is "
-                    "not one state of it: stop it cleanly, and try again"
+                    f"a broker was started in {path} during the import, so the copy may be "
+                    "inconsistent; stop the broker cleanly, then try again"
                 )
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all locks."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
@@ -119,14 +119,15 @@ def _has_clean_mark(path: str) -> bool:
 
 
 def read_source_dir(files: Files, path: str) -> SourceDir:
-    """What one log directory is. Raises SourceUnusable, OSError."""
+    """Read the identity and contents of one log directory. Raises SourceUnusable, OSError."""
     try:
         identity = read_meta_properties(files, path)
     except CorruptCheckpoint as error:
         raise SourceUnusable(f"{error}; restore it from another of the broker's log.dirs") from None
     if identity is None:
         raise SourceUnusable(
-            f"{path} has no {file_names.META_PROPERTIES}: it is none of a Kafka broker's log.dirs"
+            f"{path} is not a log directory of a Kafka broker: {file_names.META_PROPERTIES} is"
+            " missing"
         )
     partitions: list[TopicPartition] = []
     left_behind: list[str] = []
@@ -157,15 +158,15 @@ def _offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 
 
 def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
-    """What Kafka's `__cluster_metadata-0` in `log_dir` says. Raises UnreadableMetadata, OSError."""
+    """Read Kafka's `__cluster_metadata-0` in `log_dir`. Raises UnreadableMetadata, OSError."""
     directory = posixpath.join(log_dir, METADATA_DIR)
     listed = files.listdir(directory)
     snapshots = [(kraft_log_reader.parse_snapshot_name(name), name) for name in listed]
     values: list[tuple[int, bytes]] = []
     start = 0
-    whole = sorted((parsed, name) for parsed, name in snapshots if parsed is not None)
-    if whole:
-        newest, name = whole[-1]
+    complete = sorted((parsed, name) for parsed, name in snapshots if parsed is not None)
+    if complete:
+        newest, name = complete[-1]
         start = newest.end_offset
         data = files.read_file(posixpath.join(directory, name))
         values += [(start - 1, value) for value in kraft_log_reader.snapshot_values(data)]
@@ -185,7 +186,7 @@ def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
 
 
 def unfinished_transactions(files: Files, logs: Sequence[LogFacts]) -> dict[str, str]:
-    """Transactional ids whose transaction is under way, and how far it is."""
+    """Return the state of each unfinished transaction, by transactional id."""
     states: dict[str, str] = {}
     for facts in logs:
         if facts.topic_partition.topic != TRANSACTION_TOPIC:
@@ -208,7 +209,7 @@ def _follow_coordinator(data: bytes, states: dict[str, str]) -> None:
                 if len(value) >= _TRANSACTION_VALUE.size:
                     status = _TRANSACTION_VALUE.unpack_from(value)[4]
                 states.pop(transactional_id, None)
-                if status in _UNDER_WAY:
-                    states[transactional_id] = _UNDER_WAY[status]
+                if status in _UNFINISHED:
+                    states[transactional_id] = _UNFINISHED[status]
     except CorruptMessage:
-        return  # What was written after a torn batch was never acknowledged.
+        return  # Records after a torn batch were never acknowledged.

@@ -1,17 +1,17 @@
-"""Carrying out a `Plan`: a new data directory from an old one, or the old one made plog's.
+"""Carry out a `Plan`: copy Kafka's log directories to new ones, or convert them in place.
 
-Copying leaves the source as it is. The target holds a directory `__cluster_metadata-1` from the
-first moment to the last, and without `__cluster_metadata-0` beside it no broker starts there: so a
-target that was not finished is never taken for a small cluster. The last step renames one to the
-other. An unfinished target is begun anew by the next run.
+A copy leaves the source unchanged. The target contains a directory `__cluster_metadata-1` from the
+first step until the last, which renames it to `__cluster_metadata-0`. A broker refuses to start in
+a directory that has the former without the latter, so it never mistakes an unfinished copy for a
+small cluster. The next run removes an unfinished copy and starts again.
 
-In place, segments of old formats are replaced one by one (segment_conversion.py), the metadata log
-is written aside, and one atomic step puts it in place of Kafka's: until then the directory is
-Kafka's and Kafka can be started, from then on it is plog's. Both pass over what is aside: Kafka
-takes any partition of `__cluster_metadata` for its own, plog puts away partitions of topics there
-are not.
+An import in place replaces segments of old formats one by one (segment_conversion.py) and writes
+the metadata log to `__cluster_metadata-1`. One atomic step then exchanges it with Kafka's: before
+it, the directory is Kafka's and Kafka can be started; after it, the directory is plog's. Both
+brokers ignore the other one's directory: Kafka treats any partition of `__cluster_metadata` as its
+own, plog moves away partitions of unknown topics.
 
-Everything that changes a directory goes through a Files port but for the copying of large files.
+All changes go through a Files port, except the copying of large files.
 """
 
 from __future__ import annotations
@@ -42,40 +42,40 @@ from plogd.tools.storage.import_source import METADATA_DIR
 from plogd.tools.storage.segment_conversion import convert_segment, replace_segment
 
 KAFKA_METADATA_ASIDE = "kafka-metadata-before-plog"
-"""Where Kafka's own metadata log is kept after an import in place; of no interest to plog."""
+"""The directory of Kafka's own metadata log after an import in place; plog ignores it."""
 
 _NOT_COPIED = (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
 
 
 class TargetUnusable(PlogError):
-    """The data cannot be written there; the text says why and what to do."""
+    """The import cannot write to a target; the message contains cause and remedy."""
 
 
 Copy = Callable[[str, str, Callable[[int], None]], None]
-"""Copies one file durably: source, target, and who hears of bytes done."""
+"""Copies one file durably. Arguments: source, target, and a callback for the bytes copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What carrying out a plan needs of the machine."""
+    """The access to files, time and randomness that an import needs."""
 
     files: Files
     copy: Copy
     set_modified_ms: Callable[[str, int], None]
-    """Gives a file an age: retention goes by it where records have no timestamps."""
+    """Sets a modification time, which retention uses where records have no timestamps."""
     random_bytes: Callable[[int], bytes]
     now_ms: int
     progress: Callable[[int], None]
-    """Hears of bytes adopted."""
+    """Called with the number of bytes adopted in each step."""
     check_sources: Callable[[], None]
-    """Raises if what was copied has changed meanwhile."""
+    """Raises if the sources changed during the import."""
 
 
 # -- the metadata log --------------------------------------------------------------------------
 
 
 def metadata_records(plan: Plan) -> list[MetadataRecord]:
-    """What plog's metadata log has to say, as if it had written it itself."""
+    """Return the records of the metadata log, as plog itself would have written them."""
     nothing = MetadataImage()
     changes = list(_changes(plan))
     topics = {str(x.key[1]): x.value for x in changes if isinstance(x.value, TopicValue)}
@@ -122,7 +122,7 @@ def _new(key: Key, value: object) -> Change:
 
 
 def check_targets(files: Files, plan: Plan) -> None:
-    """Raise TargetUnusable unless every target is empty or was begun by an import like this one."""
+    """Raise TargetUnusable unless every target is empty or an unfinished copy of this plan."""
     first = plan.log_dirs[0]
     begun = files.exists(posixpath.join(first, STAGING_DIR))
     ours = {
@@ -139,13 +139,13 @@ def check_targets(files: Files, plan: Plan) -> None:
         foreign = [name for name in foreign if name not in (file_names.LOCK_FILE, "lost+found")]
         if foreign:
             raise TargetUnusable(
-                f"{target} is not empty ({foreign[0]}): give --log-dirs a directory that is new, "
-                "or empty it"
+                f"cannot copy to {target}: it contains {foreign[0]}; empty the directory, or give "
+                "--log-dirs a new one"
             )
 
 
 def copy_into(plan: Plan, world: World) -> None:
-    """Fill the new directories; see the module's text. Raises NotConvertible, OSError."""
+    """Copy the data to the new directories. Raises NotConvertible, OSError."""
     files = world.files
     first = plan.log_dirs[0]
     staging = posixpath.join(first, STAGING_DIR)
@@ -171,7 +171,7 @@ def copy_into(plan: Plan, world: World) -> None:
 
 
 def _clear_target(files: Files, plan: Plan, target: str) -> None:
-    """Remove what an import that was cut off has left; `check_targets` knows it is nothing else."""
+    """Remove the files of an unfinished copy; `check_targets` found no others."""
     for name in files.listdir(target):
         path = posixpath.join(target, name)
         if name == STAGING_DIR:
@@ -232,7 +232,7 @@ def _is_log(name: str) -> bool:
 
 
 def _may_be_torn(plan: Plan, partition: PlannedPartition, base_offset: int) -> bool:
-    """Whether a segment may end in what a crash has left."""
+    """Return whether a crash may have damaged the end of a segment."""
     is_last = base_offset == partition.facts.base_offsets[-1]
     return is_last and partition.target not in plan.clean_dirs
 
@@ -255,10 +255,10 @@ def _write_small_files(plan: Plan, target: str, world: World) -> None:
 
 
 def check_in_place(files: Files, plan: Plan) -> None:
-    """Raise TargetUnusable where one atomic step cannot put our metadata in place of Kafka's."""
+    """Raise TargetUnusable if one atomic step cannot replace Kafka's metadata with plog's."""
     aside = posixpath.join(plan.metadata_dir, KAFKA_METADATA_ASIDE)
     if files.exists(aside):
-        raise TargetUnusable(f"{aside} is there: these directories have been adopted before")
+        raise TargetUnusable(f"cannot import in place: {aside} exists from an earlier import")
     if not files.exists(posixpath.join(plan.metadata_dir, METADATA_DIR)):
         return
     probes = [posixpath.join(plan.metadata_dir, f".plog-import-probe-{n}") for n in (1, 2)]
@@ -268,8 +268,8 @@ def check_in_place(files: Files, plan: Plan) -> None:
         files.exchange(*probes)
     except OSError as error:
         raise TargetUnusable(
-            f"{plan.metadata_dir} is on a file system that cannot exchange two names at once "
-            f"({error.strerror}): import without --in-place"
+            f"cannot import {plan.metadata_dir} in place: its file system cannot exchange two "
+            f"names atomically ({error.strerror}); import without --in-place"
         ) from error
     finally:
         for probe in probes:
@@ -278,7 +278,7 @@ def check_in_place(files: Files, plan: Plan) -> None:
 
 
 def adopt_in_place(plan: Plan, world: World) -> None:
-    """Make the old directories plog's; see the module's text. Raises NotConvertible, OSError."""
+    """Convert Kafka's directories into plog's. Raises NotConvertible, OSError."""
     files = world.files
     for topic in plan.topics:
         for partition in topic.partitions.values():

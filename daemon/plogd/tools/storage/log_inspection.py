@@ -1,8 +1,8 @@
-"""One partition's log as another broker left it: what is there, and what stands in the way.
+"""Inspect the log of one partition that another broker wrote, before an import.
 
-Only reads, and only through a Files port. After a clean stop by a broker that cannot have written
-old formats little is looked at; else every batch's header is. What follows from the facts is
-decided in import_plan.py.
+The functions only read, through a Files port. If the broker stopped cleanly and cannot have written
+old formats, they read the first batch header of each segment; otherwise they read all of them.
+import_plan.py decides what follows from the facts.
 
 Source: Kafka 3.9 LogLoader, ProducerStateManager; KIP-98 for open transactions.
 """
@@ -37,7 +37,7 @@ KEPT_SUFFIXES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBatch:
-    """A batch by its header; `header` is None for a message of magic 0 or 1."""
+    """The header of a batch; `header` is None for a message of magic 0 or 1."""
 
     position: int
     base_offset: int
@@ -48,36 +48,36 @@ class FoundBatch:
 
 @dataclass(slots=True, kw_only=True)
 class LogFacts:
-    """What `inspect_log` found in a partition's directory."""
+    """Facts that `inspect_log` found in a partition's directory."""
 
     topic_partition: TopicPartition
     log_dir: str
-    """The source directory it lies in."""
+    """The source log directory that contains it."""
     directory: str
     topic_id: Uuid | None
     sizes: dict[str, int]
-    """The files worth taking over, by name."""
+    """Sizes in bytes of the files to adopt, by name."""
     legacy_segments: list[int] = field(default_factory=list)
     """Base offsets of the segments with messages of magic 0 or 1."""
     leader_epoch: int = -1
-    """The newest that the log itself tells of."""
+    """The latest epoch in the leader epoch checkpoint or in a batch that was read."""
     open_producers: list[int] = field(default_factory=list)
     """Ids of producers with an unfinished transaction."""
     max_producer_id: int = -1
     has_aborted: bool = False
-    """Whether some of its transactional records were aborted."""
+    """Whether the log contains records of aborted transactions."""
     unfinished_swap: str = ""
-    """A file that Kafka's compaction left half in place."""
+    """A ``.swap`` file that an interrupted compaction of Kafka left."""
 
     @property
     def base_offsets(self) -> list[int]:
-        """Of its segments, oldest first."""
+        """Base offsets of the segments, oldest first."""
         parsed = [file_names.parse_segment_file_name(name) for name in self.sizes]
         return sorted(x.base_offset for x in parsed if x and x.suffix == file_names.LOG_SUFFIX)
 
     @property
     def size_bytes(self) -> int:
-        """Of all files worth taking over."""
+        """Total size of the files to adopt."""
         return sum(self.sizes.values())
 
 
@@ -89,7 +89,7 @@ def inspect_log(
     clean: bool,
     may_hold_old_formats: bool,
 ) -> LogFacts:
-    """Look at one partition's directory. Raises OSError."""
+    """Inspect one partition's directory. Raises OSError."""
     directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
     facts = LogFacts(
         topic_partition=topic_partition,
@@ -118,7 +118,7 @@ def _inspect_epochs(files: Files, facts: LogFacts) -> None:
     try:
         entries = read_leader_epochs(files, facts.directory)
     except CorruptCheckpoint:
-        return  # Our own recovery then reads them from the batches, as `_inspect_batches` does.
+        return  # Recovery rebuilds the checkpoint from the batches, which are inspected, too.
     if entries:
         facts.leader_epoch = entries[-1].epoch
 
@@ -126,7 +126,7 @@ def _inspect_epochs(files: Files, facts: LogFacts) -> None:
 def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: bool) -> None:
     snapshot_offset, open_producers = _newest_snapshot(files, facts)
     if clean and snapshot_offset < 0 and facts.base_offsets:
-        clean = False  # A clean stop leaves one; without it the batches have to tell.
+        clean = False  # A clean stop leaves a snapshot; without it, read all batches.
     base_offsets = facts.base_offsets
     for number, base_offset in enumerate(base_offsets):
         following = base_offsets[number + 1 : number + 2]
@@ -139,7 +139,7 @@ def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: 
                 if batch.header.last_offset >= snapshot_offset:
                     _follow_transaction(batch.header, open_producers)
             if not (everything or is_tail):
-                break  # The first one stands for all.
+                break  # The first batch is representative of the segment.
         if magics & {0, 1}:
             facts.legacy_segments.append(base_offset)
     facts.open_producers = sorted(open_producers)
@@ -160,7 +160,10 @@ def _follow_transaction(header: BatchHeader, open_producers: set[int]) -> None:
 
 
 def _newest_snapshot(files: Files, facts: LogFacts) -> tuple[int, set[int]]:
-    """The offset of the newest snapshot that can be read (-1), and who had an open transaction."""
+    """Return the offset of the newest readable snapshot, or -1, and its open transactions.
+
+    Transactions are identified by their producer ids.
+    """
     parsed = [(file_names.parse_segment_file_name(name), name) for name in facts.sizes]
     snapshots = sorted(
         (x.base_offset, name) for x, name in parsed if x and x.suffix == file_names.SNAPSHOT_SUFFIX
@@ -178,7 +181,7 @@ def _newest_snapshot(files: Files, facts: LogFacts) -> tuple[int, set[int]]:
 
 
 def walk_segment(files: Files, directory: str, base_offset: int) -> Iterator[FoundBatch]:
-    """The batches of a segment by their headers, up to the first place where there is none."""
+    """Yield the batches of a segment, up to the first bytes that are not a batch."""
     file = files.open_read(file_names.segment_path(directory, base_offset, file_names.LOG_SUFFIX))
     try:
         yield from walk_file(file)
@@ -187,7 +190,7 @@ def walk_segment(files: Files, directory: str, base_offset: int) -> Iterator[Fou
 
 
 def walk_file(file: File) -> Iterator[FoundBatch]:
-    """The batches of an open segment, of whatever magic; see `walk_segment`."""
+    """Yield the batches of an open segment file, of any magic; see `walk_segment`."""
     position, end = 0, file.size()
     while end - position >= _SMALLEST_BATCH:
         data = file.pread(HEADER_SIZE, position)

@@ -1,7 +1,7 @@
-"""``--add-scram`` of ``plog storage format``: users there are before a broker's first start.
+"""``--add-scram`` of ``plog storage format``: create users before a broker's first start.
 
-What an option says becomes the record the broker would write if somebody set the same credential by
-``plog configs``, within the same bounds. Passwords and salted passwords are in no error's text.
+Each option becomes the record that the broker would write if ``plog configs`` set the same
+credential, with the same bounds. Error messages never contain passwords or salted passwords.
 Source: Kafka 4.3 ScramParser.
 """
 
@@ -21,19 +21,24 @@ _MECHANISMS = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 _PARTS = ("name", "iterations", "salt", "password", "saltedpassword")
 _FORM = "SCRAM-SHA-256=[name=USER,password=PASSWORD]"
 _SALT_BYTES = 26
-"""As many as Kafka's tool draws."""
+"""The salt size of Kafka's tool."""
 
 
 def scram_records(
     arguments: Sequence[str], random_bytes: Callable[[int], bytes]
 ) -> list[UserScramCredentialRecord]:
-    """The credentials of all options. Raises UsageError, and for one named twice, too."""
+    """Return the credentials of all options.
+
+    Raises UsageError for an invalid option, or if a user has two credentials of one mechanism.
+    """
     records: dict[tuple[str, int], UserScramCredentialRecord] = {}
     for text in arguments:
         record = _record(text, random_bytes)
         key = record.name, record.mechanism
         if key in records:
-            raise UsageError(f"--add-scram: {record.name!r} is given twice for one mechanism")
+            raise UsageError(
+                f"--add-scram: {record.name!r} has two credentials for one mechanism; give one"
+            )
         records[key] = record
     return list(records.values())
 
@@ -42,13 +47,13 @@ def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredent
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError("--add-scram: what it says is to be UTF-8") from None
+        raise UsageError("--add-scram: the value is not valid UTF-8") from None
     name, _, rest = text.strip().partition("=")
     mechanism = _MECHANISMS.get(name)
     if mechanism is None:
-        raise UsageError(f"--add-scram: begin with {' or '.join(_MECHANISMS)}, as in {_FORM}")
+        raise UsageError(f"--add-scram: start with {' or '.join(_MECHANISMS)}, as in {_FORM}")
     if not (rest.startswith("[") and rest.endswith("]")):
-        raise UsageError(f"--add-scram: after {name}= comes what stands in brackets, as in {_FORM}")
+        raise UsageError(f"--add-scram: put the values after {name}= in brackets, as in {_FORM}")
     parts = _parts(rest[1:-1])
     salt = _decoded(parts, "salt")
     salted = _decoded(parts, "saltedpassword")
@@ -56,15 +61,15 @@ def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredent
     if not (iterations.isascii() and iterations.isdecimal()):
         raise UsageError(f"--add-scram: iterations={iterations} is not a whole number")
     if "name" not in parts:
-        raise UsageError(f"--add-scram: say whose credential it is, as in {_FORM}")
+        raise UsageError(f"--add-scram: the user's name is missing; write {_FORM}")
     if ("password" in parts) == ("saltedpassword" in parts):
         raise UsageError("--add-scram: give either password or saltedpassword")
     if salted is not None and salt is None:
-        raise UsageError("--add-scram: a saltedpassword needs the salt it was made with")
+        raise UsageError("--add-scram: saltedpassword requires salt")
     salt = random_bytes(_SALT_BYTES) if salt is None else salt
     try:
         check_user(parts["name"])
-        # The bounds come before the work, which grows with the iterations.
+        # Check the bounds before hashing, whose cost grows with the iterations.
         credential_of(mechanism, salt=salt, salted_password=b"-", iterations=int(iterations))
         if salted is None:
             password = parts["password"].encode()
@@ -89,7 +94,9 @@ def _parts(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, separator, value = part.partition("=")
         if not separator or name not in _PARTS:
-            raise UsageError(f"--add-scram: the brackets hold NAME=VALUE of {', '.join(_PARTS)}")
+            raise UsageError(
+                f"--add-scram: the brackets contain NAME=VALUE pairs of {', '.join(_PARTS)}"
+            )
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = value[1:-1]
         parts[name] = value
@@ -102,4 +109,4 @@ def _decoded(parts: dict[str, str], name: str) -> bytes | None:
     try:
         return base64.b64decode(parts[name], validate=True)
     except binascii.Error:
-        raise UsageError(f"--add-scram: {name} is to be base64") from None
+        raise UsageError(f"--add-scram: {name} is not valid base64") from None

@@ -1,13 +1,13 @@
-"""A segment with messages of magic 0 or 1, written anew with the same records in magic 2.
+"""Convert a segment with messages of magic 0 or 1 to magic 2.
 
-Offsets and timestamps stay, batches that have magic 2 already stay byte for byte, and the indexes
-are made anew. Works through a Files port on files nobody else uses.
+Offsets and timestamps are kept, batches of magic 2 are copied byte for byte, and the indexes are
+rebuilt. The functions work through a Files port on files that no other process uses.
 
-`replace_segment` does it in place, and at every moment there is either the old or the new segment,
-perhaps without indexes, which Kafka and plog rebuild: what is being written has the ``.cleaned``
-suffix, which both remove, and takes the old one's place by one rename.
+`replace_segment` converts in place. At every moment either the old or the new segment exists,
+perhaps without indexes, which Kafka and plog rebuild: the new file has the ``.cleaned`` suffix,
+which both brokers remove, until one rename replaces the old file.
 
-Source: plog/records/legacy.py for the formats; Kafka 3.9 LogLoader for what it does with leftovers.
+Source: plog/records/legacy.py for the formats; Kafka 3.9 LogLoader for the handling of leftovers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONFIG = TopicConfig()
 
 
 class NotConvertible(PlogError):
-    """A segment cannot be written in magic 2; the text names it and says why."""
+    """A segment cannot be converted to magic 2; the message names it and the cause."""
 
 
 def convert_segment(
@@ -44,10 +44,11 @@ def convert_segment(
     progress: Callable[[int], None],
     state: str = "",
 ) -> int:
-    """Write the segment of directory `source` to directory `target`; bytes it has there.
+    """Convert a segment from directory `source` to directory `target`; return its new size.
 
-    `may_be_torn` lets it end at the first damage, as recovery would after a crash. `progress`
-    hears of bytes read. `state` is a second suffix. Raises NotConvertible, OSError.
+    With `may_be_torn`, the new segment ends at the first damage, as it would after recovery from
+    a crash. `progress` is called with the number of bytes read. `state` is a second suffix. Raises
+    NotConvertible, OSError.
     """
     for suffix in _SEGMENT_SUFFIXES:
         leftover = file_names.segment_path(target, base_offset, suffix, state)
@@ -62,8 +63,8 @@ def convert_segment(
                 _append(segment, batch)
         except CorruptMessage as error:
             raise NotConvertible(
-                f"{path} holds messages of an old format that cannot be converted: {error}; "
-                "start Kafka, let retention remove them or copy the topic, then try again"
+                f"cannot convert the old messages in {path}: {error}; start Kafka, let retention "
+                "remove them or copy the topic, then try again"
             ) from error
         segment.on_become_inactive()
         for written in segment.sync_files():
@@ -77,7 +78,9 @@ def convert_segment(
 def _append(segment: LogSegment, batch: bytes) -> None:
     header = parse_header(batch)
     if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-        raise CorruptMessage(f"offset {header.last_offset} is too far from the segment's base")
+        raise CorruptMessage(
+            f"offset {header.last_offset} is too far from the segment's base offset"
+        )
     segment.append(
         batch,
         last_offset=header.last_offset,
@@ -89,12 +92,12 @@ def _append(segment: LogSegment, batch: bytes) -> None:
 def _converted(
     file: File, *, may_be_torn: bool, progress: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """The batches of a segment in magic 2."""
+    """Yield the batches of a segment in magic 2."""
     reading = _Reading(file, may_be_torn, progress)
     groups = itertools.groupby(walk_file(file), key=lambda found: found.magic == 2)
     for is_current, group in groups:
         if is_current:
-            yield from map(reading.take, group)
+            yield from map(reading.read, group)
         else:
             yield from upgrade(reading.legacy(group))
         if reading.is_torn:
@@ -104,7 +107,7 @@ def _converted(
 
 
 class _Reading:
-    """How far a segment was read; `is_torn` once it has ended before its time."""
+    """The reading position in a segment; `is_torn` is set at damage that ends the segment."""
 
     def __init__(self, file: File, may_be_torn: bool, progress: Callable[[int], None]) -> None:
         self._file = file
@@ -113,18 +116,18 @@ class _Reading:
         self.end_position = 0
         self.is_torn = False
 
-    def take(self, found: FoundBatch) -> bytes:
-        """The bytes of a batch."""
+    def read(self, found: FoundBatch) -> bytes:
+        """Return the bytes of a batch."""
         data = self._file.pread(found.size_bytes, found.position)
         self.end_position = found.position + found.size_bytes
         self._progress(found.size_bytes)
         return data
 
     def legacy(self, group: Iterator[FoundBatch]) -> Iterator[LegacyBatch]:
-        """The old messages of a group, up to a torn one where that may be."""
+        """Yield the old messages of a group, up to a damaged one if the segment may be torn."""
         for found in group:
             try:
-                yield read_legacy_batch(self.take(found))
+                yield read_legacy_batch(self.read(found))
             except CorruptMessage as error:
                 if self._may_be_torn:
                     self.is_torn = True
@@ -142,7 +145,7 @@ def replace_segment(
     may_be_torn: bool,
     progress: Callable[[int], None],
 ) -> None:
-    """Convert a segment where it is; see the module's text. Raises NotConvertible, OSError."""
+    """Convert a segment in place, safely against crashes. Raises NotConvertible, OSError."""
     state = file_names.CLEANED_SUFFIX
     try:
         convert_segment(
@@ -165,7 +168,7 @@ def replace_segment(
         path = file_names.segment_path(directory, base_offset, suffix)
         if files.exists(path):
             files.unlink(path)
-    files.sync_dir(directory)  # No index of the old segment may survive beside the new one.
+    files.sync_dir(directory)  # No index of the old segment may survive next to the new one.
     for suffix in _SEGMENT_SUFFIXES:
         new = file_names.segment_path(directory, base_offset, suffix, state)
         if files.exists(new):

@@ -1,8 +1,9 @@
-"""What a Kafka cluster kept in ZooKeeper, read once and only read.
+"""Reader of the metadata that a Kafka cluster keeps in ZooKeeper; it never writes there.
 
-`read_znodes` copies the few subtrees that matter through kazoo; `read_state` makes of them what
-kraft_log_reader.py makes of a metadata log. Password settings are encrypted there with a secret of
-the broker's and are left out. Source: Kafka 3.9 ZkData, TopicZNode, ProducerIdBlockZNode.
+`read_znodes` reads the relevant subtrees with kazoo; `read_state` turns them into the same
+`ClusterState` that kraft_log_reader.py builds from a metadata log. Password settings are left out:
+they are encrypted with a secret of the broker. Source: Kafka 3.9 ZkData, TopicZNode,
+ProducerIdBlockZNode.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _DEFAULT_ENTITY = "<default>"
 
 
 class ZooKeeperUnusable(PlogError):
-    """ZooKeeper cannot be asked, or what it says cannot be used; the text says what to do."""
+    """ZooKeeper is unreachable or its data is unusable; the message contains the remedy."""
 
 
 def read_znodes(hosts: str) -> dict[str, bytes]:
-    """The content of every znode that matters, by path below the chroot in `hosts`.
+    """Return the contents of all relevant znodes, by path below the chroot in `hosts`.
 
     Raises ZooKeeperUnusable.
     """
@@ -59,8 +60,8 @@ def read_znodes(hosts: str) -> dict[str, bytes]:
         return {path: data for tree in _TREES for path, data in _walk(client, tree)}
     except (KazooException, KazooTimeoutError) as error:
         raise ZooKeeperUnusable(
-            f"cannot read ZooKeeper at {hosts}: {error or type(error).__name__}; it has to run "
-            "while Kafka's metadata is read (--zookeeper HOST:PORT/chroot)"
+            f"cannot read ZooKeeper at {hosts}: {error or type(error).__name__}; start ZooKeeper, "
+            "or correct --zookeeper HOST:PORT/CHROOT"
         ) from error
     finally:
         client.stop()
@@ -68,7 +69,7 @@ def read_znodes(hosts: str) -> dict[str, bytes]:
 
 
 def _walk(client: Any, path: str) -> Iterator[tuple[str, bytes]]:
-    """`client` is a KazooClient, which has no types."""
+    """Yield the znodes of a subtree. `client` is a KazooClient, which has no types."""
     if client.exists(path) is None:
         return
     data, _ = client.get(path)
@@ -78,17 +79,20 @@ def _walk(client: Any, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) -> ClusterState:
-    """What the znodes say. Raises ZooKeeperUnusable: another cluster, or the broker still runs."""
+    """Return the state that the znodes describe.
+
+    Raises ZooKeeperUnusable for another cluster, or if the broker is still running.
+    """
     actual_id = _json(znodes, "/cluster/id").get("id")
     if actual_id != cluster_id:
         raise ZooKeeperUnusable(
-            f"this ZooKeeper belongs to cluster {actual_id}, the data to {cluster_id}: correct "
-            "--zookeeper, and give Kafka's chroot if it has one"
+            f"this ZooKeeper belongs to cluster {actual_id}, the data to {cluster_id}; correct "
+            "--zookeeper, including Kafka's chroot if it uses one"
         )
     if f"/brokers/ids/{node_id}" in znodes:
         raise ZooKeeperUnusable(
-            f"broker {node_id} is registered in ZooKeeper: it still runs, or stopped less than "
-            "zookeeper.session.timeout.ms ago; stop it, wait, and try again"
+            f"broker {node_id} is registered in ZooKeeper: it is still running, or stopped less "
+            "than zookeeper.session.timeout.ms ago; stop it, wait, then try again"
         )
     state = ClusterState(may_hold_old_formats=True)
     deleted = set(_children(znodes, "/admin/delete_topics"))
@@ -125,7 +129,7 @@ def _topic(znodes: Mapping[str, bytes], name: str) -> KafkaTopic:
                 leader_epoch=int(partition.get("leader_epoch", 0)),
             )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise ZooKeeperUnusable(f"the znode {path} cannot be understood: {error!r}") from error
+        raise ZooKeeperUnusable(f"cannot decode the znode {path}: {error!r}") from error
     return topic
 
 
@@ -164,12 +168,12 @@ def _config(znodes: Mapping[str, bytes], path: str) -> dict[str, str]:
 
 
 def _json(znodes: Mapping[str, bytes], path: str) -> dict[str, Any]:
-    """A znode's object; empty where there is no such znode or nothing in it."""
+    """Return the JSON object in a znode; empty if the znode is missing or empty."""
     data = znodes.get(path, b"")
     if not data:
         return {}
     try:
         value = json.loads(data)
     except ValueError as error:
-        raise ZooKeeperUnusable(f"the znode {path} holds no JSON: {error}") from error
+        raise ZooKeeperUnusable(f"cannot decode the znode {path}: not JSON: {error}") from error
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""plogd/tools/dump/command.py: which options make which dump, and what it tells of damage.
+"""plogd/tools/dump/command.py: the options, the files of one command, and its error messages.
 
 The integration test compares the output with that of Kafka's own tool.
 """
@@ -41,7 +41,7 @@ def _options(*arguments: str) -> RecordOptions:
     return record_options(parser.parse_args(["--files", "x", *arguments]))
 
 
-def test_a_segment_is_its_batches(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_prints_one_line_per_batch(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _dump("--files", segment) == 0
     captured = capsys.readouterr()
     head, start, first, second = captured.out.splitlines()
@@ -58,7 +58,7 @@ def test_a_segment_is_its_batches(segment: Path, capsys: pytest.CaptureFixture[s
     assert captured.err == ""
 
 
-def test_records_are_printed_with_their_contents(
+def test_print_data_log_prints_keys_and_values(
     segment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _dump("--print-data-log", "--files", segment) == 0
@@ -72,9 +72,7 @@ def test_records_are_printed_with_their_contents(
     ]
 
 
-def test_several_files_are_dumped_one_after_the_other(
-    segment: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_are_dumped_in_given_order(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = segment.with_suffix(".index")
     index.write_bytes(b"")
     other = segment.with_name("partition.metadata")
@@ -88,9 +86,7 @@ def test_several_files_are_dumped_one_after_the_other(
     assert captured.err == f"Ignoring unknown file {other}\n"
 
 
-def test_a_file_that_is_not_there_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _dump("--files", tmp_path / f"{SEGMENT}.log") == 1
     [line] = capsys.readouterr().err.splitlines()
     assert "not found" in line
@@ -108,13 +104,13 @@ def test_a_file_that_is_not_there_is_told(
         ["--value-decoder-class"],
     ],
 )
-def test_whatever_names_a_decoder_prints_contents(line: list[str]) -> None:
+def test_decoder_option_implies_contents(line: list[str]) -> None:
     options = _options(*line)
     assert options.print_contents
     assert options.deep
 
 
-def test_the_defaults_are_kafkas() -> None:
+def test_default_options_equal_kafkas() -> None:
     options = _options()
     assert (options.print_contents, options.deep, options.skip_metadata) == (False, False, False)
     assert options.max_bytes == NO_LIMIT
@@ -123,8 +119,8 @@ def test_the_defaults_are_kafkas() -> None:
     assert STRING_DECODER.endswith(".StringDecoder")
 
 
-def test_a_decoder_nobody_knows_is_refused(
+def test_unknown_decoder_class_is_rejected(
     segment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _dump("--files", segment, "--value-decoder-class", "com.example.Mine") == 1
-    assert "there is no decoder com.example.Mine" in capsys.readouterr().err
+    assert "unknown decoder class com.example.Mine" in capsys.readouterr().err

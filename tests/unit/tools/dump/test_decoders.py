@@ -1,4 +1,4 @@
-"""plogd/tools/dump/decoders.py: keys and values as text, as Kafka's JSON where brokers wrote."""
+"""plogd/tools/dump/decoders.py: keys and values as text, and internal topics as Kafka's JSON."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ METADATA = choose_decoder("cluster_metadata_decoder", STRING_DECODER, STRING_DEC
         ("org.apache.kafka.tools.api.DefaultDecoder", b"\x00\xff", "00ff"),
     ],
 )
-def test_kafkas_decoder_classes(name: str, data: bytes, text: str) -> None:
+def test_decoder_class_decodes_bytes(name: str, data: bytes, text: str) -> None:
     assert decoder_class(name)(data) == text
 
 
-def test_a_number_that_is_too_short_is_told() -> None:
-    with pytest.raises(PlogError, match="LongDecoder needs 8 bytes, there are 3"):
+def test_decoder_rejects_short_number_and_unknown_package() -> None:
+    with pytest.raises(PlogError, match="LongDecoder needs 8 bytes, but the data has 3"):
         decoder_class("LongDecoder")(b"123")
     with pytest.raises(UsageError, match="choose one of StringDecoder"):
         decoder_class("com.example.StringDecoder")
 
 
-def test_committed_offsets_are_json() -> None:
+def test_committed_offset_is_decoded_to_json() -> None:
     key = encode_key(OffsetCommitKey(group="g", topic="t", partition=2))
     value = encode_value(OffsetCommitValue(offset=5, metadata="m", commit_timestamp=9))
     assert OFFSETS(Record(key=key, value=value)) == (
@@ -80,7 +80,7 @@ def _group(protocol_type: str) -> Record:
     return Record(key=encode_key(GroupMetadataKey(group="g")), value=encode_value(value))
 
 
-def test_what_consumers_tell_each_other_is_shown() -> None:
+def test_subscription_and_assignment_of_consumer_are_decoded() -> None:
     key, value = OFFSETS(_group("consumer"))
     assert key == '{"type":"2","data":{"group":"g"}}'
     assert value is not None
@@ -90,13 +90,13 @@ def test_what_consumers_tell_each_other_is_shown() -> None:
     ) in value
 
 
-def test_what_others_tell_each_other_stays_bytes() -> None:
+def test_subscription_of_another_protocol_stays_bytes() -> None:
     _, value = OFFSETS(_group("connect"))
     assert value is not None
     assert '"subscription":"AAI' in value
 
 
-def test_bytes_that_are_no_subscription_stay_bytes() -> None:
+def test_invalid_subscription_stays_bytes() -> None:
     record = _group("consumer")
     member = MemberMetadata(member_id="m", subscription=b"\x00", assignment=b"\x00\x00\x00")
     value = GroupMetadataValue(protocol_type="consumer", members=[member])
@@ -105,7 +105,7 @@ def test_bytes_that_are_no_subscription_stay_bytes() -> None:
     assert '"subscription":"AA==","assignment":"AAAA"' in shown
 
 
-def test_a_record_of_a_kind_we_do_not_know_is_passed_over() -> None:
+def test_record_of_unknown_type_is_skipped() -> None:
     assert OFFSETS(Record(offset=7, key=b"\x00\x63rest")) == (
         "Unknown record type 99 at offset 7, skipping.",
         None,
@@ -121,19 +121,19 @@ def test_a_record_of_a_kind_we_do_not_know_is_passed_over() -> None:
         Record(offset=7, key=b"\x00\x02\x00\x01g", value=b"\x00"),
     ],
 )
-def test_what_cannot_be_decoded_is_a_line(record: Record) -> None:
+def test_undecodable_record_becomes_an_error_line(record: Record) -> None:
     key, value = OFFSETS(record)
     assert key is not None
     assert key.startswith("Error at offset 7, skipping. ")
     assert value is None
 
 
-def test_a_record_without_a_key_is_no_coordinators() -> None:
-    with pytest.raises(PlogError, match="offset 7 has no key"):
+def test_record_without_key_is_rejected() -> None:
+    with pytest.raises(PlogError, match="at offset 7: it has no key"):
         OFFSETS(Record(offset=7, value=b""))
 
 
-def test_transactions_are_json() -> None:
+def test_transaction_record_is_decoded_to_json() -> None:
     key = bytes.fromhex("0000 0002 7478")
     value = bytes.fromhex(
         "0000 0000000000000007 0001 0000ea60 00 ffffffff 0000000000000002 ffffffffffffffff"
@@ -146,7 +146,7 @@ def test_transactions_are_json() -> None:
     )
 
 
-def test_metadata_is_json_with_its_kind() -> None:
+def test_metadata_record_is_decoded_to_json_with_its_type() -> None:
     topic = TopicRecord(name="t", topic_id=bytes(16))
     assert METADATA(Record(value=encode_metadata_record(topic, 0))) == (
         None,
@@ -161,7 +161,7 @@ def test_metadata_is_json_with_its_kind() -> None:
     assert broken.startswith("Error at 3, skipping. ")
 
 
-def test_the_state_of_share_groups_is_json() -> None:
+def test_share_group_state_is_decoded_to_json() -> None:
     shares = choose_decoder("share_group_state_decoder", STRING_DECODER, STRING_DECODER)
     key = SharePartitionKey(group_id="g", topic_id=bytes(16), partition=2).encode(0)
     value = ShareUpdateValue(
@@ -179,7 +179,7 @@ def test_the_state_of_share_groups_is_json() -> None:
     assert shares(Record(key=b"\0\1" + key, value=None))[1] == "<DELETE>"
 
 
-def test_what_lies_in_tiered_storage_is_told() -> None:
+def test_remote_log_metadata_is_decoded_to_text() -> None:
     remote = choose_decoder("remote_log_metadata_decoder", STRING_DECODER, STRING_DECODER)
     record = RemotePartitionDeleteMetadataRecord(broker_id=1)
     key, text = remote(Record(value=encode_metadata_record(record, 0)))

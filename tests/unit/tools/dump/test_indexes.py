@@ -1,4 +1,4 @@
-"""plogd/tools/dump/indexes.py: the files beside a segment, as Kafka's lines, checked against it."""
+"""plogd/tools/dump/indexes.py: printing index files and checking them against their segment."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ class Segment:
             lines = dump_index(path, self.findings, sanity, verify, ALL)
         return list(lines)
 
-    def told(self) -> list[str]:
+    def problems(self) -> list[str]:
         return list(self.findings.lines())
 
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Segment:
-    """A segment whose indexes a test writes."""
+    """Return a segment without index files."""
     return Segment(tmp_path)
 
 
 # -- offset index ------------------------------------------------------------------------------
 
 
-def test_entries_are_printed_with_absolute_offsets(segment: Segment) -> None:
+def test_index_entries_are_printed_with_absolute_offsets(segment: Segment) -> None:
     _, second, third = segment.positions
     path = segment.index((103, second), (105, third))
     assert segment.dump(path) == [
@@ -76,14 +76,14 @@ def test_entries_are_printed_with_absolute_offsets(segment: Segment) -> None:
         f"offset: 105 position: {third}",
     ]
     assert segment.dump(path, verify=True) == []
-    assert segment.told() == []
+    assert segment.problems() == []
 
 
-def test_an_entry_beside_its_batch_is_told(segment: Segment) -> None:
+def test_index_entry_with_wrong_offset_is_reported(segment: Segment) -> None:
     _, second, third = segment.positions
     path = segment.index((102, second), (104, third))
     assert segment.dump(path, verify=True) == []
-    assert segment.told() == [
+    assert segment.problems() == [
         f"Mismatches in :{path}",
         "  Index offset: 104, log offset: 105",
         "  Index offset: 102, log offset: 103",
@@ -91,31 +91,31 @@ def test_an_entry_beside_its_batch_is_told(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("position", [-4, 7, 1 << 20])
-def test_an_entry_that_points_at_no_batch_is_damage(segment: Segment, position: int) -> None:
+def test_index_entry_without_batch_is_damage(segment: Segment, position: int) -> None:
     segment.dump(segment.index((103, position)))
-    assert f"no whole batch at byte {position} of the .log file" in segment.damage[0]
+    assert f"the .log file has no complete batch at byte {position}" in segment.damage[0]
 
 
-def test_a_batch_larger_than_the_largest_is_not_looked_at(segment: Segment) -> None:
+def test_batch_above_maximum_size_is_not_read(segment: Segment) -> None:
     path = segment.index((103, segment.positions[1]))
     list(dump_index(path, segment.findings, False, False, 20))
-    assert "no whole batch" in segment.damage[0]
+    assert "no complete batch" in segment.damage[0]
 
 
-def test_zeros_at_the_end_are_no_entries(segment: Segment) -> None:
+def test_trailing_zeros_are_ignored(segment: Segment) -> None:
     path = segment.index((103, segment.positions[1]), tail=bytes(80))
     assert len(segment.dump(path)) == 1
     path = segment.time_index((13, 103), tail=bytes(120))
     assert len(segment.dump(path)) == 1
 
 
-def test_an_empty_index_is_told_to_be_empty(segment: Segment) -> None:
+def test_empty_index_is_reported_as_empty(segment: Segment) -> None:
     path = segment.index()
     assert segment.dump(path) == [f"{path} is empty."]
     assert segment.dump(segment.time_index()) == []
 
 
-def test_a_sound_index_passes(segment: Segment) -> None:
+def test_valid_index_passes_sanity_check(segment: Segment) -> None:
     path = segment.index((103, segment.positions[1]))
     assert segment.dump(path, sanity=True) == [f"{path} passed sanity check."]
     path = segment.time_index((13, 103))
@@ -124,7 +124,7 @@ def test_a_sound_index_passes(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "data", "told"),
+    ("suffix", "data", "problem"),
     [
         (".index", "00000003 00000009 31", "9 bytes are not a multiple of 8"),
         (".index", "00000003 00000009 ffffffff 0000000a", "last offset 99 is below the base"),
@@ -141,14 +141,14 @@ def test_a_sound_index_passes(segment: Segment) -> None:
         ),
     ],
 )
-def test_an_unsound_index_does_not_pass(
-    segment: Segment, suffix: str, data: str, told: str
+def test_invalid_index_fails_sanity_check(
+    segment: Segment, suffix: str, data: str, problem: str
 ) -> None:
     assert segment.dump(segment.write(suffix, bytes.fromhex(data)), sanity=True) == []
-    assert told in segment.damage[0]
+    assert problem in segment.damage[0]
 
 
-def test_the_segment_has_to_be_there(segment: Segment) -> None:
+def test_index_dump_fails_when_log_file_is_missing(segment: Segment) -> None:
     path = segment.index((103, 9))
     (segment.folder / f"{STEM}.log").unlink()
     with pytest.raises(FileNotFoundError, match=STEM):
@@ -158,7 +158,7 @@ def test_the_segment_has_to_be_there(segment: Segment) -> None:
 # -- time index --------------------------------------------------------------------------------
 
 
-def test_timestamps_are_checked_against_the_batches(segment: Segment) -> None:
+def test_matching_time_index_has_no_problems(segment: Segment) -> None:
     segment.index((103, segment.positions[1]))
     path = segment.time_index((11, 101), (13, 103), (15, 105))
     assert segment.dump(path) == [
@@ -166,19 +166,19 @@ def test_timestamps_are_checked_against_the_batches(segment: Segment) -> None:
         "timestamp: 13 offset: 103",
         "timestamp: 15 offset: 105",
     ]
-    assert segment.told() == []
+    assert segment.problems() == []
 
 
-def test_a_time_index_needs_no_offset_index(segment: Segment) -> None:
+def test_time_index_is_dumped_without_offset_index(segment: Segment) -> None:
     assert len(segment.dump(segment.time_index((15, 105)))) == 1
-    assert segment.told() == []
+    assert segment.problems() == []
     assert not (segment.folder / f"{STEM}.index").exists()
 
 
-def test_wrong_timestamps_are_told(segment: Segment) -> None:
+def test_wrong_timestamps_are_reported(segment: Segment) -> None:
     path = segment.time_index((12, 101), (9, 103), (15, 104), (16, 109))
     assert segment.dump(path, verify=True) == []
-    assert segment.told() == [
+    assert segment.problems() == [
         f"Found timestamp mismatch in :{path}",
         "  Index timestamp: 12, log timestamp: 11",
         "  Index timestamp: 9, log timestamp: 13",
@@ -190,16 +190,16 @@ def test_wrong_timestamps_are_told(segment: Segment) -> None:
     ]
 
 
-def test_a_segment_that_cannot_be_read_is_damage(segment: Segment) -> None:
+def test_unreadable_log_file_is_damage(segment: Segment) -> None:
     segment.write(".log", bytes(100))
     assert len(segment.dump(segment.time_index((15, 105)))) == 1
-    assert "the .log file at offset 105: byte 0: zeros" in segment.damage[0]
+    assert "cannot read offset 105 of the .log file: byte 0: found zeros" in segment.damage[0]
 
 
 # -- producers and transactions ----------------------------------------------------------------
 
 
-def test_producers_are_lines(segment: Segment) -> None:
+def test_producer_snapshot_prints_one_line_per_producer(segment: Segment) -> None:
     entries = [
         SnapshotEntry(7, 1, 4, 20, 2, 99, -1, -1),
         SnapshotEntry(8, 0, 0, 21, 1, 100, 3, 15),
@@ -218,14 +218,14 @@ def test_producers_are_lines(segment: Segment) -> None:
     ]
 
 
-def test_a_damaged_snapshot_is_told(segment: Segment) -> None:
+def test_corrupt_producer_snapshot_is_damage(segment: Segment) -> None:
     data = bytearray(encode_snapshot([SnapshotEntry(7, 1, 4, 20, 2, 99, -1, -1)]))
     data[-1] ^= 1
     assert list(dump_snapshot(segment.write(".snapshot", bytes(data)), segment.findings)) == []
     assert "checksum" in segment.damage[0]
 
 
-def test_aborted_transactions_are_lines(segment: Segment) -> None:
+def test_transaction_index_prints_one_line_per_transaction(segment: Segment) -> None:
     entry = struct.pack(">hqqqq", 0, 7, 100, 104, 105)
     path = segment.write(".txnindex", entry)
     line = "version: 0 producerId: 7 firstOffset: 100 lastOffset: 104 lastStableOffset: 105"
@@ -233,7 +233,7 @@ def test_aborted_transactions_are_lines(segment: Segment) -> None:
     assert segment.damage == []
     path = segment.write(".txnindex", entry + entry[:5])
     assert list(dump_txn_index(path, segment.findings)) == [line]
-    assert "5 bytes follow the last whole entry" in segment.damage.pop()
+    assert "5 bytes follow the last complete entry" in segment.damage.pop()
     path = segment.write(".txnindex", b"\x00\x01" + entry[2:])
     assert list(dump_txn_index(path, segment.findings)) == []
-    assert "an entry of version 1" in segment.damage.pop()
+    assert "an entry has version 1" in segment.damage.pop()

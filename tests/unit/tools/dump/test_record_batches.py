@@ -1,4 +1,4 @@
-"""plogd/tools/dump/record_batches.py: batches and records as Kafka's lines, and damage as ours."""
+"""plogd/tools/dump/record_batches.py: lines in Kafka's format, and reports of damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORD = Record(timestamp=5, key=b"k", value=b"v")
 
 
 class Dumped:
-    """A dump of these bytes as a segment."""
+    """The dump of a segment with the given bytes."""
 
     def __init__(self, folder: Path, data: bytes, name: str = "", **options: object) -> None:
         path = folder / (name or "00000000000000000000.log")
@@ -54,13 +54,13 @@ def _text(data: bytes | None) -> str | None:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_every_codec_is_named_and_read(tmp_path: Path, compression: Compression) -> None:
+def test_compressed_batch_is_decoded(tmp_path: Path, compression: Compression) -> None:
     dumped = Dumped(tmp_path, build_batch([RECORD] * 3, compression=compression))
     assert f" compresscodec: {compression.name.lower()} " in dumped.lines[0]
     assert len(dumped.records) == 3
 
 
-def test_an_idempotent_producers_batch_has_sequences_that_wrap(tmp_path: Path) -> None:
+def test_sequences_wrap_within_batch(tmp_path: Path) -> None:
     batch = build_batch([RECORD, RECORD], producer_id=9, producer_epoch=2, base_sequence=0x7FFFFFFF)
     dumped = Dumped(tmp_path, batch)
     assert (
@@ -73,20 +73,20 @@ def test_an_idempotent_producers_batch_has_sequences_that_wrap(tmp_path: Path) -
     ]
 
 
-def test_log_append_time_is_named(tmp_path: Path) -> None:
+def test_log_append_time_is_printed(tmp_path: Path) -> None:
     batch = build_batch([RECORD], timestamp_type=TimestampType.LOG_APPEND_TIME)
     dumped = Dumped(tmp_path, batch)
     assert " LogAppendTime: 5 size: " in dumped.lines[0]
     assert dumped.records[0].startswith("| offset: 0 LogAppendTime: 5 ")
 
 
-def test_a_delete_horizon_is_told(tmp_path: Path) -> None:
+def test_delete_horizon_is_printed(tmp_path: Path) -> None:
     batch = bytearray(build_batch([RECORD]))
     batch[ATTRIBUTES_POSITION + 1] |= DELETE_HORIZON_BIT
     assert " deleteHorizonMs: OptionalLong[5] " in Dumped(tmp_path, bytes(batch)).lines[0]
 
 
-def test_a_transactions_end_names_its_coordinator(tmp_path: Path) -> None:
+def test_transaction_marker_prints_coordinator_epoch(tmp_path: Path) -> None:
     marker = Record(
         timestamp=5, key=encode_control_key(ControlType.COMMIT), value=encode_end_txn_value(7)
     )
@@ -99,7 +99,7 @@ def test_a_transactions_end_names_its_coordinator(tmp_path: Path) -> None:
     ]
 
 
-def test_control_records_of_a_quorum_are_json(tmp_path: Path) -> None:
+def test_raft_control_record_is_printed_as_json(tmp_path: Path) -> None:
     value = bytes.fromhex("0000 00000007 02 00000007 00 01 00")
     marker = Record(timestamp=5, key=encode_control_key(ControlType.LEADER_CHANGE), value=value)
     [line] = Dumped(tmp_path, build_batch([marker], is_control=True)).records
@@ -108,13 +108,13 @@ def test_control_records_of_a_quorum_are_json(tmp_path: Path) -> None:
     )
 
 
-def test_a_control_record_of_an_unknown_kind_is_told_by_its_number(tmp_path: Path) -> None:
+def test_unknown_control_record_is_printed_with_its_number(tmp_path: Path) -> None:
     marker = Record(timestamp=5, key=bytes.fromhex("00000063"))
     [line] = Dumped(tmp_path, build_batch([marker], is_control=True)).records
     assert line.endswith(" controlType: UNKNOWN(99)")
 
 
-def test_contents_alone_can_be_printed(tmp_path: Path) -> None:
+def test_skip_metadata_prints_only_contents(tmp_path: Path) -> None:
     data = build_batch([RECORD, Record(timestamp=5, value=b"only")])
     assert Dumped(tmp_path, data, skip_metadata=True).lines[1:] == [
         "| key: k payload: v",
@@ -124,12 +124,12 @@ def test_contents_alone_can_be_printed(tmp_path: Path) -> None:
     assert len(shallow.lines) == 1
 
 
-def test_only_so_many_bytes_are_read(tmp_path: Path) -> None:
+def test_dump_stops_at_max_bytes(tmp_path: Path) -> None:
     batch = build_batch([RECORD])
     assert len(Dumped(tmp_path, batch * 3, max_bytes=2 * len(batch) + 1).records) == 2
 
 
-def test_offsets_that_do_not_follow_each_other_are_told(tmp_path: Path) -> None:
+def test_offset_gap_is_reported(tmp_path: Path) -> None:
     data = build_batch([RECORD]) + build_batch([RECORD], base_offset=4)
     assert list(Dumped(tmp_path, data).findings.lines()) == [
         f"Non-consecutive offsets in {tmp_path}/00000000000000000000.log",
@@ -137,7 +137,7 @@ def test_offsets_that_do_not_follow_each_other_are_told(tmp_path: Path) -> None:
     ]
 
 
-def test_header_keys_that_are_no_text_are_printed_all_the_same(tmp_path: Path) -> None:
+def test_header_key_that_is_not_utf8_is_printed(tmp_path: Path) -> None:
     record = RECORD._replace(headers=[("a", b""), ("\udcff", None)])
     assert " headerKeys: [a,\ufffd]" in Dumped(tmp_path, build_batch([record])).records[0]
 
@@ -145,21 +145,21 @@ def test_header_keys_that_are_no_text_are_printed_all_the_same(tmp_path: Path) -
 # -- snapshots of the metadata -----------------------------------------------------------------
 
 
-def test_a_snapshot_is_told_by_its_name(tmp_path: Path) -> None:
+def test_snapshot_head_line_comes_from_file_name(tmp_path: Path) -> None:
     name = "00000000000000000042-0000000003.checkpoint"
     dumped = Dumped(tmp_path, build_batch([RECORD]), name)
     assert dumped.lines[0] == "Snapshot end offset: 42, epoch: 3"
     assert Dumped(tmp_path, b"", "bootstrap.checkpoint").lines == ["KRaft bootstrap snapshot"]
-    with pytest.raises(PlogError, match="a snapshot is named like"):
+    with pytest.raises(PlogError, match="not a snapshot's name"):
         Dumped(tmp_path, b"", "mine.checkpoint")
-    with pytest.raises(PlogError, match="begins with its first offset"):
+    with pytest.raises(PlogError, match="does not start with a base offset"):
         Dumped(tmp_path, b"", "mine.log")
 
 
 # -- damage ------------------------------------------------------------------------------------
 
 
-def test_a_flipped_bit_is_shown_and_the_records_all_the_same(tmp_path: Path) -> None:
+def test_batch_with_wrong_checksum_is_marked_and_its_records_printed(tmp_path: Path) -> None:
     batch = bytearray(build_batch([RECORD]))
     batch[-2] ^= 1
     dumped = Dumped(tmp_path, bytes(batch))
@@ -167,16 +167,16 @@ def test_a_flipped_bit_is_shown_and_the_records_all_the_same(tmp_path: Path) -> 
     assert len(dumped.records) == 1
 
 
-def test_records_that_make_no_sense_do_not_end_the_dump(tmp_path: Path) -> None:
+def test_dump_continues_after_unreadable_records(tmp_path: Path) -> None:
     broken = bytearray(build_batch([RECORD]))
     broken[HEADER_SIZE] = 0x7F
     dumped = Dumped(tmp_path, bytes(broken) + build_batch([RECORD], base_offset=1))
     assert len(dumped.records) == 1
-    assert "the batch at byte 0: " in dumped.damage[0]
+    assert "cannot read the batch at byte 0: " in dumped.damage[0]
     assert dumped.findings.is_damaged
 
 
-def test_a_torn_tail_is_counted(tmp_path: Path) -> None:
+def test_truncated_last_batch_is_counted_as_invalid_bytes(tmp_path: Path) -> None:
     batch = build_batch([RECORD])
     dumped = Dumped(tmp_path, batch + batch[:-1])
     assert dumped.lines[-1] == (
@@ -186,23 +186,23 @@ def test_a_torn_tail_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tail", "told"),
+    ("tail", "problem"),
     [
-        (bytes(100), "byte {at}: zeros of 12 bytes"),
+        (bytes(100), "byte {position}: found zeros instead of a batch"),
         (b"\x00" * 8 + b"\x00\x00\x00\x40" + b"\x00" * 4 + b"\x09" + bytes(80), "magic 9"),
         (b"\x00" * 8 + b"\x00\x00\x00\x10" + b"\x00" * 4 + b"\x02" + bytes(80), "28 bytes"),
-        (b"\xff" * 100, "a batch of 11 bytes"),
+        (b"\xff" * 100, "a batch size of 11 bytes"),
     ],
 )
-def test_what_is_no_batch_ends_the_file(tmp_path: Path, tail: bytes, told: str) -> None:
+def test_dump_ends_at_bytes_that_are_not_a_batch(tmp_path: Path, tail: bytes, problem: str) -> None:
     batch = build_batch([RECORD])
     dumped = Dumped(tmp_path, batch + tail)
-    assert told.format(at=len(batch)) in dumped.damage[0]
+    assert problem.format(position=len(batch)) in dumped.damage[0]
     assert dumped.lines[-1].startswith(f"Found {len(tail)} invalid bytes")
     assert len(dumped.records) == 1
 
 
-def test_an_unknown_codec_is_told(tmp_path: Path) -> None:
+def test_unknown_compression_type_is_damage(tmp_path: Path) -> None:
     batch = bytearray(build_batch([RECORD]))
     batch[ATTRIBUTES_POSITION + 1] |= 7
     assert "compression type 7" in Dumped(tmp_path, bytes(batch)).damage[0]
@@ -211,7 +211,7 @@ def test_an_unknown_codec_is_told(tmp_path: Path) -> None:
 # -- old formats -------------------------------------------------------------------------------
 
 
-def test_messages_of_magic_1_are_lines_of_their_own(tmp_path: Path) -> None:
+def test_magic_1_message_prints_batch_and_record_lines(tmp_path: Path) -> None:
     data = message(1, 0, timestamp=7, key=b"k", value=b"v")
     batch, record = Dumped(tmp_path, data).lines
     crc = int.from_bytes(data[12:16], "big")
@@ -225,7 +225,7 @@ def test_messages_of_magic_1_are_lines_of_their_own(tmp_path: Path) -> None:
     )
 
 
-def test_a_wrapper_holds_records(tmp_path: Path) -> None:
+def test_compressed_wrapper_prints_its_records(tmp_path: Path) -> None:
     inner = message(0, 0, value=b"a") + message(0, 1, value=b"b")
     dumped = Dumped(tmp_path, wrapper(0, 1, inner))
     assert dumped.lines[0].startswith("offset: 1 position: 0 NoTimestampType: -1 ")
@@ -233,7 +233,7 @@ def test_a_wrapper_holds_records(tmp_path: Path) -> None:
     assert [line.split()[2] for line in dumped.records] == ["0", "1"]
 
 
-def test_a_damaged_message_is_shown_as_such(tmp_path: Path) -> None:
+def test_legacy_message_with_wrong_checksum_is_marked_and_damage(tmp_path: Path) -> None:
     data = bytearray(message(0, 0, value=b"a"))
     data[-1] ^= 1
     dumped = Dumped(tmp_path, bytes(data))

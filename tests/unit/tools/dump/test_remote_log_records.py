@@ -1,4 +1,4 @@
-"""plogd/tools/dump/remote_log_records.py: what Kafka keeps in tiered storage, in Java's words."""
+"""plogd/tools/dump/remote_log_records.py: remote log metadata as Java prints it."""
 
 from __future__ import annotations
 
@@ -73,34 +73,36 @@ RECORDS: list[tuple[MetadataRecord, str]] = [
 
 
 @pytest.mark.parametrize(("record", "text"), RECORDS)
-def test_records_are_told_in_javas_words(record: MetadataRecord, text: str) -> None:
+def test_record_is_printed_as_java_does(record: MetadataRecord, text: str) -> None:
     assert remote_log_text(encode_metadata_record(record, 0)) == text
 
 
 @every_version(REMOTE_LOG_RECORDS)
 @pytest.mark.parametrize("nulls", [False, True])
-def test_a_record_comes_back(message_type: type[MetadataRecord], version: int, nulls: bool) -> None:
+def test_record_survives_round_trip(
+    message_type: type[MetadataRecord], version: int, nulls: bool
+) -> None:
     record = filled(message_type, version, 4, nulls=nulls)
     assert message_type.decode(record.encode(version), version) == record
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "problem"),
     [
         (b"", "cut short"),
         (bytes([1, 9, 0]), "no metadata record has key 9"),
         (
             encode_metadata_record(RemoteLogSegmentMetadataRecord(), 0),
-            "a segment has no leader epochs",
+            "the segment has no leader epochs",
         ),
         (
             encode_metadata_record(
                 RemotePartitionDeleteMetadataRecord(remote_partition_delete_state=3), 0
             ),
-            "there is no state 3",
+            "unknown state 3",
         ),
     ],
 )
-def test_what_is_no_record_is_told(data: bytes, told: str) -> None:
-    with pytest.raises(PlogError, match=told):
+def test_invalid_record_is_rejected(data: bytes, problem: str) -> None:
+    with pytest.raises(PlogError, match=problem):
         remote_log_text(data)

@@ -1,4 +1,4 @@
-"""plogd/tools/metadata/kraft_log_reader.py: what Kafka's metadata records add up to."""
+"""plogd/tools/metadata/kraft_log_reader.py: the state that Kafka's metadata records describe."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BEGIN, END, ABORT = map(unknown_record, (23, 24, 25))
 
 @pytest.fixture
 def data() -> KafkaData:
-    """Something to write records with."""
+    """Return a writer of metadata records."""
     return KafkaData(SimFiles(["/kafka"]), "/kafka")
 
 
@@ -47,7 +47,7 @@ def _encoded(*records: MetadataRecord, version: int = 0) -> list[bytes]:
     return [encode_metadata_record(record, version) for record in records]
 
 
-def test_topics_settings_and_producer_ids_are_read(data: KafkaData) -> None:
+def test_state_contains_topics_settings_and_producer_ids(data: KafkaData) -> None:
     data.topic("clicks", CLICKS, partitions=2, leader_epoch=4, retention_ms="5")
     data.config(4, "", "log.retention.ms", "7")
     data.config(4, "7", "log.cleaner.threads", "2")
@@ -67,7 +67,7 @@ def test_topics_settings_and_producer_ids_are_read(data: KafkaData) -> None:
     assert not state.not_imported
 
 
-def test_a_setting_taken_away_is_gone(data: KafkaData) -> None:
+def test_deleted_setting_is_not_in_state(data: KafkaData) -> None:
     data.topic("clicks", CLICKS, retention_ms="5", segment_ms="6")
     data.config(2, "clicks", "retention.ms", None)
     assert _state(data.metadata).topic_configs == {"clicks": {"segment.ms": "6"}}
@@ -75,7 +75,7 @@ def test_a_setting_taken_away_is_gone(data: KafkaData) -> None:
     assert _state(data.metadata).topic_configs == {}
 
 
-def test_a_removed_topic_is_gone_with_its_settings_and_may_come_again(data: KafkaData) -> None:
+def test_removed_topic_loses_settings_and_can_be_recreated(data: KafkaData) -> None:
     data.topic("clicks", CLICKS, retention_ms="5")
     data.record(RemoveTopicRecord(topic_id=CLICKS))
     state = _state(data.metadata)
@@ -85,7 +85,7 @@ def test_a_removed_topic_is_gone_with_its_settings_and_may_come_again(data: Kafk
     assert _state(data.metadata).topics["clicks"].topic_id == topic_id(2)
 
 
-def test_an_election_adds_one_to_the_leader_epoch_and_other_changes_do_not(
+def test_only_elections_increase_leader_epoch(
     data: KafkaData,
 ) -> None:
     data.topic("clicks", CLICKS, leader_epoch=4)
@@ -100,7 +100,7 @@ def test_an_election_adds_one_to_the_leader_epoch_and_other_changes_do_not(
     assert partition.replicas == (7, 8)
 
 
-def test_who_may_be_elected_without_being_in_sync_has_all_records() -> None:
+def test_eligible_leader_replica_is_complete() -> None:
     partition = PartitionRecord(
         partition_id=0, topic_id=CLICKS, replicas=[7, 8], isr=[], leader=-1,
         leader_epoch=1, partition_epoch=1, eligible_leader_replicas=[7],
@@ -117,7 +117,7 @@ def test_who_may_be_elected_without_being_in_sync_has_all_records() -> None:
     assert not found.is_complete_on(7)
 
 
-def test_records_of_a_transaction_count_once_it_has_ended(data: KafkaData) -> None:
+def test_metadata_transaction_takes_effect_at_its_end_record(data: KafkaData) -> None:
     data.topic("clicks", CLICKS)
     topic = data.metadata
     assert "clicks" in _state([BEGIN, *topic, END]).topics
@@ -126,7 +126,7 @@ def test_records_of_a_transaction_count_once_it_has_ended(data: KafkaData) -> No
     assert "clicks" in _state([BEGIN, ABORT, BEGIN, *topic, END]).topics
 
 
-def test_what_has_no_place_here_is_counted_and_what_says_nothing_is_not(data: KafkaData) -> None:
+def test_unsupported_records_are_counted_and_irrelevant_ones_ignored(data: KafkaData) -> None:
     data.config(16, "metrics-1", "interval.ms", "1000")
     data.config(32, "group-1", "consumer.session.timeout.ms", "1000")
     data.config(77, "x", "y", "z")
@@ -136,17 +136,17 @@ def test_what_has_no_place_here_is_counted_and_what_says_nothing_is_not(data: Ka
         "ACLs": 2,
         "client metrics subscriptions": 1,
         "settings of groups": 1,
-        "settings of unknown things": 1,
-        "metadata records of the unknown kind 99": 2,
+        "settings of unknown resources": 1,
+        "metadata records of the unknown type 99": 2,
     }
 
 
-def test_a_cluster_that_came_from_zookeeper_may_hold_old_formats() -> None:
+def test_cluster_migrated_from_zookeeper_may_hold_old_formats() -> None:
     assert _state([unknown_record(21)]).may_hold_old_formats
 
 
 @pytest.mark.parametrize("value", [b"", b"\x02\x02\x00", b"\x01\x02\x07rest", b"\x01\x02\x00\x05"])
-def test_a_record_that_cannot_be_understood_is_named(value: bytes) -> None:
+def test_error_names_offset_of_undecodable_record(value: bytes) -> None:
     with pytest.raises(UnreadableMetadata, match="record at offset 17"):
         read_state([(17, value)])
 
@@ -154,33 +154,33 @@ def test_a_record_that_cannot_be_understood_is_named(value: bytes) -> None:
 # -- the log and its snapshots -----------------------------------------------------------------
 
 
-def test_the_log_is_read_over_segments_from_an_offset_on() -> None:
+def test_log_is_read_across_segments_from_given_offset() -> None:
     first = control_batch(ControlType.LEADER_CHANGE, 0) + values_batch([b"a", b"b"], 1)
     second = values_batch([b"c"], 3)
     assert list(log_values([first, second], 0)) == [(1, b"a"), (2, b"b"), (3, b"c")]
     assert list(log_values([first, second], 2)) == [(2, b"b"), (3, b"c")]
 
 
-def test_a_batch_cut_short_ends_the_log() -> None:
+def test_truncated_batch_ends_log() -> None:
     whole = values_batch([b"a"], 0)
     assert list(log_values([whole + values_batch([b"b"], 1)[:-1]], 0)) == [(0, b"a")]
 
 
-def test_a_hole_in_the_log_is_refused() -> None:
-    with pytest.raises(UnreadableMetadata, match="goes on at offset 5 where 1 is next"):
+def test_offset_gap_in_log_is_rejected() -> None:
+    with pytest.raises(UnreadableMetadata, match="continues at offset 5, expected 1"):
         list(log_values([values_batch([b"a"], 0), values_batch([b"b"], 5)], 0))
-    with pytest.raises(UnreadableMetadata, match="goes on at offset 5 where 4 is next"):
+    with pytest.raises(UnreadableMetadata, match="continues at offset 5, expected 4"):
         list(log_values([values_batch([b"b"], 5)], 4))
 
 
-def test_damage_in_the_log_is_refused() -> None:
+def test_corrupt_batch_is_rejected() -> None:
     damaged = bytearray(values_batch([b"a"], 0))
     damaged[-1] ^= 1
     with pytest.raises(UnreadableMetadata, match="start Kafka once more and stop it cleanly"):
         list(log_values([bytes(damaged)], 0))
 
 
-def test_a_snapshot_is_read_without_its_control_records() -> None:
+def test_snapshot_values_exclude_control_records() -> None:
     data = (
         control_batch(ControlType.SNAPSHOT_HEADER, 0)
         + values_batch([b"a", b"b"], 1)
@@ -189,7 +189,7 @@ def test_a_snapshot_is_read_without_its_control_records() -> None:
     assert snapshot_values(data) == [b"a", b"b"]
 
 
-def test_a_snapshot_without_its_footer_is_refused() -> None:
+def test_snapshot_without_footer_is_rejected() -> None:
     data = control_batch(ControlType.SNAPSHOT_HEADER, 0) + values_batch([b"a"], 1)
-    with pytest.raises(UnreadableMetadata, match="never finished"):
+    with pytest.raises(UnreadableMetadata, match="incomplete, without a footer"):
         snapshot_values(data)

@@ -1,4 +1,4 @@
-"""plogd/tools/metadata/metadata_tree.py: what records add up to, laid out as Kafka does it."""
+"""plogd/tools/metadata/metadata_tree.py: the tree built from records, in Kafka's layout."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ PARTITION = PartitionRecord(
 )  # fmt: skip
 
 
-def image(*records: MetadataRecord, ours: bool = False) -> dict[str, Any]:
-    """What the records add up to."""
-    tree = MetadataTree(ours=ours)
+def image(*records: MetadataRecord, from_plog: bool = False) -> dict[str, Any]:
+    """Return the tree's ``image`` after all records."""
+    tree = MetadataTree(from_plog=from_plog)
     for record in records:
         tree.replay(record)
     found = tree.root("offset 3", "1.0")["image"]
@@ -64,8 +64,8 @@ def _broker(**fields: Any) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(broker_id=1, broker_epoch=5, fenced=False, **fields)
 
 
-def test_the_tree_has_kafkas_branches() -> None:
-    root = MetadataTree(ours=True).root("offset -1", "1.0")
+def test_empty_tree_has_kafkas_branches() -> None:
+    root = MetadataTree(from_plog=True).root("offset -1", "1.0")
     assert root["local"] == {"version": "1.0"}
     assert sorted(image()) == [
         "acls", "clientQuotas", "cluster", "configs", "delegationToken", "features",
@@ -74,7 +74,7 @@ def test_the_tree_has_kafkas_branches() -> None:
     assert image()["provenance"] == "offset 3"
 
 
-def test_a_topic_is_found_by_name_and_by_id() -> None:
+def test_topic_is_listed_by_name_and_by_id() -> None:
     topics = image(TOPIC, PARTITION)["topics"]
     assert topics["byName"]["orders"] is topics["byId"][ID_TEXT]
     assert topics["byName"]["orders"]["id"] == ID_TEXT
@@ -87,14 +87,14 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
     )
 
 
-def test_a_topic_that_is_gone_is_gone_everywhere() -> None:
+def test_removed_topic_disappears_from_all_directories() -> None:
     setting = ConfigRecord(resource_type=2, resource_name="orders", name="a", value="b")
     found = image(TOPIC, PARTITION, setting, RemoveTopicRecord(topic_id=TOPIC_ID))
     assert found["topics"] == {"byId": {}, "byName": {}}
     assert found["configs"] == {}
 
 
-def test_a_partition_changes_in_part() -> None:
+def test_partition_change_leaves_absent_fields_unchanged() -> None:
     change = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[2], leader=2)
     again = PartitionChangeRecord(
         partition_id=0, topic_id=TOPIC_ID, replicas=[2, 3], removing_replicas=[2],
@@ -110,20 +110,20 @@ def test_a_partition_changes_in_part() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "orders"])
-def test_eligible_leaders_are_forgotten(name: str) -> None:
+def test_clear_elr_record_clears_eligible_leaders(name: str) -> None:
     clear = ClearElrRecord(topic_name=name)
     text = str(image(TOPIC, PARTITION, clear, clear)["topics"]["byName"]["orders"]["0"])
     assert "elr=[]" in text
     assert text.endswith("partitionEpoch=1)")
 
 
-@pytest.mark.parametrize(("ours", "epoch"), [(True, 5), (False, 4)])
-def test_a_start_is_a_new_epoch_in_plogs_log_only(ours: bool, epoch: int) -> None:
-    found = image(TOPIC, PARTITION, _broker(), ours=ours)
+@pytest.mark.parametrize(("from_plog", "epoch"), [(True, 5), (False, 4)])
+def test_broker_start_adds_leader_epoch_only_in_plogs_log(from_plog: bool, epoch: int) -> None:
+    found = image(TOPIC, PARTITION, _broker(), from_plog=from_plog)
     assert f"leaderEpoch={epoch}" in str(found["topics"]["byName"]["orders"]["0"])
 
 
-def test_a_broker_is_told_in_one_line() -> None:
+def test_broker_is_displayed_in_one_line() -> None:
     record = _broker(
         rack="r1",
         end_points=[
@@ -141,7 +141,7 @@ def test_a_broker_is_told_in_one_line() -> None:
     )
 
 
-def test_a_brokers_marks_change() -> None:
+def test_broker_state_changes_are_applied() -> None:
     change = BrokerRegistrationChangeRecord(broker_id=1, fenced=1, in_controlled_shutdown=1)
     text = str(image(_broker(), change)["cluster"]["brokers"]["1"])
     assert "fenced=true, inControlledShutdown=true" in text
@@ -155,12 +155,12 @@ def test_a_brokers_marks_change() -> None:
     assert image(_broker(), UnregisterBrokerRecord(broker_id=1))["cluster"]["brokers"] == {}
 
 
-def test_controllers_are_told() -> None:
+def test_controllers_are_displayed() -> None:
     text = image(RegisterControllerRecord(controller_id=3))["cluster"]["controllers"]["3"]
     assert text.startswith("ControllerRegistration(id=3, ")
 
 
-def test_settings_are_told_by_resource() -> None:
+def test_settings_are_listed_by_resource() -> None:
     found = image(
         ConfigRecord(resource_type=4, resource_name="", name="a", value="1"),
         ConfigRecord(resource_type=4, resource_name="7", name="b", value="2"),
@@ -170,7 +170,7 @@ def test_settings_are_told_by_resource() -> None:
     assert found["configs"] == {"BROKER": {"a": "1"}, "BROKER:7": {"b": "2"}}
 
 
-def test_features_and_producer_ids_are_told() -> None:
+def test_features_and_producer_ids_are_displayed() -> None:
     found = image(
         FeatureLevelRecord(name="metadata.version", feature_level=11),
         FeatureLevelRecord(name="group.version", feature_level=1),
@@ -186,7 +186,7 @@ def test_features_and_producer_ids_are_told() -> None:
     }
 
 
-def test_quotas_are_told_by_entity() -> None:
+def test_quotas_are_listed_by_entity() -> None:
     def quota(remove: bool = False, **names: str | None) -> ClientQuotaRecord:
         entity = [
             QuotaEntityData(entity_type=kind.replace("_", "-"), entity_name=name)
@@ -198,7 +198,7 @@ def test_quotas_are_told_by_entity() -> None:
     assert found["clientQuotas"] == {"clientId(<default>)_user(a\\(b\\))": {"rate": "1024.0"}}
 
 
-def test_security_is_told_without_secrets() -> None:
+def test_credentials_are_displayed_without_secrets() -> None:
     acl = AccessControlEntryRecord(
         id=TOPIC_ID, resource_type=2, resource_name="t", pattern_type=3, principal="User:a",
         host="*", operation=3, permission_type=99,
@@ -225,13 +225,13 @@ def test_security_is_told_without_secrets() -> None:
     assert found["delegationToken"] == {}
 
 
-def test_a_transaction_counts_once_its_end_is_there() -> None:
+def test_metadata_transaction_takes_effect_at_its_end_record() -> None:
     begin = BeginTransactionRecord()
     assert image(begin, TOPIC)["topics"]["byName"] == {}
     assert image(begin, TOPIC, AbortTransactionRecord(), NoOpRecord())["topics"]["byName"] == {}
     assert list(image(begin, TOPIC, EndTransactionRecord())["topics"]["byName"]) == ["orders"]
 
 
-def test_a_record_about_what_is_not_there_is_an_error() -> None:
+def test_record_about_unknown_entity_raises_key_error() -> None:
     with pytest.raises(KeyError):
         image(PARTITION)

@@ -1,4 +1,4 @@
-"""plogd/tools/metadata/shell.py: which files are read, and both ways of giving commands."""
+"""plogd/tools/metadata/shell.py: the files it reads, and its interactive and one-command modes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _control(kind: ControlType, base_offset: int) -> bytes:
 
 @pytest.fixture
 def metadata(tmp_path: Path) -> Path:
-    """A metadata directory in a log directory, with a log of two topics."""
+    """Return the metadata directory of a log directory; its log contains two topics."""
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     (directory / f"{0:020d}.log").write_bytes(_topics("a", "b"))
@@ -52,7 +52,7 @@ def _run(*arguments: object, code: int = 0) -> None:
 @pytest.mark.parametrize(
     "where", [".", "__cluster_metadata-0", f"__cluster_metadata-0/{0:020d}.log"]
 )
-def test_a_log_is_found_in_its_directory_and_above(
+def test_metadata_log_is_found_by_file_directory_or_log_directory(
     metadata: Path, where: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = metadata.parent / where
@@ -62,7 +62,7 @@ def test_a_log_is_found_in_its_directory_and_above(
     assert capsys.readouterr().out == "offset 1, epoch 7, time 2023-11-14T22:13:20.000Z[UTC]\n"
 
 
-def test_a_snapshot_stands_for_what_came_before_it(
+def test_snapshot_replaces_records_before_it(
     metadata: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     snapshot = (
@@ -80,32 +80,34 @@ def test_a_snapshot_stands_for_what_came_before_it(
     assert capsys.readouterr().out.startswith("offset 1, ")
 
 
-def test_a_shell_reads_commands_until_they_end(
+def test_shell_runs_commands_until_exit_or_end_of_input(
     metadata: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = "cd /image/topics\npwd\n\nls 'byName\nexit\npwd\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
     _run("--snapshot", metadata)
-    assert capsys.readouterr().out == "/image/topics\nNo closing quotation: close the quote\n"
+    assert capsys.readouterr().out == (
+        "/image/topics\ncannot parse the line: No closing quotation; close the quote\n"
+    )
     monkeypatch.setattr(sys, "stdin", io.StringIO("pwd\n"))
     _run("--snapshot", metadata)
     assert capsys.readouterr().out == "/\n"
 
 
-def test_what_cannot_be_read_is_told(
+def test_unreadable_metadata_is_reported(
     tmp_path: Path, metadata: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     _run("--snapshot", empty, "ls", code=1)
-    assert "holds no metadata: name a log directory" in capsys.readouterr().err
+    assert f"cannot find metadata in {empty}: give a log directory" in capsys.readouterr().err
     _run("--snapshot", tmp_path / "nowhere", "ls", code=1)
     assert "not found" in capsys.readouterr().err
     (metadata / f"{0:020d}.log").write_bytes(
         build_batch([Record(timestamp=1, value=b"\x01\x63\x00")])
     )
     _run("--snapshot", metadata, "ls", code=1)
-    assert "offset 0 cannot be understood" in capsys.readouterr().err
+    assert "cannot decode the metadata record at offset 0" in capsys.readouterr().err
     damaged = bytearray(_topics("a"))
     damaged[-3] ^= 1
     (metadata / f"{0:020d}.log").write_bytes(bytes(damaged))

@@ -1,4 +1,4 @@
-"""plogd/tools/metadata/shell_commands.py: a shell in a small tree."""
+"""plogd/tools/metadata/shell_commands.py: the commands, run in a small tree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plogd.tools.metadata.shell_commands import COMMANDS, Shell
 
 @pytest.fixture
 def shell() -> Shell:
-    """A shell at the root."""
+    """Return a shell at the root."""
     topics: dict[str, object] = {"orders": {"id": "abc", "0": "p0"}, "clicks": {}, "a,b": {}}
     return Shell({"image": {"topics": topics, "level": 11}, "local": {"version": "1"}})
 
@@ -18,13 +18,13 @@ def run(shell: Shell, line: str) -> list[str]:
     return list(shell.run(line.split()))
 
 
-def test_directories_are_listed_in_order(shell: Shell) -> None:
+def test_ls_lists_names_in_order(shell: Shell) -> None:
     assert run(shell, "ls") == ["image", "local"]
     assert run(shell, "ls /image/topics") == ["a,b", "clicks", "orders"]
     assert run(shell, "ls image/level") == ["level"]
 
 
-def test_several_directories_have_their_names_in_front(shell: Shell) -> None:
+def test_ls_prints_directory_names_when_several_are_given(shell: Shell) -> None:
     assert run(shell, "ls /image/level /local /image/topics/orders") == [
         "level", "", "local:", "version", "", "orders:", "0", "id",
     ]  # fmt: skip
@@ -42,11 +42,11 @@ def test_several_directories_have_their_names_in_front(shell: Shell) -> None:
         ("/image/level/below", []),
     ],
 )
-def test_a_path_may_be_a_pattern(shell: Shell, pattern: str, names: list[str]) -> None:
+def test_find_matches_patterns(shell: Shell, pattern: str, names: list[str]) -> None:
     assert [found.name for found in shell.find(pattern)] == names
 
 
-def test_one_can_go_from_directory_to_directory(shell: Shell) -> None:
+def test_cd_changes_directory(shell: Shell) -> None:
     assert run(shell, "pwd") == ["/"]
     assert run(shell, "cd image/topics") == []
     assert run(shell, "pwd") == ["/image/topics"]
@@ -55,7 +55,7 @@ def test_one_can_go_from_directory_to_directory(shell: Shell) -> None:
     assert run(shell, "pwd") == ["/"]
 
 
-def test_everything_below_can_be_listed_and_shown(shell: Shell) -> None:
+def test_find_and_tree_descend_into_directories(shell: Shell) -> None:
     assert run(shell, "find /image/topics/orders") == [
         "/image/topics/orders",
         "/image/topics/orders/0",
@@ -68,7 +68,7 @@ def test_everything_below_can_be_listed_and_shown(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("ls /x", "ls: /x: no such file or directory."),
         ("cat /x", "cat: /x: No such file or directory."),
@@ -91,19 +91,19 @@ def test_everything_below_can_be_listed_and_shown(shell: Shell) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_a_line(shell: Shell, line: str, told: str) -> None:
-    assert run(shell, line) == [told]
+def test_invalid_command_prints_one_line(shell: Shell, line: str, message: str) -> None:
+    assert run(shell, line) == [message]
 
 
-def test_the_shell_helps_and_remembers(shell: Shell) -> None:
+def test_shell_has_history_help_and_quit(shell: Shell) -> None:
     run(shell, "ls /local")
     assert run(shell, "history") == ["    0  ls /local", "    1  history"]
     assert list(shell.run(["history", "1"], "history '1'")) == ["    2  history '1'"]
     assert [line.split()[0] for line in run(shell, "help")] == list(COMMANDS)
     assert all(len(line.split()) > 2 for line in run(shell, "help"))
-    assert not shell.is_over
+    assert not shell.exited
     run(shell, "quit")
-    assert shell.is_over
+    assert shell.exited
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_the_shell_helps_and_remembers(shell: Shell) -> None:
         ("pwd", "pwd"),
     ],
 )
-def test_a_command_is_explained(shell: Shell, name: str, usage: str) -> None:
+def test_man_prints_usage(shell: Shell, name: str, usage: str) -> None:
     lines = run(shell, f"man {name}")
     assert lines[0] == f"{name}: {COMMANDS[name].summary}"
     assert lines[2] == f"usage: {usage}"
     assert len(lines) == (3 if usage == name else 6)
 
 
-def test_names_are_completed(shell: Shell) -> None:
+def test_completions_include_commands_and_paths(shell: Shell) -> None:
     assert list(shell.completions("q", is_command=True)) == ["quit "]
     assert list(shell.completions("im", is_command=False)) == ["image/"]
     assert list(shell.completions("/image/", is_command=False)) == [
@@ -135,7 +135,7 @@ def test_names_are_completed(shell: Shell) -> None:
     assert list(shell.completions("or", is_command=False)) == ["orders/"]
 
 
-def test_a_terminal_shows_names_in_columns(shell: Shell) -> None:
+def test_ls_uses_columns_that_fit_terminal(shell: Shell) -> None:
     shell.width = 24
     assert run(shell, "ls /image/topics") == ["a,b  clicks  orders"]
     shell.width = 18

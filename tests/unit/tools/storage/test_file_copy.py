@@ -1,4 +1,4 @@
-"""plogd/tools/storage/file_copy.py: every byte, every hole, whatever the file system can do."""
+"""plogd/tools/storage/file_copy.py: copies on file systems with different capabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 @pytest.fixture(params=["as it comes", "no clone", "no copy_file_range"])
 def _ability(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the file system can do: each way of copying has its turn."""
+    """Run the test with each way of copying, by disabling the others."""
 
     def cannot(*arguments: object) -> int:
         raise OSError(errno.EOPNOTSUPP, "not supported")
@@ -29,7 +29,7 @@ def _ability(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("_ability")
 @pytest.mark.parametrize("size", [0, 1, 4096, 3 * MIB + 7])
-def test_a_copy_has_every_byte_and_its_age_and_says_how_many(tmp_path: Path, size: int) -> None:
+def test_copy_keeps_bytes_and_time_and_reports_progress(tmp_path: Path, size: int) -> None:
     content = os.urandom(size)
     (tmp_path / "a").write_bytes(content)
     os.utime(tmp_path / "a", (1000, 2000))
@@ -42,7 +42,7 @@ def test_a_copy_has_every_byte_and_its_age_and_says_how_many(tmp_path: Path, siz
 
 @pytest.mark.usefixtures("_ability")
 @pytest.mark.parametrize("data_at", [[], [0], [5], [0, 5, 9]])
-def test_holes_stay_holes(tmp_path: Path, data_at: list[int]) -> None:
+def test_copy_keeps_holes(tmp_path: Path, data_at: list[int]) -> None:
     source, target = tmp_path / "a", tmp_path / "b"
     with source.open("wb") as file:
         for mib in data_at:
@@ -58,7 +58,7 @@ def test_holes_stay_holes(tmp_path: Path, data_at: list[int]) -> None:
     assert sum(heard) == 10 * MIB
 
 
-def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_copy_does_not_overwrite_existing_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"new")
     (tmp_path / "b").write_bytes(b"old")
     with pytest.raises(FileExistsError):
@@ -66,9 +66,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_bytes() == b"old"
 
 
-def test_a_real_error_is_not_taken_for_an_inability(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_error_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> int:
         raise OSError(errno.EIO, "the disk is broken")
 
@@ -78,7 +76,7 @@ def test_a_real_error_is_not_taken_for_an_inability(
         copy_file(str(tmp_path / "a"), str(tmp_path / "b"), lambda count: None)
 
 
-def test_a_file_system_without_holes_is_all_data(
+def test_file_is_one_extent_when_holes_are_unsupported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cannot(*arguments: object) -> int:
@@ -88,7 +86,7 @@ def test_a_file_system_without_holes_is_all_data(
     assert list(data_extents(0, 10)) == [(0, 10)]
 
 
-def test_asking_whether_blocks_can_be_shared_leaves_nothing(tmp_path: Path) -> None:
+def test_can_clone_removes_its_probe_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 4096)
     assert can_clone(str(tmp_path / "a"), str(tmp_path)) in (True, False)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

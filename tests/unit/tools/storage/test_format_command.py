@@ -1,4 +1,4 @@
-"""plogd/tools/storage/format_command.py: the identity of log directories."""
+"""plogd/tools/storage/format_command.py: formatting log directories and printing their identity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """Settings of broker 7 with two log directories, of which none is there yet."""
+    """Return the settings of broker 7, with two log directories that do not exist yet."""
     path = tmp_path / "server.properties"
     path.write_text(f"node.id=7\nlog.dirs={tmp_path}/a,{tmp_path}/b\n")
     return path
@@ -38,7 +38,7 @@ def _identity(path: Path) -> MetaProperties:
     return found
 
 
-def test_ids_are_random_and_never_look_like_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_uuid_never_looks_like_an_option(capsys: pytest.CaptureFixture[str]) -> None:
     ids = {random_uuid() for _ in range(500)}
     assert len(ids) == 500
     assert not any(each.startswith("-") for each in ids)
@@ -46,7 +46,7 @@ def test_ids_are_random_and_never_look_like_an_option(capsys: pytest.CaptureFixt
     assert len(capsys.readouterr().out.strip()) == 22
 
 
-def test_new_directories_get_an_identity(
+def test_format_writes_identity_to_new_directories(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("format", "-t", CLUSTER, "-c", config, "--standalone") == 0
@@ -59,14 +59,14 @@ def test_new_directories_get_an_identity(
     ]
 
 
-def test_a_formatted_directory_is_left_alone_if_that_is_wanted(
+def test_formatted_directory_is_skipped_only_with_ignore_formatted(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _run("format", "-t", CLUSTER, "-c", config)
     before = _identity(tmp_path / "a")
     (tmp_path / "b/meta.properties").unlink()
     assert _run("format", "-t", CLUSTER, "-c", config) == 1
-    assert "already formatted: --ignore-formatted" in capsys.readouterr().err
+    assert "already formatted; use --ignore-formatted" in capsys.readouterr().err
     assert not (tmp_path / "b/meta.properties").exists()
     assert _run("format", "-t", CLUSTER, "-c", config, "--ignore-formatted") == 0
     assert _identity(tmp_path / "a") == before
@@ -76,18 +76,21 @@ def test_a_formatted_directory_is_left_alone_if_that_is_wanted(
 
 
 @pytest.mark.parametrize(
-    ("cluster_id", "told"),
-    [("other", f"belongs to broker 7 of cluster {CLUSTER}"), ("a b", "cannot be a cluster's id")],
+    ("cluster_id", "message"),
+    [
+        ("other", f"belongs to broker 7 of cluster {CLUSTER}"),
+        ("a b", "cannot use cluster id 'a b'"),
+    ],
 )
-def test_what_cannot_be_formatted_is_refused(
-    config: Path, cluster_id: str, told: str, capsys: pytest.CaptureFixture[str]
+def test_format_rejects_another_or_invalid_cluster_id(
+    config: Path, cluster_id: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _run("format", "-t", CLUSTER, "-c", config)
     assert _run("format", "-t", cluster_id, "-c", config, "-g") == 1
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_directories_tell_whose_they_are(
+def test_info_prints_identity(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _run("format", "-t", CLUSTER, "-c", config)
@@ -105,7 +108,7 @@ def test_directories_tell_whose_they_are(
     ]
 
 
-def test_what_is_wrong_with_directories_is_told() -> None:
+def test_info_reports_problems() -> None:
     files = SimFiles(["/a", "/b", "/c", "/d", "/e"])
     write_meta_properties(files, "/a", MetaProperties(cluster_id="x", node_id=1))
     write_meta_properties(files, "/b", MetaProperties(cluster_id="y", node_id=1))
@@ -127,7 +130,7 @@ def test_what_is_wrong_with_directories_is_told() -> None:
     assert lines[3:] == ["Found problem:", "  /d is not formatted.", ""]
 
 
-def test_directories_that_are_not_named_are_the_brokers_default(
+def test_format_uses_default_log_dir_when_none_is_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -138,7 +141,7 @@ def test_directories_that_are_not_named_are_the_brokers_default(
     assert "directory ./plog-data with" in capsys.readouterr().out
 
 
-def test_a_broken_setting_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_setting_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "server.properties"
     config.write_text("node.id=many\n")
     assert _run("info", "-c", config) == 1
@@ -154,7 +157,7 @@ def test_a_broken_setting_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
         "--feature metadata.version=11 -f group.version=0 -N",
     ],
 )
-def test_what_a_plog_broker_is_anyway_may_be_asked_for(
+def test_format_accepts_options_that_match_plog(
     options: str, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("format", "-t", CLUSTER, "-c", config, *options.split()) == 0
@@ -162,32 +165,32 @@ def test_what_a_plog_broker_is_anyway_may_be_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (
             "--initial-controllers 7@localhost:9093:AAAAAAAAAAAAAAAAAAAAAA",
-            "no quorum of controllers",
+            "no controller quorum",
         ),
-        ("--release-version 4.0", "writes its metadata as 3.5-IV2 does, leave it out"),
+        ("--release-version 4.0", "writes metadata of 3.5-IV2; omit the option"),
         ("--release-version 1.0", "Unknown release version '1.0'"),
-        ("--release-version 3.5 --feature metadata.version=11", "give one"),
+        ("--release-version 3.5 --feature metadata.version=11", "give only one"),
         ("--feature metadata.version=21", "has level 11"),
         ("--feature kraft.version=1", "a plog broker has level 0"),
         ("--feature foo=1", "Kafka has no such feature"),
         ("--feature kraft.version=x", "the level must be a whole number"),
-        ("--add-scram alice", "begin with SCRAM-SHA-256"),
+        ("--add-scram alice", "start with SCRAM-SHA-256"),
     ],
 )
-def test_what_a_plog_broker_cannot_be_is_refused(
-    options: str, told: str, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_format_rejects_options_that_plog_does_not_support(
+    options: str, message: str, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("format", "-t", CLUSTER, "-c", config, *options.split()) == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert told in line
+    assert message in line
     assert not (tmp_path / "a").exists()
 
 
-def test_a_broker_has_one_way_of_controllers(
+def test_format_rejects_two_controller_options(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -195,7 +198,9 @@ def test_a_broker_has_one_way_of_controllers(
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_releases_of_kafka_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_mapping_and_feature_dependencies_are_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert _run("version-mapping", "-r", "3.9-IV0") == 0
     assert capsys.readouterr().out.startswith("metadata.version=21 (3.9-IV0)\nkraft.version=1\n")
     assert _run("feature-dependencies", "--feature", "group.version=1") == 0

@@ -1,4 +1,4 @@
-"""storage/import_plan.py: what may be adopted, what may not, and what is said about it."""
+"""storage/import_plan.py: plans, and the problems and warnings of an import."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ def _problem(plan: Plan) -> str:
     return problem
 
 
-# -- whose directories these are ---------------------------------------------------------------
+# -- sources -----------------------------------------------------------------------------------
 
 
-def test_directories_of_one_broker_belong_together() -> None:
+def test_directories_of_one_broker_have_no_problems() -> None:
     assert check_sources([_source(), _source("/other")]) == []
 
 
@@ -100,22 +100,22 @@ def test_directories_of_one_broker_belong_together() -> None:
             {"identity": MetaProperties(cluster_id=CLUSTER_ID, node_id=NODE, version=0)},
             "finish the migration",
         ),
-        ({"partitions": (TopicPartition("clicks", 0),)}, "clicks-0 is in /kafka and in /other"),
-        ({"holds_metadata": True}, "two directories hold __cluster_metadata-0"),
+        ({"partitions": (TopicPartition("clicks", 0),)}, "clicks-0 is in both /kafka and /other"),
+        ({"holds_metadata": True}, "two directories contain __cluster_metadata-0"),
     ],
 )
-def test_directories_that_do_not_belong_together_are_refused(
+def test_directories_of_several_brokers_or_modes_are_rejected(
     other: dict[str, Any], problem: str
 ) -> None:
     first = _source(partitions=(TopicPartition("clicks", 0),))
-    [told] = check_sources([first, _source("/other", **other)])
-    assert problem in told
+    [found] = check_sources([first, _source("/other", **other)])
+    assert problem in found
 
 
 # -- topics ------------------------------------------------------------------------------------
 
 
-def test_a_topic_keeps_its_id_and_its_epoch_never_falls() -> None:
+def test_topic_keeps_id_and_highest_leader_epoch() -> None:
     plan = _plan(logs=[_facts("clicks", leader_epoch=9)])
     [topic] = plan.topics
     assert (topic.name, topic.topic_id) == ("clicks", IDS["clicks"])
@@ -124,7 +124,7 @@ def test_a_topic_keeps_its_id_and_its_epoch_never_falls() -> None:
     assert plan.problems == plan.warnings == []
 
 
-def test_a_topic_without_an_id_gets_one() -> None:
+def test_topic_without_id_gets_one() -> None:
     state = _state()
     state.topics["clicks"].topic_id = None
     assert _plan(state, [_facts("clicks", topic_id=None)]).topics[0].topic_id == NEW_ID
@@ -137,83 +137,83 @@ def test_a_topic_without_an_id_gets_one() -> None:
         KafkaPartition(replicas=(7, 8), isr=(8,), leader_epoch=1),
     ],
 )
-def test_a_partition_held_by_another_broker_or_not_in_sync_here_is_reported(
+def test_incomplete_partition_is_reported(
     partition: KafkaPartition,
 ) -> None:
     state = _state("clicks", "views", partitions=2)
     state.topics["clicks"].partitions[1] = partition
     logs = [_facts(topic, number) for topic in ("clicks", "views") for number in (0, 1)]
     problem = _problem(_plan(state, logs))
-    assert "topic clicks: partitions 1 are not held completely" in problem
+    assert "topic clicks: partitions 1 are missing or incomplete" in problem
     assert "--skip-incomplete" in problem
     plan = _plan(state, logs, skip_incomplete=True)
     assert plan.problems == []
     assert [topic.name for topic in plan.topics] == ["views"]
-    assert plan.state.not_imported["topics that are not complete here"] == 1
+    assert plan.state.not_imported["incomplete topics"] == 1
 
 
-def test_a_partition_whose_directory_was_not_named_is_reported() -> None:
-    assert "name all log.dirs of broker 7" in _problem(_plan(_state(partitions=2)))
+def test_missing_partition_is_reported() -> None:
+    assert "give all log.dirs of broker 7" in _problem(_plan(_state(partitions=2)))
 
 
-def test_the_only_replica_is_taken_even_if_nobody_is_in_sync() -> None:
+def test_only_replica_is_imported_with_empty_isr() -> None:
     state = _state()
     state.topics["clicks"].partitions[0].isr = ()
     assert _plan(state).problems == []
 
 
-def test_topics_that_lose_replicas_are_told_with_what_that_means_for_writes() -> None:
+def test_lost_replicas_and_min_insync_replicas_are_warned_about() -> None:
     state = _state(topic_configs={"clicks": {"min.insync.replicas": "2"}})
     state.topics["clicks"].partitions[0] = KafkaPartition(
         replicas=(7, 8), isr=(7, 8), leader_epoch=1
     )
     replicas, least = _plan(state).warnings
-    assert replicas == "topic clicks had 2 replicas; here it has one"
+    assert replicas == "topic clicks had 2 replicas; plog has one"
     assert "min.insync.replicas=2" in least
 
 
-def test_directories_of_no_known_topic_or_of_another_id_are_left_out() -> None:
+def test_directories_of_unknown_topics_or_other_ids_are_skipped() -> None:
     strays = [_facts("views"), _facts("clicks", topic_id=topic_id(9))]
     plan = _plan(_state(), [*strays, _facts("clicks", 0)])
-    assert "1 directories belong to no topic there is" in plan.warnings[0]
+    assert "skipped 1 directories that belong to no existing topic" in plan.warnings[0]
     stray = _facts("clicks", topic_id=topic_id(9))
-    assert "not held completely" in _problem(_plan(_state(), [stray]))
+    assert "are missing or incomplete" in _problem(_plan(_state(), [stray]))
 
 
-def test_the_directories_alone_tell_the_topics_where_zookeeper_is_not_asked() -> None:
+def test_topics_come_from_directories_without_zookeeper() -> None:
     logs = [_facts("clicks", 0, leader_epoch=4), _facts("clicks", 2)]
     state = state_from_logs(logs, NODE)
     assert sorted(state.topics["clicks"].partitions) == [0, 1, 2]
     plan = _plan(state, logs)
-    assert "partitions 1 are not held completely" in _problem(plan)
-    assert any("settings of topics are in ZooKeeper" in warning for warning in plan.warnings)
+    assert "partitions 1 are missing or incomplete" in _problem(plan)
+    assert any("topic settings are in ZooKeeper" in warning for warning in plan.warnings)
     state = state_from_logs(logs[:1], NODE)
     assert _plan(state, logs[:1]).partitions[0].leader_epoch == 4
 
 
-def test_a_directory_with_an_absurd_number_is_a_topic_with_gaps() -> None:
+def test_gaps_are_limited_when_partition_number_is_huge() -> None:
     logs = [_facts("clicks", 0), _facts("clicks", 2_147_483_647)]
     state = state_from_logs(logs, NODE)
     assert len(state.topics["clicks"].partitions) < 200
     assert "partitions 1, 2, 3, 4, 5 and 95 more" in _problem(_plan(state, logs))
 
 
-# -- what cannot be ----------------------------------------------------------------------------
+# -- problems in the logs ----------------------------------------------------------------------
 
 
-def test_transactions_under_way_are_refused_by_their_names() -> None:
+def test_unfinished_transactions_are_rejected() -> None:
     plan = _plan(
         logs=[_facts("clicks", open_producers=[4711])], transactions={"payments": "ongoing"}
     )
     assert "1 transactions are not finished: payments (ongoing)" in _problem(plan)
 
 
-def test_a_hanging_transaction_is_refused_by_its_partition() -> None:
+def test_hanging_transaction_is_rejected() -> None:
     plan = _plan(logs=[_facts("clicks", open_producers=[4711])])
     assert "open transactions in clicks-0 (producer 4711)" in _problem(plan)
 
 
-def test_aborted_records_are_refused_until_accepted() -> None:
+def test_aborted_records_are_rejected_unless_accepted() -> None:
     logs = [_facts("clicks", has_aborted=True)]
     assert "--accept-aborted" in _problem(_plan(logs=logs))
     plan = _plan(logs=logs, accept_aborted=True)
@@ -221,14 +221,14 @@ def test_aborted_records_are_refused_until_accepted() -> None:
     assert "read_committed consumers" in plan.warnings[0]
 
 
-def test_a_compaction_that_was_cut_off_is_left_to_kafka() -> None:
+def test_interrupted_compaction_is_rejected() -> None:
     plan = _plan(logs=[_facts("clicks", unfinished_swap="x.log.swap")])
     assert "/kafka/clicks-0/x.log.swap" in _problem(plan)
 
 
-def test_tiered_storage_is_refused() -> None:
+def test_tiered_storage_is_rejected() -> None:
     state = _state(topic_configs={"clicks": {"remote.storage.enable": "true"}})
-    assert "has tiered storage" in _problem(_plan(state))
+    assert "uses tiered storage" in _problem(_plan(state))
     state = _state(topic_configs={"clicks": {"remote.storage.enable": "false"}})
     plan = _plan(state)
     assert plan.problems == plan.warnings == []
@@ -237,7 +237,7 @@ def test_tiered_storage_is_refused() -> None:
 # -- settings ----------------------------------------------------------------------------------
 
 
-def test_settings_that_plog_does_not_take_are_left_out_and_said() -> None:
+def test_unsupported_topic_settings_are_skipped_with_warning() -> None:
     config = {"retention.ms": "5", "message.format.version": "0.10.0", "segment.bytes": "none"}
     plan = _plan(_state(topic_configs={"clicks": config}))
     assert plan.topics[0].config == {"retention.ms": "5"}
@@ -245,7 +245,7 @@ def test_settings_that_plog_does_not_take_are_left_out_and_said() -> None:
     assert len(plan.warnings) == 2
 
 
-def test_dynamic_broker_settings_are_taken_for_this_broker_and_for_all() -> None:
+def test_dynamic_broker_settings_are_imported() -> None:
     configs = {
         "": {"log.retention.ms": "9", "log.cleaner.dedupe.buffer.size": "5"},
         "7": {"log.retention.ms": "8", "log.retention.bytes": "many"},
@@ -258,21 +258,21 @@ def test_dynamic_broker_settings_are_taken_for_this_broker_and_for_all() -> None
     )
 
 
-def test_what_the_broker_must_be_started_with_is_told_and_held_against_the_config() -> None:
+def test_required_settings_are_reported_and_checked_against_config() -> None:
     assert _plan().settings == {"log.dirs": "/plog", "node.id": "7"}
     config = dataclasses.replace(BrokerConfig(), node_id=1)
     assert "set node.id=7 there" in _problem(_plan(config=config))
     assert _plan(config=dataclasses.replace(BrokerConfig(), node_id=7)).problems == []
 
 
-def test_another_number_of_offset_partitions_than_is_set_would_lose_groups() -> None:
+def test_number_of_offsets_partitions_must_match_settings() -> None:
     state = _state("__consumer_offsets", partitions=3)
     logs = [_facts("__consumer_offsets", number) for number in range(3)]
     plan = _plan(state, logs)
     assert plan.settings["offsets.topic.num.partitions"] == "3"
-    assert "offsets.topic.num.partitions=3 must be set" in plan.warnings[0]
+    assert "set offsets.topic.num.partitions=3" in plan.warnings[0]
     config = dataclasses.replace(BrokerConfig(), node_id=7)
-    assert "must be set" in _problem(_plan(state, logs, config=config))
+    assert "set offsets.topic.num.partitions=3" in _problem(_plan(state, logs, config=config))
 
 
 # -- producer ids ------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_another_number_of_offset_partitions_than_is_set_would_lose_groups() -> 
     ("known", "seen", "expected"),
     [(None, -1, 0), (3000, -1, 3000), (3000, 2999, 3000), (3000, 3000, 4000), (2999, -1, 3000)],
 )
-def test_the_next_producer_id_is_above_all_that_were_given(
+def test_next_producer_id_is_above_assigned_ids(
     known: int | None, seen: int, expected: int
 ) -> None:
     plan = _plan(_state(next_producer_id=known), [_facts("clicks", max_producer_id=seen)])
@@ -290,10 +290,8 @@ def test_the_next_producer_id_is_above_all_that_were_given(
 
 
 @pytest.mark.parametrize(("seen", "expected"), [(-1, 1_000_000), (41, 1_001_000)])
-def test_where_nobody_says_which_producer_ids_were_given_plenty_are_passed_over(
-    seen: int, expected: int
-) -> None:
-    """Some that never wrote anything may be in the hands of producers."""
+def test_producer_ids_are_skipped_when_assigned_ids_are_unknown(seen: int, expected: int) -> None:
+    # Producers may hold ids with which they have not written anything.
     logs = [_facts("clicks", max_producer_id=seen)]
     assert _plan(state_from_logs(logs, NODE), logs).next_producer_id == expected
 
@@ -315,30 +313,30 @@ def _places(plan: Plan) -> dict[int, str]:
     return {x.facts.topic_partition.partition: x.target for x in plan.partitions}
 
 
-def test_as_many_targets_as_sources_are_filled_one_for_one() -> None:
+def test_targets_correspond_to_sources_when_their_numbers_match() -> None:
     assert _places(_plan(targets=("/a", "/b"), **_two_dirs())) == {0: "/a", 1: "/b", 2: "/a"}
 
 
-def test_a_directory_of_metadata_alone_counts_for_nothing() -> None:
+def test_directory_with_only_metadata_is_not_counted_as_source() -> None:
     parts = _two_dirs()
     parts["sources"].append(_source("/meta", partitions=()))
     assert _places(_plan(targets=("/a", "/b"), **parts)) == {0: "/a", 1: "/b", 2: "/a"}
 
 
-def test_other_targets_are_filled_evenly() -> None:
+def test_targets_are_filled_evenly_when_numbers_differ() -> None:
     assert set(_places(_plan(targets=("/a",), **_two_dirs())).values()) == {"/a"}
     places = _places(_plan(targets=("/a", "/b", "/c"), **_two_dirs()))
     assert places == {1: "/a", 2: "/b", 0: "/c"}
 
 
-def test_in_place_everything_stays_and_the_metadata_goes_where_kafkas_is() -> None:
+def test_in_place_import_keeps_directories_and_replaces_kafkas_metadata() -> None:
     plan = _plan(targets=(), **_two_dirs())
     assert _places(plan) == {0: "/kafka", 1: "/other", 2: "/kafka"}
     assert plan.log_dirs == ("/kafka", "/other")
     assert plan.metadata_dir == "/kafka"
 
 
-def test_an_unclean_directory_gives_no_clean_mark_to_what_comes_from_it() -> None:
+def test_unclean_source_leaves_target_without_clean_mark() -> None:
     parts = _two_dirs()
     parts["sources"][0] = _source(clean=False)
     plan = _plan(targets=("/a", "/b"), **parts)
@@ -348,7 +346,7 @@ def test_an_unclean_directory_gives_no_clean_mark_to_what_comes_from_it() -> Non
     assert _plan(targets=(), **parts).clean_dirs == {"/other"}
 
 
-def test_checkpoints_go_where_their_partitions_go() -> None:
+def test_checkpoints_follow_their_partitions() -> None:
     offsets = {file_names.HIGH_WATERMARK_CHECKPOINT: {TopicPartition("clicks", 0): 5}}
     plan = _plan(targets=("/a", "/b"), **_two_dirs(offsets=offsets))
     assert plan.offsets == {
@@ -357,6 +355,6 @@ def test_checkpoints_go_where_their_partitions_go() -> None:
     }
 
 
-def test_directories_on_their_way_out_are_named() -> None:
+def test_directories_of_deleted_partitions_are_reported() -> None:
     plan = _plan(sources=[_source(left_behind=("clicks-1.abc-delete",))])
     assert "clicks-1.abc-delete" in plan.warnings[0]

@@ -1,4 +1,4 @@
-"""plogd/tools/storage/import_source.py: locks, whose directory it is, and what its logs say."""
+"""plogd/tools/storage/import_source.py: locks, identity of directories, metadata, transactions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from plogd.tools.storage.log_inspection import inspect_log
 from tests.helpers.kafka_data import KafkaData, control_batch, topic_id, values_batch
 from tests.helpers.sim_files import SimFiles
 
-# Java locks as POSIX says, which a process does not notice of itself: it takes another one.
+# Java uses POSIX locks. A process does not conflict with its own POSIX locks, so another one locks.
 _LOCK_LIKE_JAVA = """
 import fcntl, sys
 file = open(sys.argv[1], "w")
@@ -40,7 +40,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def like_java(tmp_path: Path) -> Iterator[Path]:
-    """A directory whose .lock another process holds as Kafka does."""
+    """Yield a directory whose .lock another process holds as Kafka does."""
     command = [sys.executable, "-c", _LOCK_LIKE_JAVA, str(tmp_path / ".lock")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -49,36 +49,36 @@ def like_java(tmp_path: Path) -> Iterator[Path]:
     process.communicate()
 
 
-def test_a_directory_that_kafka_uses_is_refused(like_java: Path) -> None:
-    with pytest.raises(SourceUnusable, match="a broker still runs there"):
+def test_directory_in_use_by_kafka_is_rejected(like_java: Path) -> None:
+    with pytest.raises(SourceUnusable, match="a broker is running there"):
         SourceLocks([str(like_java)])
 
 
-def test_a_directory_that_plog_uses_is_refused(tmp_path: Path) -> None:
+def test_directory_in_use_by_plog_is_rejected(tmp_path: Path) -> None:
     release = OsFiles().lock(str(tmp_path / ".lock"))
-    with pytest.raises(SourceUnusable, match="a broker still runs there"):
+    with pytest.raises(SourceUnusable, match="a broker is running there"):
         SourceLocks([str(tmp_path)])
     release()
     SourceLocks([str(tmp_path)]).close()
 
 
-def test_while_a_directory_is_read_no_broker_starts_there(tmp_path: Path) -> None:
+def test_source_lock_keeps_brokers_out(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
     locks = SourceLocks([str(tmp_path)])
-    SourceLocks([str(tmp_path)]).close()  # Another one who only reads.
+    SourceLocks([str(tmp_path)]).close()  # Readers share the lock.
     with pytest.raises(BlockingIOError):
         OsFiles().lock(str(tmp_path / ".lock"))
     locks.close()
 
 
-def test_a_lock_file_is_made_only_where_the_directory_is_to_change(tmp_path: Path) -> None:
+def test_lock_file_is_created_only_to_change_directory(tmp_path: Path) -> None:
     SourceLocks([str(tmp_path)]).close()
     assert os.listdir(tmp_path) == []
     SourceLocks([str(tmp_path)], to_change=True).close()
     assert os.listdir(tmp_path) == [".lock"]
 
 
-def test_a_broker_started_where_there_was_nothing_to_lock_is_noticed(tmp_path: Path) -> None:
+def test_broker_start_is_detected_when_no_lock_file_existed(tmp_path: Path) -> None:
     (tmp_path / file_names.CLEAN_SHUTDOWN_FILE).touch()
     locks = SourceLocks([str(tmp_path)])
     locks.check_still()
@@ -90,7 +90,7 @@ def test_a_broker_started_where_there_was_nothing_to_lock_is_noticed(tmp_path: P
 # -- the directory -----------------------------------------------------------------------------
 
 
-def test_a_directory_is_told_by_its_files() -> None:
+def test_source_dir_lists_identity_and_contents() -> None:
     data = KafkaData(SimFiles(["/kafka"]), "/kafka")
     data.log("clicks", 0, b"", end_offset=5)
     for name in ("clicks-1.0123-delete", "clicks-2.0123-future", "lost+found", "no-number"):
@@ -107,7 +107,7 @@ def test_a_directory_is_told_by_its_files() -> None:
     assert high_watermarks == {TopicPartition("clicks", 0): 5}
 
 
-def test_damaged_checkpoints_count_as_missing_ones() -> None:
+def test_corrupt_checkpoint_counts_as_missing() -> None:
     data = KafkaData(SimFiles(["/kafka"]), "/kafka")
     data.write(file_names.HIGH_WATERMARK_CHECKPOINT, b"garbage")
     source = read_source_dir(data.files, "/kafka")
@@ -115,9 +115,9 @@ def test_damaged_checkpoints_count_as_missing_ones() -> None:
     assert not source.clean
 
 
-def test_a_directory_that_is_no_brokers_is_refused() -> None:
+def test_directory_without_valid_identity_is_rejected() -> None:
     files = SimFiles(["/home"])
-    with pytest.raises(SourceUnusable, match=r"none of a Kafka broker's log\.dirs"):
+    with pytest.raises(SourceUnusable, match="not a log directory of a Kafka broker"):
         read_source_dir(files, "/home")
     data = KafkaData(files, "/kafka")
     data.write("meta.properties", b"version=9\n")
@@ -128,7 +128,7 @@ def test_a_directory_that_is_no_brokers_is_refused() -> None:
 # -- metadata ----------------------------------------------------------------------------------
 
 
-def test_metadata_is_the_newest_whole_snapshot_and_the_log_behind_it() -> None:
+def test_metadata_is_newest_complete_snapshot_and_later_log() -> None:
     data = KafkaData(SimFiles(["/kafka"]), "/kafka")
     data.topic("in-snapshot", topic_id(1))
     snapshot, data.metadata = data.metadata, []
@@ -162,7 +162,7 @@ def _transaction(transactional_id: str, status: int | None) -> Record:
     return Record(timestamp=0, key=pack(">hh", 0, len(name)) + name, value=value)
 
 
-def test_the_last_word_of_the_coordinator_tells_which_transactions_are_not_finished() -> None:
+def test_last_record_decides_whether_transaction_is_finished() -> None:
     data = KafkaData(SimFiles(["/kafka"]), "/kafka")
     records = [
         _transaction("ongoing", 1),

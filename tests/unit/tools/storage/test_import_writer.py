@@ -1,4 +1,4 @@
-"""storage/import_writer.py: a broker of ours starts on what was adopted, crash or not."""
+"""storage/import_writer.py: a plog broker starts on imported data, also after crashes."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ SEEDS = range(3)
 
 
 def _kafka(*, clean: bool = True, kraft: bool = True) -> SimFiles:
-    """A directory with a topic of two partitions, and one in an old format."""
+    """Return a directory with a topic of two partitions, and a topic in an old format."""
     files = SimFiles(["/kafka"])
     data = KafkaData(files, "/kafka", node_id=NODE, kraft=kraft)
     data.topic("clicks", CLICKS, partitions=2, leader_epoch=5, retention_ms="987654321")
     data.topic("old", OLD)
     data.config(4, "", "log.retention.ms", "123456789")
     data.producer_ids(5000)
-    data.metadata.append(b"\x01\x15\x00")  # It came from ZooKeeper, so all segments are looked at.
+    data.metadata.append(b"\x01\x15\x00")  # A ZooKeeper migration, so all segments are inspected.
     data.log("clicks", 0, batch(VALUES, epoch=4), uuid=CLICKS, end_offset=3)
     data.log("clicks", 1, batch([b"other"]), uuid=CLICKS, end_offset=1)
     data.log("old", 0, (1000, legacy.load("magic-0-lz4")), uuid=OLD, end_offset=1005)
@@ -107,7 +107,7 @@ def _assert_all_there(broker: SimBroker) -> None:
 # -- the metadata log --------------------------------------------------------------------------
 
 
-def test_the_metadata_log_says_what_plog_would_have_written() -> None:
+def test_metadata_log_has_records_that_plog_would_write() -> None:
     image = MetadataImage()
     for offset, record in enumerate(metadata_records(_plan(_kafka(), "/plog"))):
         image.replay(record, offset)
@@ -121,7 +121,7 @@ def test_the_metadata_log_says_what_plog_would_have_written() -> None:
     assert image.get(("producer_ids",))[0].next_producer_id == 5000
 
 
-def test_hundreds_of_topics_fill_several_batches_and_load() -> None:
+def test_metadata_log_of_several_batches_loads() -> None:
     files = SimFiles(["/kafka"])
     data = KafkaData(files, "/kafka", node_id=NODE)
     for number in range(400):
@@ -136,7 +136,7 @@ def test_hundreds_of_topics_fill_several_batches_and_load() -> None:
 # -- by copy -----------------------------------------------------------------------------------
 
 
-def test_a_copy_is_started_as_if_plog_had_written_it() -> None:
+def test_broker_starts_on_copy() -> None:
     files = _kafka()
     before = {x: files.read_file(f"/kafka/{x}") for x in files.listdir("/kafka") if "." in x}
     plan = _plan(files, "/plog")
@@ -153,7 +153,7 @@ def test_a_copy_is_started_as_if_plog_had_written_it() -> None:
     assert broker.log("clicks").config.retention_ms == 987654321
 
 
-def test_a_copy_over_two_directories_is_one_broker() -> None:
+def test_broker_starts_on_copy_in_two_directories() -> None:
     files = _kafka()
     plan = _plan(files, "/a", "/b")
     copy_into(plan, _world(files))
@@ -161,7 +161,7 @@ def test_a_copy_over_two_directories_is_one_broker() -> None:
     _assert_all_there(_start(files, "/a", "/b"))
 
 
-def test_what_kafka_did_not_stop_cleanly_is_recovered_by_the_first_start() -> None:
+def test_first_start_recovers_copy_of_unclean_source() -> None:
     files = _kafka(clean=False)
     torn = batch([b"never acknowledged"], 3, epoch=4)[:-1]
     file = files.open_append("/kafka/clicks-0/00000000000000000000.log")
@@ -174,7 +174,7 @@ def test_what_kafka_did_not_stop_cleanly_is_recovered_by_the_first_start() -> No
     _assert_all_there(broker)
 
 
-def test_a_broker_that_starts_in_the_source_stops_the_import_before_it_counts() -> None:
+def test_import_fails_when_broker_starts_in_source() -> None:
     files = _kafka()
 
     def started() -> None:
@@ -187,15 +187,15 @@ def test_a_broker_that_starts_in_the_source_stops_the_import_before_it_counts() 
 
 
 @pytest.mark.parametrize("name", ["README", "clicks-9", "__cluster_metadata-0"])
-def test_a_target_that_holds_anything_is_refused(name: str) -> None:
+def test_target_that_is_not_empty_is_rejected(name: str) -> None:
     files = _kafka()
     files.mkdir(f"/plog/{name}")
-    with pytest.raises(TargetUnusable, match=f"not empty \\({name}\\)"):
+    with pytest.raises(TargetUnusable, match=f"it contains {name}; empty"):
         check_targets(files, _plan(files, "/plog"))
 
 
-def test_an_unfinished_copy_is_never_started_and_the_next_run_finishes_it() -> None:
-    """A power loss and a kill at every operation of a copy, then the same import again."""
+def test_broker_rejects_unfinished_copy_and_next_run_completes_it() -> None:
+    """The test simulates power loss and a kill at every operation, then imports again."""
     files = _kafka()
     points = _points(files, lambda plan: copy_into(plan, _world(files)), "/plog")
     finished = 0
@@ -233,7 +233,7 @@ def _points(files: SimFiles, act: Callable[[Plan], None], *targets: str) -> list
 
 @dataclass(frozen=True, slots=True)
 class KafkaView:
-    """What Kafka would find: its metadata, and the records of each partition."""
+    """The data that Kafka would find: its metadata, and the records of each partition."""
 
     metadata: Mapping[str, bytes]
     records: Mapping[TopicPartition, list[Record]]
@@ -255,7 +255,7 @@ def _kafka_view(files: SimFiles, metadata_dir: str) -> KafkaView:
     )
 
 
-def test_in_place_the_directory_becomes_plogs_and_kafkas_metadata_is_kept_aside() -> None:
+def test_in_place_import_converts_directory_and_keeps_kafkas_metadata() -> None:
     files = _kafka()
     before = _kafka_view(files, "__cluster_metadata-0")
     plan = _plan(files)
@@ -268,7 +268,7 @@ def test_in_place_the_directory_becomes_plogs_and_kafkas_metadata_is_kept_aside(
     assert not any("renamed to" in line for line in broker.reports)
 
 
-def test_in_zookeeper_mode_there_is_no_metadata_to_keep() -> None:
+def test_in_place_import_in_zookeeper_mode_has_no_metadata_to_keep() -> None:
     files = _kafka(kraft=False)
     plan = _plan(files)
     check_in_place(files, plan)
@@ -279,8 +279,8 @@ def test_in_zookeeper_mode_there_is_no_metadata_to_keep() -> None:
     assert _records(broker, "old", offset=1000) == LEGACY
 
 
-def test_a_crash_at_any_step_in_place_leaves_kafkas_directory_or_plogs() -> None:
-    """And from Kafka's the import can be done again."""
+def test_crash_at_any_step_in_place_leaves_kafkas_or_plogs_directory() -> None:
+    """If the directory is still Kafka's, the import can be repeated."""
     files = _kafka()
     before = _kafka_view(files, "__cluster_metadata-0")
     points = _points(files, lambda plan: adopt_in_place(plan, _world(files)))
@@ -300,28 +300,28 @@ def test_a_crash_at_any_step_in_place_leaves_kafkas_directory_or_plogs() -> None
     assert outcomes == {"kafka", "plog"}
 
 
-def test_what_was_adopted_in_place_is_not_adopted_again() -> None:
+def test_directory_imported_in_place_is_rejected() -> None:
     files = _kafka()
     plan = _plan(files)
     adopt_in_place(plan, _world(files))
-    with pytest.raises(TargetUnusable, match="have been adopted before"):
+    with pytest.raises(TargetUnusable, match="exists from an earlier import"):
         check_in_place(files, plan)
-    with pytest.raises(Refused, match="/kafka is plog's already"):
+    with pytest.raises(Refused, match=r"cannot import /kafka: .* is plog's"):
         _plan(files)
 
 
-def test_what_was_kafkas_in_zookeeper_mode_is_not_adopted_twice_either() -> None:
+def test_directory_imported_in_zookeeper_mode_is_rejected() -> None:
     files = _kafka()
     adopt_in_place(_plan(files), _world(files))
     path = "/kafka/meta.properties"
     text = files.read_file(path).decode()
     old = text.replace("version=1", "version=0").replace("node.id", "broker.id")
     files.overwrite(path, old.encode())
-    with pytest.raises(Refused, match="/kafka is plog's already"):
+    with pytest.raises(Refused, match=r"cannot import /kafka: .* is plog's"):
         _plan(files)
 
 
-def test_a_file_system_that_cannot_exchange_names_is_refused_before_anything_is_done() -> None:
+def test_in_place_import_is_rejected_without_atomic_exchange() -> None:
     files = _kafka()
     plan = _plan(files)
     names = files.listdir("/kafka")

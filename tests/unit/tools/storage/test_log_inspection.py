@@ -1,4 +1,4 @@
-"""plogd/tools/storage/log_inspection.py: what can be told of a log without opening it."""
+"""plogd/tools/storage/log_inspection.py: facts about a log that is not open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ END = {"producer_id": 4711, "producer_epoch": 0, "is_transactional": True}
 
 @pytest.fixture
 def data() -> KafkaData:
-    """An empty directory."""
+    """Return a writer for an empty log directory."""
     return KafkaData(SimFiles(["/kafka"]), "/kafka")
 
 
@@ -35,7 +35,7 @@ def _inspect(data: KafkaData, *, clean: bool = True, everything: bool = False) -
     return inspect_log(data.files, "/kafka", CLICKS, clean=clean, may_hold_old_formats=everything)
 
 
-def test_the_files_worth_taking_are_listed_with_their_sizes(data: KafkaData) -> None:
+def test_files_to_adopt_are_listed_with_sizes(data: KafkaData) -> None:
     records = batch([b"a"])
     data.log("clicks", 0, records, (1, b""), uuid=topic_id(1))
     for name in ("00000000000000000000.log.deleted", "00000000000000000009.log.cleaned", "x.tmp"):
@@ -50,12 +50,12 @@ def test_the_files_worth_taking_are_listed_with_their_sizes(data: KafkaData) -> 
     assert facts.size_bytes == len(records) + facts.sizes["partition.metadata"]
 
 
-def test_a_log_of_before_topic_ids_has_none(data: KafkaData) -> None:
+def test_log_without_topic_id_has_none(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"]))
     assert _inspect(data).topic_id is None
 
 
-def test_segments_of_old_formats_are_found_behind_new_ones_only_by_looking_at_all(
+def test_old_formats_after_new_ones_are_found_only_by_full_inspection(
     data: KafkaData,
 ) -> None:
     old = legacy.load("magic-0-gzip")
@@ -65,7 +65,7 @@ def test_segments_of_old_formats_are_found_behind_new_ones_only_by_looking_at_al
     assert _inspect(data, everything=True).legacy_segments == [0, 2000]
 
 
-def test_the_newest_epoch_is_that_of_the_checkpoint_or_of_a_batch(data: KafkaData) -> None:
+def test_leader_epoch_is_latest_of_checkpoint_and_batches(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"], epoch=3))
     assert _inspect(data).leader_epoch == 3
     data.write("clicks-0/leader-epoch-checkpoint", b"0\n2\n1 0\n9 1\n")
@@ -74,7 +74,7 @@ def test_the_newest_epoch_is_that_of_the_checkpoint_or_of_a_batch(data: KafkaDat
     assert _inspect(data).leader_epoch == 3
 
 
-def test_after_a_clean_stop_the_snapshot_tells_of_open_transactions(data: KafkaData) -> None:
+def test_open_transactions_come_from_snapshot_after_clean_stop(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"], **TRANSACTIONAL))
     data.write("clicks-0/00000000000000000001.snapshot", _snapshot(4711, open_since=0))
     facts = _inspect(data)
@@ -82,7 +82,7 @@ def test_after_a_clean_stop_the_snapshot_tells_of_open_transactions(data: KafkaD
     assert facts.max_producer_id == 4711
 
 
-def test_without_a_clean_stop_the_batches_behind_the_snapshot_tell(data: KafkaData) -> None:
+def test_open_transactions_come_from_batches_after_unclean_stop(data: KafkaData) -> None:
     begun = batch([b"a"], **TRANSACTIONAL)
     data.log("clicks", 0, begun)
     assert _inspect(data, clean=False).open_producers == [4711]
@@ -93,12 +93,12 @@ def test_without_a_clean_stop_the_batches_behind_the_snapshot_tell(data: KafkaDa
     assert _inspect(data, clean=False).open_producers == []
 
 
-def test_a_clean_log_without_its_snapshot_is_not_believed(data: KafkaData) -> None:
+def test_batches_are_read_when_clean_log_has_no_snapshot(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"], **TRANSACTIONAL))
     assert _inspect(data, clean=True).open_producers == [4711]
 
 
-def test_a_damaged_snapshot_is_passed_over(data: KafkaData) -> None:
+def test_corrupt_snapshot_is_skipped(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"], **TRANSACTIONAL))
     data.write("clicks-0/00000000000000000000.snapshot", _snapshot(99))
     data.write("clicks-0/00000000000000000001.snapshot", b"damaged")
@@ -107,7 +107,7 @@ def test_a_damaged_snapshot_is_passed_over(data: KafkaData) -> None:
     assert facts.max_producer_id == 4711
 
 
-def test_an_index_of_aborted_transactions_that_is_not_empty_tells_of_some(data: KafkaData) -> None:
+def test_nonempty_transaction_index_means_aborted_records(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"]))
     data.write("clicks-0/00000000000000000000.txnindex", b"")
     assert not _inspect(data).has_aborted
@@ -115,13 +115,13 @@ def test_an_index_of_aborted_transactions_that_is_not_empty_tells_of_some(data: 
     assert _inspect(data).has_aborted
 
 
-def test_what_compaction_left_half_in_place_is_named(data: KafkaData) -> None:
+def test_swap_file_of_interrupted_compaction_is_found(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"]))
     data.write("clicks-0/00000000000000000000.log.swap", b"")
     assert _inspect(data).unfinished_swap == "00000000000000000000.log.swap"
 
 
-def test_the_largest_producer_id_is_found_in_any_batch_when_all_are_looked_at(
+def test_full_inspection_finds_largest_producer_id(
     data: KafkaData,
 ) -> None:
     first = batch([b"a"], producer_id=7000, producer_epoch=0, base_sequence=0)

@@ -1,4 +1,4 @@
-"""plogd/tools/storage/scram_records.py, and users that are there before a broker's first start."""
+"""plogd/tools/storage/scram_records.py: users created before a broker's first start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _zeros(size: int) -> bytes:
     return bytes(size)
 
 
-def test_a_password_becomes_what_a_broker_keeps() -> None:
+def test_password_becomes_credential_record() -> None:
     [record] = scram_records([ALICE], _zeros)
     salted = salted_password(
         ScramMechanism.SCRAM_SHA_256, b"alice-secret", salt=record.salt, iterations=4096
@@ -35,8 +35,8 @@ def test_a_password_becomes_what_a_broker_keeps() -> None:
     assert "secret" not in repr(record)
 
 
-def test_a_salted_password_is_taken_with_its_salt() -> None:
-    """As in the help of Kafka's tool."""
+def test_salted_password_keeps_its_salt() -> None:
+    # The example in the help of Kafka's tool.
     text = 'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]'
     [record] = scram_records([text], _zeros)
     assert (record.salt, record.iterations) == (base64.b64decode("N3E="), 8192)
@@ -44,37 +44,37 @@ def test_a_salted_password_is_taken_with_its_salt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("SCRAM-SHA-1=[name=a,password=b]", "begin with SCRAM-SHA-256 or SCRAM-SHA-512"),
-        ("alice", "begin with SCRAM-SHA-256"),
-        ("SCRAM-SHA-256=name=a,password=b", "stands in brackets"),
-        ("SCRAM-SHA-256=[password=secret]", "say whose"),
+        ("SCRAM-SHA-1=[name=a,password=b]", "start with SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ("alice", "start with SCRAM-SHA-256"),
+        ("SCRAM-SHA-256=name=a,password=b", "in brackets"),
+        ("SCRAM-SHA-256=[password=secret]", "name is missing"),
         ("SCRAM-SHA-256=[name=,password=secret]", "user name is empty"),
         ("SCRAM-SHA-256=[name=a]", "either password or saltedpassword"),
         ("SCRAM-SHA-256=[name=a,password=secret,saltedpassword=YCE=]", "either password or"),
-        ("SCRAM-SHA-256=[name=a,saltedpassword=YCE=]", "needs the salt"),
-        ("SCRAM-SHA-256=[name=a,salt=!,password=secret]", "salt is to be base64"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=YCE=]", "saltedpassword requires salt"),
+        ("SCRAM-SHA-256=[name=a,salt=!,password=secret]", "salt is not valid base64"),
         ("SCRAM-SHA-256=[name=a,iterations=x,password=secret]", "not a whole number"),
         ("SCRAM-SHA-256=[name=a,iterations=9,password=secret]", "9 iterations are too few"),
         ("SCRAM-SHA-256=[name=a,iterations=99999999,password=secret]", "are too many"),
-        ("SCRAM-SHA-256=[name=a,password=secret,x=y]", "the brackets hold NAME=VALUE"),
+        ("SCRAM-SHA-256=[name=a,password=secret,x=y]", "the brackets contain NAME=VALUE"),
         ("SCRAM-SHA-256=[name=\udcff,password=secret]", "UTF-8"),
     ],
 )
-def test_what_is_no_credential_is_told_without_secrets(text: str, told: str) -> None:
+def test_invalid_credential_is_reported_without_secrets(text: str, message: str) -> None:
     with pytest.raises(UsageError, match="--add-scram: ") as refused:
         scram_records([text], _zeros)
-    assert told in refused.value.args[0]
+    assert message in refused.value.args[0]
     assert "secret" not in refused.value.args[0]
 
 
-def test_a_credential_is_given_once() -> None:
-    with pytest.raises(UsageError, match="'alice' is given twice"):
+def test_duplicate_credential_is_rejected() -> None:
+    with pytest.raises(UsageError, match="'alice' has two credentials"):
         scram_records([ALICE, ALICE], _zeros)
 
 
-def test_users_are_there_at_the_first_start() -> None:
+def test_broker_has_users_after_first_start() -> None:
     files = SimFiles(["/"])
     records = scram_records([ALICE, ALICE.replace("256", "512")], _zeros)
     lines = format_dirs(files, [LOG_DIR], IDENTITY, ignore_formatted=False, users=records)
@@ -87,11 +87,11 @@ def test_users_are_there_at_the_first_start() -> None:
     sim.stop()
 
 
-def test_users_are_not_added_where_there_may_be_some() -> None:
+def test_users_are_rejected_for_used_directory() -> None:
     files = SimFiles(["/"])
     records = scram_records([ALICE], _zeros)
     list(format_dirs(files, [LOG_DIR], IDENTITY, ignore_formatted=False))
-    with pytest.raises(AlreadyFormatted, match=r"--add-scram: .* is not new: .*plog configs"):
+    with pytest.raises(AlreadyFormatted, match=r"--add-scram: .* is not new; .*plog configs"):
         list(format_dirs(files, [LOG_DIR], IDENTITY, ignore_formatted=True, users=records))
     others = SimFiles(["/"])
     others.mkdir(f"{LOG_DIR}/__cluster_metadata-0")

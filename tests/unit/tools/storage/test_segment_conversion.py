@@ -1,4 +1,4 @@
-"""storage/segment_conversion.py: old segments written anew, with a crash at every step."""
+"""storage/segment_conversion.py: converted segments, and crashes at every step."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def _site(data: bytes) -> SimFiles:
     return files
 
 
-def _nobody(count: int) -> None:
-    """Nobody hears of progress."""
+def _ignore_progress(count: int) -> None:
+    """Ignore progress."""
 
 
 def _records(files: SimFiles, directory: str) -> list[Record]:
     return list(iter_records(files.read_file(segment_path(directory, BASE, ".log"))))
 
 
-def test_a_segment_is_written_anew_with_indexes_that_fit() -> None:
+def test_converted_segment_has_records_and_indexes() -> None:
     files = _site(OLD)
     heard: list[int] = []
     size = convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=heard.append)
@@ -58,61 +58,61 @@ def test_a_segment_is_written_anew_with_indexes_that_fit() -> None:
     assert next_offset(segment) == BASE + len(RECORDS)
 
 
-def test_batches_of_magic_2_stay_as_they_are_among_old_ones() -> None:
+def test_batches_of_magic_2_are_copied_unchanged() -> None:
     new = batch([b"x", b"y"], BASE + 5, epoch=8)
     files = _site(OLD + new + message(0, BASE + 9, value=b"z"))
-    convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_nobody)
+    convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_ignore_progress)
     data = files.read_file(segment_path("/new", BASE, ".log"))
     assert new in data
     assert [record.offset - BASE for record in iter_records(data)] == [0, 1, 2, 3, 4, 5, 6, 9]
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 100, message(0, BASE + 5)[:-1], b"short"])
-def test_damage_at_the_end_is_cut_where_a_crash_explains_it_and_refused_elsewhere(
+def test_damaged_end_is_truncated_only_when_segment_may_be_torn(
     tail: bytes,
 ) -> None:
     files = _site(OLD + tail)
-    convert_segment(files, "/log", "/new", BASE, may_be_torn=True, progress=_nobody)
+    convert_segment(files, "/log", "/new", BASE, may_be_torn=True, progress=_ignore_progress)
     assert _records(files, "/new") == RECORDS
-    with pytest.raises(NotConvertible, match=r"/log/00000000000000001000.log holds messages"):
-        convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_nobody)
+    with pytest.raises(NotConvertible, match=r"/log/00000000000000001000.log: .*start Kafka"):
+        convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_ignore_progress)
 
 
-def test_a_message_that_fails_its_checksum_is_named_with_its_place() -> None:
+def test_error_names_position_of_corrupt_message() -> None:
     damaged = bytearray(OLD + message(0, BASE + 5, value=b"x"))
     damaged[-1] ^= 1
     files = _site(bytes(damaged))
     with pytest.raises(NotConvertible, match=f"byte {len(OLD)}, offset {BASE + 5}"):
-        convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_nobody)
-    convert_segment(files, "/log", "/new", BASE, may_be_torn=True, progress=_nobody)
+        convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_ignore_progress)
+    convert_segment(files, "/log", "/new", BASE, may_be_torn=True, progress=_ignore_progress)
     assert _records(files, "/new") == RECORDS
 
 
-def test_offsets_too_far_from_the_base_are_refused() -> None:
+def test_offsets_too_far_from_base_offset_are_rejected() -> None:
     files = _site(OLD + message(0, BASE + 2**31))
     with pytest.raises(NotConvertible, match="too far from the segment's base"):
-        convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_nobody)
+        convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=_ignore_progress)
 
 
-def test_a_segment_is_replaced_where_it_is() -> None:
+def test_segment_is_replaced_in_place() -> None:
     files = _site(OLD)
-    replace_segment(files, "/log", BASE, may_be_torn=False, progress=_nobody)
+    replace_segment(files, "/log", BASE, may_be_torn=False, progress=_ignore_progress)
     assert files.listdir("/log") == [f"{BASE:020d}{x}" for x in (".index", ".log", ".timeindex")]
     assert {found.magic for found in walk_segment(files, "/log", BASE)} == {2}
     assert _records(files, "/log") == RECORDS
 
 
-def test_a_segment_that_cannot_be_converted_stays_and_nothing_is_left_beside_it() -> None:
+def test_failed_conversion_keeps_segment_and_leaves_no_files() -> None:
     files = _site(OLD + b"garbage" * 10)
     before = files.listdir("/log")
     with pytest.raises(NotConvertible):
-        replace_segment(files, "/log", BASE, may_be_torn=False, progress=_nobody)
+        replace_segment(files, "/log", BASE, may_be_torn=False, progress=_ignore_progress)
     assert files.listdir("/log") == before
     assert files.read_file(segment_path("/log", BASE, ".log")) == OLD + b"garbage" * 10
 
 
-def test_a_crash_at_any_step_leaves_the_old_segment_or_the_new_one() -> None:
-    """And beside it no index of the other one: both brokers make a missing index, not a wrong."""
+def test_crash_at_any_step_leaves_old_or_new_segment() -> None:
+    """No index of the other segment remains: brokers rebuild missing indexes, not wrong ones."""
     files = _site(OLD)
     points: list[SimFiles] = []
 
@@ -121,7 +121,7 @@ def test_a_crash_at_any_step_leaves_the_old_segment_or_the_new_one() -> None:
             points.append(clone(files))
 
     files.on_operation = before
-    replace_segment(files, "/log", BASE, may_be_torn=False, progress=_nobody)
+    replace_segment(files, "/log", BASE, may_be_torn=False, progress=_ignore_progress)
     points.append(clone(files))
     outcomes = set()
     for point in points:
@@ -143,16 +143,16 @@ def _check_survivor(disk: SimFiles) -> str:
     return "new"
 
 
-def test_a_second_run_goes_on_after_a_crash() -> None:
+def test_second_run_succeeds_after_crash() -> None:
     for at in range(1, 60):
         files = _site(OLD)
         files.crash_at(at)
         try:
-            replace_segment(files, "/log", BASE, may_be_torn=False, progress=_nobody)
+            replace_segment(files, "/log", BASE, may_be_torn=False, progress=_ignore_progress)
         except SimCrash:
             disk = files.crash(random.Random(at))
             if {x.magic for x in walk_segment(disk, "/log", BASE)} != {2}:
-                replace_segment(disk, "/log", BASE, may_be_torn=False, progress=_nobody)
+                replace_segment(disk, "/log", BASE, may_be_torn=False, progress=_ignore_progress)
             assert _records(disk, "/log") == RECORDS
         else:
             return

@@ -1,4 +1,4 @@
-"""plogd/tools/storage/zookeeper_state.py: what znodes of Kafka 3.9 say."""
+"""plogd/tools/storage/zookeeper_state.py: the state that znodes of Kafka 3.9 describe."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _znodes(**more: Any) -> dict[str, bytes]:
     }
 
 
-def test_topics_settings_and_producer_ids_are_read() -> None:
+def test_state_contains_topics_settings_and_producer_ids() -> None:
     state = read_state(_znodes(), cluster_id=CLUSTER_ID, node_id=7)
     topic = state.topics["clicks"]
     assert topic.topic_id == CLICKS
@@ -58,7 +58,7 @@ def test_topics_settings_and_producer_ids_are_read() -> None:
     assert state.has_topic_configs
 
 
-def test_a_topic_may_have_no_id_and_a_cluster_no_producer_ids() -> None:
+def test_topic_id_and_producer_ids_are_optional() -> None:
     znodes = _znodes(__brokers__topics__old={"version": 1, "partitions": {"0": [7]}})
     del znodes["/latest_producer_id_block"]
     state = read_state(znodes, cluster_id=CLUSTER_ID, node_id=7)
@@ -66,12 +66,12 @@ def test_a_topic_may_have_no_id_and_a_cluster_no_producer_ids() -> None:
     assert state.next_producer_id is None
 
 
-def test_a_topic_that_is_being_deleted_is_left_out() -> None:
+def test_topic_being_deleted_is_skipped() -> None:
     znodes = {**_znodes(), "/admin/delete_topics/clicks": b""}
     assert read_state(znodes, cluster_id=CLUSTER_ID, node_id=7).topics == {}
 
 
-def test_what_has_no_place_here_is_counted() -> None:
+def test_unsupported_entities_are_counted() -> None:
     scram = {"config": {"SCRAM-SHA-256": "salt=…"}}
     quota = {"config": {"producer_byte_rate": "1"}}
     znodes = {
@@ -92,19 +92,19 @@ def test_what_has_no_place_here_is_counted() -> None:
     }
 
 
-def test_another_clusters_zookeeper_is_refused() -> None:
+def test_zookeeper_of_another_cluster_is_rejected() -> None:
     with pytest.raises(ZooKeeperUnusable, match="correct --zookeeper"):
         read_state(_znodes(), cluster_id="another", node_id=7)
 
 
-def test_a_broker_that_is_registered_still_runs() -> None:
+def test_registered_broker_is_rejected_as_running() -> None:
     znodes = {**_znodes(), "/brokers/ids/7": b"{}"}
     with pytest.raises(ZooKeeperUnusable, match="broker 7 is registered"):
         read_state(znodes, cluster_id=CLUSTER_ID, node_id=7)
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"partitions": 3}', b'{"topic_id": "x"}'])
-def test_a_znode_that_cannot_be_understood_is_named(content: bytes) -> None:
+def test_error_names_undecodable_znode(content: bytes) -> None:
     znodes = {**_znodes(), "/brokers/topics/clicks": content}
     with pytest.raises(ZooKeeperUnusable, match="/brokers/topics/clicks"):
         read_state(znodes, cluster_id=CLUSTER_ID, node_id=7)
