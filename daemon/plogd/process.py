@@ -1,8 +1,8 @@
 """Process-wide state of a broker: signals, resource limits, the garbage collector, systemd.
 
 `OwnProcess` is for a daemon, which has the process to itself. A broker that runs inside another
-program uses plogd/testing/guest.py instead, which leaves that state unchanged. service.py calls
-these methods on the reactor's thread, which is the main thread.
+program uses plogd/testing/embedded_process.py instead, which leaves that state unchanged.
+service.py calls these methods on the reactor's thread, which is the main thread.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from plog.wire.internal.metadata_records import (
 )
 from plog.wire.primitives import encode_varint
 from plogd.log import file_names
-from plogd.log.disk import checkpoint_files
+from plogd.log.disk import checkpoint_files, clean_shutdown
 from plogd.ports import Files
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -175,6 +175,6 @@ class KafkaData:
         for name in (file_names.RECOVERY_POINT_CHECKPOINT, file_names.HIGH_WATERMARK_CHECKPOINT):
             checkpoint_files.write_offsets(self.files, f"{self.path}/{name}", self.offsets)
         if clean:
-            checkpoint_files.write_clean_mark(self.files, self.path)
+            clean_shutdown.write_clean_mark(self.files, self.path)
         self.files.sync_dir(self.path)
         self.files.sync_dir(self.path.rpartition("/")[0] or "/")

@@ -24,7 +24,7 @@ LONGER_FILES: dict[str, int] = {}
 
 PRODUCT = ("plog", "daemon", "twisted")
 # Files of tests/unit that test the whole tree instead of one module.
-ABOUT_THE_TREE = {"test_docs", "test_faults_doc", "test_imports", "test_tidy"}
+ABOUT_THE_TREE = {"test_docs", "test_faults_doc", "test_imports", "test_prose", "test_tidy"}
 # A load generator has to wait by the clock.
 MAY_SLEEP = {ROOT / "tests/bench"}
 

@@ -1,9 +1,9 @@
 """A broker in a thread of this process: the real service on its own reactor.
 
 It starts ten times as fast as a process, and a debugger can inspect it. The test's process is not
-changed (guest.py): Twisted's global reactor is not used, installed or imported. `_Run` releases the
-resources that the end of a process would release, and closes every descriptor whenever its reactor
-ends.
+changed (embedded_process.py): Twisted's global reactor is not used, installed or imported. `_Run`
+releases the resources that the end of a process would release, and closes every descriptor whenever
+its reactor ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plogd.logging import stream_observer
 from plogd.service import BrokerService
 from plogd.testing.controlled_machine import ControlledMachine
 from plogd.testing.controls import Controls
-from plogd.testing.guest import Guest, ThreadObserver
+from plogd.testing.embedded_process import EmbeddedProcess, ThreadObserver
 from plogd.testing.mock_time import MovableReactor
 from plogd.testing.running_broker import (
     ASK_TIMEOUT_S,
@@ -145,7 +145,7 @@ class _Run:
         self._loaded = load_config([], assignments)
         self._load = lambda: load_config([], assignments)
         self._log_path = log_path
-        self.process = Guest()
+        self.process = EmbeddedProcess()
         self.reactor: Any = MovableReactor(offset_s)
         self.machine = ControlledMachine(self.reactor, switch_interval_s=None)
         self.exit_code = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from plog.types import TopicPartition
-from plogd.log.disk import checkpoint_files
+from plogd.log.disk import checkpoint_files, clean_shutdown
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint, EpochEntry
 from plogd.log.producer_snapshot import (
     CorruptSnapshot,
@@ -70,8 +70,8 @@ def _snapshot(_files: Files, data: bytes) -> None:
 
 def _clean_mark(files: Files, data: bytes) -> None:
     checkpoint_files.write_atomic(files, f"{_DIRECTORY}/.kafka_cleanshutdown", data)
-    checkpoint_files.take_clean_mark(files, _DIRECTORY)
-    assert not checkpoint_files.take_clean_mark(files, _DIRECTORY)
+    clean_shutdown.take_clean_mark(files, _DIRECTORY)
+    assert not clean_shutdown.take_clean_mark(files, _DIRECTORY)
 
 
 def _same(again: object, first: object) -> None:
@@ -111,7 +111,7 @@ def _seeds() -> Iterator[bytes]:
     yield b"\3version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
     yield b"\4" + encode_snapshot([SnapshotEntry(1, 0, 5, 9, 2, 1_000, -1, -1)])
     yield b"\5" + _written(
-        lambda x: checkpoint_files.write_clean_mark(x, _DIRECTORY), ".kafka_cleanshutdown"
+        lambda x: clean_shutdown.write_clean_mark(x, _DIRECTORY), ".kafka_cleanshutdown"
     )
 
 

@@ -1,18 +1,17 @@
 """The small files of a log directory, each replaced atomically.
 
-A log directory (an entry of ``log.dirs``) holds the offset checkpoints, ``meta.properties`` and the
-clean shutdown file; a partition's directory holds its leader epochs and its topic id. Here, a
-missing file reads as empty and a damaged one raises CorruptCheckpoint; recovery decides what that
-means. Writing syncs, so it runs in jobs.
+A log directory (an entry of ``log.dirs``) holds the offset checkpoints and ``meta.properties``; a
+partition's directory holds its leader epochs and its topic id. Here, a missing file reads as empty
+and a damaged one raises CorruptCheckpoint; recovery decides what that means. Writing syncs, so it
+runs in jobs. The clean shutdown file is in clean_shutdown.py.
 
 Source: Kafka 3.9 CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
-PartitionMetadataFile, MetaProperties, CleanShutdownFileHandler.
+PartitionMetadataFile, MetaProperties.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -198,26 +197,6 @@ def write_meta_properties(files: Files, log_dir: str, properties: MetaProperties
     if properties.directory_id:
         lines.append(f"directory.id={properties.directory_id}")
     write_atomic(files, posixpath.join(log_dir, file_names.META_PROPERTIES), _join(lines))
-
-
-def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None:
-    """Durably mark the logs in `log_dir` as cleanly shut down. Raises OSError."""
-    mark = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    write_atomic(files, posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE), mark.encode())
-
-
-def take_clean_mark(files: Files, log_dir: str) -> bool:
-    """Durably remove the clean shutdown file; return whether there was one.
-
-    Removed so that a crash during startup is not taken for a clean stop (KAFKA-10471). Raises
-    OSError.
-    """
-    path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
-    if not files.exists(path):
-        return False
-    files.unlink(path)
-    files.sync_dir(log_dir)
-    return True
 
 
 def _read_text(files: Files, path: str) -> str | None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from plog.errors import PlogError
 from plog.types import TopicPartition
 from plogd.log import file_names
-from plogd.log.disk import checkpoint_files
+from plogd.log.disk import checkpoint_files, clean_shutdown
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint, MetaProperties
 from plogd.ports import Files, Report
 
@@ -117,7 +117,7 @@ class LogDir:
 
     def take_over(self, identity: MetaProperties) -> None:
         """Take the directory into use: remove its clean shutdown file, write its identity."""
-        self.was_clean = checkpoint_files.take_clean_mark(self.files, self.path)
+        self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.
             self.files.sync_dir(self.path)
@@ -155,7 +155,7 @@ class LogDir:
     def close(self, *, clean: bool) -> None:
         """Release the directory; with `clean`, everything in it is durable and closed."""
         if clean:
-            checkpoint_files.write_clean_mark(self.files, self.path)
+            clean_shutdown.write_clean_mark(self.files, self.path)
         self.release()
 
     def release(self) -> None:

@@ -24,7 +24,7 @@ from plog.errors import PlogError
 from plog.types import uuid_to_text
 from plog.wire.internal.metadata_records import MetadataRecord
 from plogd.log import file_names
-from plogd.log.disk import checkpoint_files
+from plogd.log.disk import checkpoint_files, clean_shutdown
 from plogd.log.disk.checkpoint_files import MetaProperties
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import (
@@ -165,7 +165,7 @@ def copy_into(plan: Plan, world: World) -> None:
     world.check_sources()
     for target in plan.log_dirs:
         if target in plan.clean_dirs:
-            checkpoint_files.write_clean_mark(files, target)
+            clean_shutdown.write_clean_mark(files, target)
     files.rename(staging, posixpath.join(first, METADATA_DIR))
     files.sync_dir(first)
 

@@ -15,9 +15,7 @@ from plogd.log.disk.checkpoint_files import (
     read_meta_properties,
     read_offsets,
     read_topic_id,
-    take_clean_mark,
     write_atomic,
-    write_clean_mark,
     write_leader_epochs,
     write_meta_properties,
     write_offsets,
@@ -94,7 +92,6 @@ def test_missing_files_read_as_empty() -> None:
     assert read_leader_epochs(files, "/d") == []
     assert read_topic_id(files, "/d") is None
     assert read_meta_properties(files, "/d") is None
-    assert take_clean_mark(files, "/d") is False
 
 
 @pytest.mark.parametrize(
@@ -194,22 +191,3 @@ def test_identity_written_by_kafka_is_read() -> None:
 def test_damaged_meta_properties_raises(content: bytes) -> None:
     with pytest.raises(CorruptCheckpoint, match=r"meta\.properties"):
         read_meta_properties(_file("/d/meta.properties", content), "/d")
-
-
-# -- clean mark -------------------------------------------------------------------------------
-
-
-def test_clean_mark_is_taken_only_once() -> None:
-    files = SimFiles(["/d"])
-    write_clean_mark(files, "/d", 12)
-    assert files.read_file("/d/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":12}'
-    assert take_clean_mark(files, "/d") is True
-    assert take_clean_mark(files, "/d") is False
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_taken_clean_mark_does_not_return_after_a_crash(seed: int) -> None:
-    files = SimFiles(["/d"])
-    write_clean_mark(files, "/d")
-    take_clean_mark(files, "/d")
-    assert take_clean_mark(files.crash(random.Random(seed)), "/d") is False

@@ -19,7 +19,7 @@ from plogd.process import OwnProcess
 from plogd.sdnotify import ServiceNotifier
 
 
-class Guest(OwnProcess):
+class EmbeddedProcess(OwnProcess):
     """Replaces `OwnProcess`; `statuses` receives the status whenever the broker is ready."""
 
     def __init__(self) -> None:

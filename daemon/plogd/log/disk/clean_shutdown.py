@@ -1,0 +1,38 @@
+"""The clean shutdown file of a log directory: it says that the logs need no recovery.
+
+The broker writes it as the last step of a clean stop and removes it as the first step of a start.
+Without it, the start recovers every log in the directory (recovery/).
+
+Source: Kafka 3.9 CleanShutdownFileHandler.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import write_atomic
+from plogd.ports import Files
+
+_VERSION = 0
+
+
+def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None:
+    """Durably mark the logs in `log_dir` as cleanly shut down. Raises OSError."""
+    mark = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    write_atomic(files, posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE), mark.encode())
+
+
+def take_clean_mark(files: Files, log_dir: str) -> bool:
+    """Durably remove the clean shutdown file; return whether there was one.
+
+    Removed so that a crash during startup is not taken for a clean stop (KAFKA-10471). Raises
+    OSError.
+    """
+    path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
+    if not files.exists(path):
+        return False
+    files.unlink(path)
+    files.sync_dir(log_dir)
+    return True
