@@ -153,7 +153,7 @@ class Member:
         self.is_running = False
         self.member._heartbeats.stop()
         self.member._link.close()
-        self.world.gone(self)
+        self.world.record_end(self)
 
     def end(self) -> None:
         """Stop all its activity, including pending waits."""
@@ -170,7 +170,7 @@ class Member:
         """Leave the group in an orderly way."""
         self.is_running = False
         self.world.sim.run(self.member.close(10.0))
-        self.world.gone(self)
+        self.world.record_end(self)
 
     @property
     def is_active(self) -> bool:
@@ -243,7 +243,7 @@ class World:
         self._made.append(member)
         return member.start(*topics) if topics else member
 
-    def gone(self, member: Member) -> None:
+    def record_end(self, member: Member) -> None:
         """Record that a member has died or left."""
         self.members.remove(member)
 

@@ -23,13 +23,13 @@ def main() -> None:
     with open(path, "a", buffering=1) as file:
         last: list[int] | None = None
 
-        def tell(partitions: Collection[int]) -> None:
+        def report(partitions: Collection[int]) -> None:
             nonlocal last
             if sorted(partitions) != last:
                 last = sorted(partitions)
                 file.write(json.dumps(last) + "\n")
 
-        _CLIENTS[client](servers, group, topic, strategy, tell)
+        _CLIENTS[client](servers, group, topic, strategy, report)
 
 
 def _wait_for_end() -> None:
@@ -37,10 +37,10 @@ def _wait_for_end() -> None:
     _ended.set()
 
 
-Tell = Callable[[Collection[int]], None]
+Report = Callable[[Collection[int]], None]
 
 
-def _plog(servers: str, group: str, topic: str, strategy: str, tell: Tell) -> None:
+def _plog(servers: str, group: str, topic: str, strategy: str, report: Report) -> None:
     from plog.client.group.member import GroupMember
     from plog.client.network.cluster import Cluster
     from plog.client.network.private_reactor import PrivateReactor
@@ -71,7 +71,7 @@ def _plog(servers: str, group: str, topic: str, strategy: str, tell: Tell) -> No
         while not _ended.is_set():
             member.polled()
             await member.attend()
-            tell([one.partition for one in positions.assigned])
+            report([one.partition for one in positions.assigned])
             await network.sleep(0.02)
         await member.close(10.0)
         await cluster.close()
@@ -79,7 +79,7 @@ def _plog(servers: str, group: str, topic: str, strategy: str, tell: Tell) -> No
     private.run(run)
 
 
-def _confluent(servers: str, group: str, topic: str, strategy: str, tell: Tell) -> None:
+def _confluent(servers: str, group: str, topic: str, strategy: str, report: Report) -> None:
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer(
@@ -97,11 +97,11 @@ def _confluent(servers: str, group: str, topic: str, strategy: str, tell: Tell) 
     consumer.subscribe([topic])
     while not _ended.is_set():
         consumer.poll(0.05)
-        tell([one.partition for one in consumer.assignment()])
+        report([one.partition for one in consumer.assignment()])
     consumer.close()
 
 
-def _kafka_python(servers: str, group: str, topic: str, strategy: str, tell: Tell) -> None:
+def _kafka_python(servers: str, group: str, topic: str, strategy: str, report: Report) -> None:
     import kafka
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -127,7 +127,7 @@ def _kafka_python(servers: str, group: str, topic: str, strategy: str, tell: Tel
     consumer.subscribe([topic])
     while not _ended.is_set():
         consumer.poll(timeout_ms=FETCH_WAIT_MS)
-        tell([one.partition for one in consumer.assignment()])
+        report([one.partition for one in consumer.assignment()])
     consumer.close()
 
 

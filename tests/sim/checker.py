@@ -204,7 +204,7 @@ class History:
         if poll.records and not fresh:
             raise Anomaly(
                 "nonmonotonic-poll",
-                f"{history.name}: asked for {poll.position}, got records up to "
+                f"{history.name}: requested {poll.position}, got records up to "
                 f"{poll.records[-1].offset}",
             )
         self._check_order(history.name, poll, fresh)
@@ -219,7 +219,7 @@ class History:
     def _check_order(self, name: str, poll: Poll, fresh: Sequence[Record]) -> None:
         if fresh and fresh[0].offset != poll.position:
             raise Anomaly(
-                "poll-skip", f"{name}: asked for {poll.position}, got {fresh[0].offset} first"
+                "poll-skip", f"{name}: requested {poll.position}, got {fresh[0].offset} first"
             )
         for before, record in zip(poll.records, poll.records[1:], strict=False):
             if record.offset <= before.offset:
@@ -266,7 +266,7 @@ class History:
         raise Anomaly(
             name,
             f"{history.name} ends at {end_offset}, had been known up to {known_end}; "
-            f"acknowledged and gone: {acknowledged}",
+            f"acknowledged and missing: {acknowledged}",
         )
 
     def check_time(self, key: PartitionKey, asked_ms: int, offset: int, found_ms: int) -> None:
@@ -276,6 +276,6 @@ class History:
         if offset >= 0 and (found_ms < asked_ms or timestamp != found_ms):
             raise Anomaly(
                 "wrong-time",
-                f"{history.name}: asked for {asked_ms}, got offset {offset} of {found_ms}, "
+                f"{history.name}: requested {asked_ms}, got offset {offset} of {found_ms}, "
                 f"where the record says {timestamp}",
             )

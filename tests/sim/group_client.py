@@ -267,7 +267,7 @@ class GroupClient(Client):
         floors: Mapping[TopicPartition, Floor | None],
     ) -> None:
         if asked is not None and set(found) != set(asked):
-            raise Anomaly("bad-answer", f"asked for {asked}, answered {sorted(found)}")
+            raise Anomaly("bad-answer", f"requested {asked}, answered {sorted(found)}")
         for partition, one in found.items():
             if one.offset >= 0 and one.metadata != metadata_of(one.offset):
                 raise Anomaly("bad-answer", f"{partition} {one.offset} with {one.metadata!r}")

@@ -306,7 +306,7 @@ def _cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
 
 
 def _shortest_loop(start: str, graph: Mapping[str, Collection[str]]) -> list[str]:
-    """Return a path from `start` back to itself; empty if there is none."""
+    """Return a path from `start` back to itself; empty without a cycle."""
     came_from: dict[str, str] = {}
     reached = deque([start])
     while reached:

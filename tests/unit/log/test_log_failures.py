@@ -184,7 +184,7 @@ def test_failed_sync_never_moves_the_durable_end() -> None:
 
 
 def test_sync_round_has_no_effect_after_a_failed_seal() -> None:
-    """The kernel reports the error only once, so the job that gets it must tell the others."""
+    """The kernel reports the error only once, so the job that receives it notifies the others."""
     site, log = _site()
     site.fill(log, 6)
     site.ports.timers.run_due()

@@ -339,7 +339,7 @@ class TestValidation:
         [(_, header)] = iter_batches(broker.fetch("t").records.tobytes())
         assert header.compression is Compression.ZSTD
 
-    def test_append_waits_behind_a_batch_being_validated_by_a_job(self) -> None:
+    def test_append_waits_for_an_earlier_batch_being_validated_by_a_job(self) -> None:
         """Order within the partition; another partition does not wait."""
         broker = self.make()
         slow = append(broker, batch(b"1"))

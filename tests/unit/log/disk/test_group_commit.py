@@ -144,12 +144,12 @@ def test_files_are_retained_during_a_round_and_released_after_it(fault: int | No
 
 def test_failed_fdatasync_takes_only_its_directory_offline() -> None:
     site = Site()
-    bad, beside_it, good = site.log("t-0"), site.log("t-1"), site.log("t-2", "/b")
-    for log in (bad, beside_it, good):
+    bad, neighbor, good = site.log("t-0"), site.log("t-1"), site.log("t-2", "/b")
+    for log in (bad, neighbor, good):
         log.append()
     site.files.fail_when(lambda operation: operation.path == "/a/t-0/0", errno.EIO)
     site.ports.settle()
-    assert bad.durable == beside_it.durable == []
+    assert bad.durable == neighbor.durable == []
     assert good.durable == [1]
     assert site.failures == [(("/a",), errno.EIO)]
 

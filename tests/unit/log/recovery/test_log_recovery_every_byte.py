@@ -186,7 +186,7 @@ def reads_right(loaded: LoadedLog, whole: LogImage) -> None:
                 offset += 1
 
 
-def beside(whole: LogImage) -> list[str]:
+def other_files(whole: LogImage) -> list[str]:
     """Return the files without records."""
     return [name for name in whole.content_by_name if not name.endswith(file_names.LOG_SUFFIX)]
 
@@ -196,9 +196,9 @@ def test_damage_of_other_files_from_any_byte_on_loses_no_record(clean: bool) -> 
     """After a crash they are rebuilt and equal; after a clean stop they do not mislead readers."""
     whole = replace(image(idempotent=True), recovery_point=10 if clean else 0)
     expected = whole.load(clean=clean)
-    for name in beside(whole):
+    for name in other_files(whole):
         original = whole.content_by_name[name]
-        olds = [n for n in beside(whole) if n.endswith(name[-9:]) and n != name]
+        olds = [n for n in other_files(whole) if n.endswith(name[-9:]) and n != name]
         old = whole.content_by_name[olds[0]] if olds else NOISE
         for position in range(len(original)):
             for what, damaged in [*damages(original, position, old), ("longer", original + b"?")]:
