@@ -1,4 +1,4 @@
-"""An in-memory implementation of the `ZooKeeper` port that records the calls of a shell."""
+"""`ZooKeeper` of plog/cli/zookeeper/commands.py, in memory: enough to test a shell's requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Node:
 
 
 class FakeZooKeeper:
-    """Znodes by path; `watched` and `calls` record watches and other calls."""
+    """Znodes by path; `watched` and `calls` record the other requests."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {"/": Node()}
@@ -42,7 +42,7 @@ class FakeZooKeeper:
         self._node(path, watch)
         prefix = path.rstrip("/") + "/"
         below = [each.removeprefix(prefix) for each in self.nodes if each.startswith(prefix)]
-        # Reversed, because a server returns them in no particular order.
+        # Unsorted, as a server returns them.
         return sorted((x for x in below if x and "/" not in x), reverse=True), self._stat(path)
 
     def create(
@@ -71,7 +71,7 @@ class FakeZooKeeper:
         if self.is_undeletable:
             return False
         for path in paths:
-            assert self.children(path)[0] == [], "children must be deleted first"
+            assert self.children(path)[0] == [], "it still has children"
             del self.nodes[path]
         return True
 

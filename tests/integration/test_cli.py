@@ -1,4 +1,4 @@
-"""The `plog` command as a process: what it imports, so that it starts at once, and how it ends."""
+"""The `plog` command as a process: its imports, exit codes and completion."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def _plog(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ADMIN)
-def test_a_tool_that_administrates_imports_no_reactor(name: str) -> None:
+def test_admin_tool_imports_no_reactor(name: str) -> None:
     program = (
         "import sys\nfrom plog.cli.main import main\n"
         f"try:\n    main([{name!r}, '--help'])\nexcept SystemExit:\n    pass\n"
         "print(sorted({x.partition('.')[0] for x in sys.modules} & {'twisted', 'plogd', "
         "'asyncio', 'OpenSSL'}), file=sys.stderr)"
     )
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert ended.stderr == "[]\n"
+    assert result.stderr == "[]\n"
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+def test_closed_output_pipe_exits_with_0() -> None:
     with subprocess.Popen(
         [PLOG, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -52,20 +52,20 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
         assert process.wait(60) == 0
 
 
-def test_who_is_not_there_is_told_at_once_and_at_the_end() -> None:
-    ended = _plog(
+def test_unreachable_broker_is_reported_immediately_and_at_the_timeout() -> None:
+    result = _plog(
         "consumer-groups", "--list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "500"
     )
-    assert ended.returncode == 1
-    warning, error = ended.stderr.splitlines()
+    assert result.returncode == 1
+    warning, error = result.stderr.splitlines()
     assert warning == "plog: cannot connect to 127.0.0.1:1: Connection refused; retrying"
     assert error.startswith("plog: cannot connect to 127.0.0.1:1: Connection refused")
 
 
-def test_a_shell_is_told_what_could_follow() -> None:
+def test_shell_receives_completions() -> None:
     pytest.importorskip("argcomplete", reason="argcomplete is not installed")
     line = "plog dump-log --print"
-    ended = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", f"exec 8>&1 9>/dev/null; {PLOG} dump-log"],
         capture_output=True,
         text=True,
@@ -79,4 +79,4 @@ def test_a_shell_is_told_what_could_follow() -> None:
             "_ARGCOMPLETE_IFS": "\n",
         },
     )
-    assert ended.stdout.strip() == "--print-data-log"
+    assert result.stdout.strip() == "--print-data-log"

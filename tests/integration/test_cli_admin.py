@@ -1,4 +1,4 @@
-"""Tools that administrate, beside Kafka's: the same questions to one broker, the same answers."""
+"""Admin tools print the same as Kafka's for the same command lines on one broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Plog = Callable[..., str]
 
 @pytest.fixture
 def plog(broker: BrokerProcess) -> Plog:
-    """Run a tool that has to succeed; what it printed."""
+    """Runs a tool that must succeed and returns its output."""
 
     def run(tool: str, *words: str | Path) -> str:
         line = ["--bootstrap-server", broker.bootstrap_servers, *map(str, words)]
@@ -34,7 +34,7 @@ def plog(broker: BrokerProcess) -> Plog:
     return run
 
 
-def test_topics_are_described_alike(run: RunTool, plog: Plog, topic: str) -> None:
+def test_topics_print_the_same_as_kafkas_tool(run: RunTool, plog: Plog, topic: str) -> None:
     created = plog(
         "topics", "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=5000"
     )
@@ -48,7 +48,7 @@ def test_topics_are_described_alike(run: RunTool, plog: Plog, topic: str) -> Non
     assert topic not in plog("topics", "--list").split()
 
 
-def test_settings_are_told_alike(run: RunTool, plog: Plog, topic: str) -> None:
+def test_configs_print_the_same_as_kafkas_tool(run: RunTool, plog: Plog, topic: str) -> None:
     plog("topics", "--create", "--topic", topic)
     done = plog("configs", "--alter", "--topic", topic, "--add-config", "min.insync.replicas=2")
     assert done == f"Completed updating config for topic {topic}.\n"
@@ -61,7 +61,7 @@ def test_settings_are_told_alike(run: RunTool, plog: Plog, topic: str) -> None:
         assert plog("configs", *words) == run("ConfigCommand", *words).stdout
     for words in (
         ("--alter", "--topic", topic, "--delete-config", "min.insync.replicas"),
-        # Not set any more, or never.
+        # Deleted by the line above, or never set.
         ("--alter", "--topic", topic, "--delete-config", "min.insync.replicas,retention.ms"),
     ):
         assert plog("configs", *words) == run("ConfigCommand", *words).stdout
@@ -71,7 +71,7 @@ def test_settings_are_told_alike(run: RunTool, plog: Plog, topic: str) -> None:
     plog("configs", "--alter", "--user", topic, "--delete-config", "producer_byte_rate")
 
 
-def test_offsets_are_told_alike(
+def test_get_offsets_and_delete_records_print_the_same_as_kafkas_tools(
     run: RunTool, plog: Plog, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     plog("topics", "--create", "--topic", topic, "--partitions", "2")
@@ -88,7 +88,9 @@ def test_offsets_are_told_alike(
     assert ours == run("DeleteRecordsCommand", "--offset-json-file", file).stdout
 
 
-def test_groups_are_told_alike(run: RunTool, plog: Plog, broker: BrokerProcess, topic: str) -> None:
+def test_consumer_groups_print_the_same_as_kafkas_tool(
+    run: RunTool, plog: Plog, broker: BrokerProcess, topic: str
+) -> None:
     plog("topics", "--create", "--topic", topic)
     assert set(produce(broker.bootstrap_servers, topic, [{"value": b"1"}] * 3)) == {None}
     group = f"{topic}-group"
@@ -135,7 +137,7 @@ def _position(client: object, topic: str, offset: int) -> object:
     return confluent_kafka.TopicPartition(topic, 0, offset)
 
 
-def test_the_cluster_is_told_alike(
+def test_cluster_features_and_api_versions_print_the_same_as_kafkas_tools(
     run: RunTool, plog: Plog, broker: BrokerProcess, kafka_tools: KafkaTools
 ) -> None:
     words = ("--bootstrap-server", broker.bootstrap_servers)
@@ -155,7 +157,7 @@ def test_the_cluster_is_told_alike(
     assert ours.splitlines()[0] == theirs.splitlines()[0]
 
 
-def test_directories_are_told_alike(
+def test_log_dirs_print_the_same_as_kafkas_tool(
     run: RunTool, plog: Plog, broker: BrokerProcess, topic: str
 ) -> None:
     import json

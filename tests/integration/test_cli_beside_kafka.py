@@ -1,6 +1,6 @@
-"""Tools that only an Apache Kafka answers: its controllers, features, and brokers to forget.
+"""Tools whose requests only Apache Kafka supports: controllers, features, broker unregistration.
 
-Ours and Kafka's own print the same about it.
+plog's tools and Kafka's own print the same.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ pytestmark = pytest.mark.long
 CLASSES = {"cluster": "ClusterTool", "configs": "ConfigCommand", "features": "FeatureCommand"}
 
 
-class Beside(NamedTuple):
-    """A Kafka, and both sets of tools."""
+class BothTools(NamedTuple):
+    """An Apache Kafka cluster and both sets of tools."""
 
     servers: str
     controllers: str
     tools: KafkaTools
 
     def same(self, line: str) -> str:
-        """What both print for a command line that succeeds; S and C stand for whom to ask."""
+        """Check that both print the same, and return it; S means brokers and C controllers."""
         ours, code = self.ours(line)
         tool, *words = self._words(line)
         theirs = self.tools.attempt(CLASSES[tool], *words)
@@ -39,7 +39,7 @@ class Beside(NamedTuple):
         return ours
 
     def ours(self, line: str) -> tuple[str, int]:
-        """What ours prints, and its exit code."""
+        """Return the output and exit code of plog's tool."""
         tool, *words = self._words(line)
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
             code = run_tool(tool, load_tool(tool), words)
@@ -54,10 +54,10 @@ class Beside(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def beside(kafka_tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+def both(kafka_tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothTools]:
     kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
     host, port = kafka.bootstrap_servers.rsplit(":", 1)
-    yield Beside(kafka.bootstrap_servers, f"{host}:{int(port) + 1}", kafka_tools)
+    yield BothTools(kafka.bootstrap_servers, f"{host}:{int(port) + 1}", kafka_tools)
     kafka.stop()
 
 
@@ -76,42 +76,42 @@ def beside(kafka_tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) ->
         "configs C --describe --broker-logger 1",
         "configs C --alter --broker-defaults --add-config log.retention.ms=77777",
         "configs S --describe --broker-defaults",
-        "configs S --describe --group nobody",
-        "configs S --describe --client-metrics nobody",
+        "configs S --describe --group missing",
+        "configs S --describe --client-metrics missing",
         "configs S --alter --group g --add-config consumer.session.timeout.ms=46000",
         "configs S --describe --group g",
         "configs S --describe --entity-type groups",
     ],
 )
-def test_both_tell_the_same(beside: Beside, line: str) -> None:
-    assert beside.same(line)
+def test_plog_prints_the_same_as_kafkas_tool(both: BothTools, line: str) -> None:
+    assert both.same(line)
 
 
-def test_both_know_the_same_releases(beside: Beside) -> None:
+def test_release_tables_match_kafkas(both: BothTools) -> None:
     for level in range(FIRST_RELEASE, LAST_RELEASE + 1):
-        beside.same(f"features S version-mapping --release-version {METADATA_VERSIONS[level]}")
+        both.same(f"features S version-mapping --release-version {METADATA_VERSIONS[level]}")
     for name, levels in FEATURES.items():
         for each in levels:
-            beside.same(f"features S feature-dependencies --feature {name}={each.level}")
+            both.same(f"features S feature-dependencies --feature {name}={each.level}")
 
 
-def test_both_are_told_of_the_same_levels(beside: Beside) -> None:
-    """The controller's epoch has gone on when the second one asks."""
-    ours, code = beside.ours("features C describe")
+def test_controller_features_match_kafkas_tool(both: BothTools) -> None:
+    """The epoch is excluded because it advances between the two requests."""
+    ours, code = both.ours("features C describe")
     assert code == 0
-    theirs = beside.tools.run(
-        "FeatureCommand", "--bootstrap-controller", beside.controllers, "describe"
+    theirs = both.tools.run(
+        "FeatureCommand", "--bootstrap-controller", both.controllers, "describe"
     )
     assert [line.split("Epoch")[0] for line in ours.splitlines()] == [
         line.split("Epoch")[0] for line in theirs.splitlines()
     ]
 
 
-@pytest.mark.parametrize("whom", ["S", "C"])
-def test_a_broker_is_forgotten_once(beside: Beside, whom: str) -> None:
-    """Comes last: the broker is not told, and comes back with its next start."""
-    assert beside.ours(f"cluster unregister {whom} --id 99") == ("", 1)
-    if whom == "C":
-        told, code = beside.ours("cluster unregister C --id 1")
-        assert (told, code) == ("Broker 1 is no longer registered.\n", 0)
-        assert beside.ours("cluster unregister C --id 1") == ("", 1)
+@pytest.mark.parametrize("target", ["S", "C"])
+def test_broker_is_unregistered_only_once(both: BothTools, target: str) -> None:
+    """Runs last: the broker keeps running, and registers again at its next start."""
+    assert both.ours(f"cluster unregister {target} --id 99") == ("", 1)
+    if target == "C":
+        output, code = both.ours("cluster unregister C --id 1")
+        assert (output, code) == ("Broker 1 is no longer registered.\n", 0)
+        assert both.ours("cluster unregister C --id 1") == ("", 1)

@@ -1,7 +1,7 @@
-"""``plog dump-log`` beside Kafka's own DumpLogSegments: the same files, the same bytes printed.
+"""``plog dump-log`` prints the same as Kafka's DumpLogSegments for the same files.
 
-One directory was written by Kafka 4.3, with transactions, groups, quotas and a KRaft quorum of one;
-the other one by plog. Every file in both is dumped by both tools, with every option that fits it.
+Kafka 4.3 wrote one directory, with transactions, groups, quotas and a KRaft quorum of one; plog
+wrote the other. Both tools dump the files of both directories with every option that applies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"}
 
 
 class Dumped(NamedTuple):
-    """How our tool ended, and what it printed."""
+    """The exit code and output of plog's tool."""
 
     code: int
     stdout: str
@@ -50,16 +50,16 @@ def _ours(*words: str | Path) -> Dumped:
 
 
 def _assert_same(tools: KafkaTools, *words: str | Path) -> str:
-    """Both tools print the same; what it was."""
+    """Check that both tools print the same, and return it."""
     ours, theirs = _ours(*words), tools.attempt("DumpLogSegments", *words)
     assert ours.stdout.splitlines() == theirs.stdout.splitlines()
-    assert sorted(ours.stderr.splitlines()) == _told(theirs)
+    assert sorted(ours.stderr.splitlines()) == _kafka_errors(theirs)
     assert ours.code == theirs.code
     return ours.stdout
 
 
-def _told(output: ToolOutput) -> list[str]:
-    """What Kafka's tool said on standard error, without what its logging library says."""
+def _kafka_errors(output: ToolOutput) -> list[str]:
+    """Return the standard error of Kafka's tool, without the lines of its logging library."""
     return sorted(
         line
         for line in output.stderr.splitlines()
@@ -68,7 +68,7 @@ def _told(output: ToolOutput) -> list[str]:
 
 
 def _fill(servers: str) -> None:
-    """Batches of every codec, with keys, nulls, headers and sequences; several segments."""
+    """Write batches of every codec with keys, nulls, headers and sequences, in several segments."""
     for codec in CODECS:
         create_topic(servers, codec, 1, **{k.replace(".", "_"): v for k, v in SMALL.items()})
         messages = [
@@ -84,7 +84,7 @@ def _fill(servers: str) -> None:
 
 
 def _consume(servers: str) -> None:
-    """A group that commits."""
+    """Consume a topic and commit as a group."""
     with consumer(servers, group_id="readers", **{"auto.offset.reset": "earliest"}) as client:
         client.subscribe(["none"])
         until_end(client)
@@ -106,7 +106,7 @@ def _transactions(servers: str) -> None:
 
 
 def _administrate(servers: str) -> None:
-    """Records of many kinds in the metadata log."""
+    """Write records of many types to the metadata log."""
     client = admin_client(servers)
     create_topic(servers, "gone", 3)
     client.delete_topics(["gone"])["gone"].result()
@@ -126,7 +126,7 @@ def _administrate(servers: str) -> None:
 
 @pytest.fixture(scope="module")
 def kafka_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Kafka 4.3 has left after a clean stop."""
+    """The log directory of Kafka 4.3 after a clean stop."""
     directory = tmp_path_factory.mktemp("kafka")
     settings = {
         "offsets.topic.num.partitions": "1",
@@ -148,7 +148,7 @@ def kafka_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plog_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What plog has left."""
+    """The log directory of plog after a clean stop."""
     directory = tmp_path_factory.mktemp("plog")
     broker = BrokerProcess(directory, {"offsets.topic.num.partitions": "1"})
     broker.start()
@@ -164,14 +164,16 @@ def plog_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["kafka", "plog"])
 def data_dir(request: pytest.FixtureRequest) -> Path:
-    """Either directory."""
+    """Each of the two directories."""
     directory = request.getfixturevalue(f"{request.param}_dir")
     assert isinstance(directory, Path)
     return directory
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_segments_of_every_codec(kafka_tools: KafkaTools, data_dir: Path, codec: str) -> None:
+def test_segments_of_every_codec_are_dumped_the_same(
+    kafka_tools: KafkaTools, data_dir: Path, codec: str
+) -> None:
     segments = sorted(data_dir.glob(f"{codec}-0/*.log"))
     files = ",".join(map(str, segments))
     shallow = _assert_same(kafka_tools, "--files", files)
@@ -185,7 +187,9 @@ def test_segments_of_every_codec(kafka_tools: KafkaTools, data_dir: Path, codec:
     )  # fmt: skip
 
 
-def test_indexes_and_producers(kafka_tools: KafkaTools, data_dir: Path) -> None:
+def test_indexes_and_producer_snapshots_are_dumped_the_same(
+    kafka_tools: KafkaTools, data_dir: Path
+) -> None:
     for suffix in ("index", "timeindex"):
         for path in sorted(data_dir.glob(f"gzip-0/*.{suffix}")):
             _assert_same(kafka_tools, "--files", path)
@@ -196,7 +200,9 @@ def test_indexes_and_producers(kafka_tools: KafkaTools, data_dir: Path) -> None:
     assert _assert_same(kafka_tools, "--files", data_dir / "gzip-0/leader-epoch.checkpoints")
 
 
-def test_committed_offsets_and_groups(kafka_tools: KafkaTools, data_dir: Path) -> None:
+def test_committed_offsets_and_groups_are_dumped_the_same(
+    kafka_tools: KafkaTools, data_dir: Path
+) -> None:
     [path] = data_dir.glob("__consumer_offsets-0/*.log")
     out = _assert_same(kafka_tools, "--offsets-decoder", "--files", path)
     assert '"group":"readers"' in out
@@ -204,7 +210,7 @@ def test_committed_offsets_and_groups(kafka_tools: KafkaTools, data_dir: Path) -
     assert "payload: <DELETE>" in out or "payload: {" in out
 
 
-def test_the_metadata_log(kafka_tools: KafkaTools, data_dir: Path) -> None:
+def test_metadata_log_is_dumped_the_same(kafka_tools: KafkaTools, data_dir: Path) -> None:
     files = sorted(
         [
             *data_dir.glob("__cluster_metadata-0/*.log"),
@@ -219,7 +225,7 @@ def test_the_metadata_log(kafka_tools: KafkaTools, data_dir: Path) -> None:
     assert '"type":"TOPIC_RECORD"' in out
 
 
-def test_transactions(kafka_tools: KafkaTools, kafka_dir: Path) -> None:
+def test_transactions_are_dumped_the_same(kafka_tools: KafkaTools, kafka_dir: Path) -> None:
     [state] = kafka_dir.glob("__transaction_state-0/*.log")
     out = _assert_same(kafka_tools, "--transaction-log-decoder", "--files", state)
     assert '"transactionalId":"tx"' in out
@@ -230,10 +236,10 @@ def test_transactions(kafka_tools: KafkaTools, kafka_dir: Path) -> None:
     assert _assert_same(kafka_tools, "--files", aborted).count("lastStableOffset: ") == 3
 
 
-def test_what_share_groups_and_tiered_storage_remember(
+def test_share_group_and_remote_log_records_are_dumped_the_same(
     kafka_tools: KafkaTools, tmp_path: Path
 ) -> None:
-    """Records made by hand: neither is in a cluster that does not use it."""
+    """Uses generated records, because the clusters use neither feature."""
     key = SharePartitionKey(group_id="g", topic_id=bytes(15) + b"\x01", partition=2).encode(0)
     states = [StateBatch(first_offset=5, last_offset=6, delivery_state=2, delivery_count=7)]
     snapshot = ShareSnapshotValue(snapshot_epoch=1, start_offset=4, state_batches=states)
@@ -263,17 +269,17 @@ def _segment(directory: Path, *records: Record) -> Path:
     return path
 
 
-def test_other_decoders(kafka_tools: KafkaTools, plog_dir: Path) -> None:
+def test_string_decoders_print_the_same(kafka_tools: KafkaTools, plog_dir: Path) -> None:
     path = min(plog_dir.glob("none-0/*.log"))
     older = "org.apache.kafka.tools.api.StringDecoder"
     words = ("--value-decoder-class", older, "--key-decoder-class", older)
     _assert_same(kafka_tools, *words, "--max-bytes", "5000", "--files", path)
 
 
-def test_files_that_do_not_fit_each_other(
+def test_mismatched_files_are_dumped_the_same(
     kafka_tools: KafkaTools, plog_dir: Path, tmp_path: Path
 ) -> None:
-    """A torn tail, a flipped bit, and indexes that tell of another log."""
+    """A truncated tail, a flipped bit, and indexes that do not match the log."""
     source = min(plog_dir.glob("gzip-0/*.log"))
     for suffix in (".log", ".index", ".timeindex"):
         (tmp_path / source.name).with_suffix(suffix).write_bytes(
@@ -281,7 +287,7 @@ def test_files_that_do_not_fit_each_other(
         )
     log = tmp_path / source.name
     data = bytearray(log.read_bytes())
-    data[30] ^= 1  # In the base timestamp of the first batch, which only its checksum knows.
+    data[30] ^= 1  # In the base timestamp of the first batch, which only the checksum detects.
     log.write_bytes(data[:-10])
     out = _assert_same(kafka_tools, "--deep-iteration", "--files", log)
     assert "isvalid: false" in out
@@ -300,7 +306,7 @@ def test_files_that_do_not_fit_each_other(
     assert "mismatch" in _ours("--files", times).stderr
 
 
-def test_damage_is_told_in_one_line_where_kafkas_tool_gives_up(
+def test_damage_is_one_line_where_kafkas_tool_fails(
     kafka_tools: KafkaTools, plog_dir: Path, tmp_path: Path
 ) -> None:
     source = min(plog_dir.glob("none-0/*.log"))

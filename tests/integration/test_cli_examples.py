@@ -1,4 +1,4 @@
-"""Every example of docs/cli.md that asks a broker, run as it stands there, in a fit order."""
+"""The examples of docs/cli.md that need a broker or its files work, in a suitable order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _run(example: str, servers: str = "") -> None:
     assert run_tool(name, load_tool(name), words) == 0, example
 
 
-def test_the_examples_work(
+def test_examples_work(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

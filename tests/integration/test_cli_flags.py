@@ -1,4 +1,4 @@
-"""Every flag that the help of Kafka's tools names is one of ours."""
+"""plog's tools accept every flag in the help of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOOLS = {
     "verifiable-consumer": "VerifiableConsumer",
     "verifiable-producer": "VerifiableProducer",
 }
-BELOW = {
+SUBCOMMANDS = {
     "cluster": ("cluster-id", "unregister", "list-endpoints"),
     "features": (
         "describe", "upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies",
@@ -46,14 +46,14 @@ _FLAGS_END = re.compile(r"\s{2,}|$")
 
 @pytest.mark.long
 @pytest.mark.parametrize("tool", TOOLS)
-def test_no_flag_of_kafkas_help_is_missing(kafka_tools: KafkaTools, tool: str) -> None:
+def test_tool_accepts_every_flag_of_kafkas_help(kafka_tools: KafkaTools, tool: str) -> None:
     parser = tool_parser(tool, load_tool(tool))
-    for below in BELOW.get(tool, ("",)):
-        words = [below] if below else []
+    for subcommand in SUBCOMMANDS.get(tool, ("",)):
+        words = [subcommand] if subcommand else []
         theirs = _flags_of_help(_help(kafka_tools, tool, *words))
-        assert theirs, "the help was not understood"
-        ours = set(_flags(_parser_below(parser, below) if below else parser)) | {"--version"}
-        assert theirs <= ours, f"plog {tool} {below} lacks {sorted(theirs - ours)}"
+        assert theirs, "no flags found in the help of Kafka's tool"
+        ours = set(_flags(_subparser(parser, subcommand) if subcommand else parser)) | {"--version"}
+        assert theirs <= ours, f"plog {tool} {subcommand} lacks {sorted(theirs - ours)}"
 
 
 def _help(tools: KafkaTools, tool: str, *words: str) -> str:
@@ -65,7 +65,7 @@ def _help(tools: KafkaTools, tool: str, *words: str) -> str:
 
 
 def _flags_of_help(text: str) -> set[str]:
-    """Those that begin a line; what they take, and what they mean, comes after them."""
+    """Return the flags at the start of lines, without their values and descriptions."""
     found = set()
     for line in text.splitlines():
         if line.lstrip().startswith("-") and len(line) - len(line.lstrip()) <= 2:
@@ -76,9 +76,9 @@ def _flags_of_help(text: str) -> set[str]:
     return found
 
 
-def _parser_below(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
-    [below] = [x for x in parser._actions if isinstance(x, argparse._SubParsersAction)]
-    found: argparse.ArgumentParser = below.choices[name]
+def _subparser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
+    [action] = [x for x in parser._actions if isinstance(x, argparse._SubParsersAction)]
+    found: argparse.ArgumentParser = action.choices[name]
     return found
 
 

@@ -1,4 +1,4 @@
-"""``plog console-producer`` and ``console-consumer``, beside Kafka's own on the same topics."""
+"""``plog console-producer`` and ``console-consumer``, compared with Kafka's on the same topics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS_AND_KEY = [
 
 @pytest.fixture
 def plog(broker: BrokerProcess) -> Plog:
-    """Our command against the shared broker."""
+    """Runs `plog` against the shared broker."""
     return Plog(broker.bootstrap_servers)
 
 
@@ -50,7 +50,7 @@ LINES = b"h1:v1,h2:NULL\talice\t/index.html\n\t\t\nh:\tNULL\tNULL\nNULL\tb\xc3\x
         pytest.param(["--property", "ignore.error=true"], marks=pytest.mark.long),
     ],
 )
-def test_both_producers_make_the_same_records(
+def test_producer_sends_the_same_records_as_kafkas(
     plog: Plog, run: RunTool, new_topic: Callable[[], str], options: list[str]
 ) -> None:
     lines = LINES if options != HEADERS_AND_KEY else LINES.replace(b"\t\t\n", b"a:\t\t\n")
@@ -85,7 +85,7 @@ def test_both_producers_make_the_same_records(
         ["--key-deserializer", "org.apache.kafka.common.serialization.StringDeserializer"],
     ],
 )
-def test_both_consumers_print_the_same(
+def test_consumer_prints_the_same_as_kafkas(
     plog: Plog, run: RunTool, topic: str, options: list[str]
 ) -> None:
     lines = LINES.replace(b"\t\t\n", b"a:\t\t\n")
@@ -98,7 +98,7 @@ def test_both_consumers_print_the_same(
     assert "Processed a total of 4 messages" in theirs.stderr
 
 
-def test_a_number_is_shown_as_java_shows_it(plog: Plog, run: RunTool, topic: str) -> None:
+def test_long_deserializer_prints_the_same_as_kafkas(plog: Plog, run: RunTool, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"\0\0\0\0\0\0\1\2")
     as_long = "org.apache.kafka.common.serialization.LongDeserializer"
     options = _all(topic, "--value-deserializer", as_long, "--max-messages", "1")
@@ -111,7 +111,7 @@ def test_a_number_is_shown_as_java_shows_it(plog: Plog, run: RunTool, topic: str
 
 
 @pytest.mark.parametrize("kind", ["Offsets", pytest.param("GroupMetadata", marks=pytest.mark.long)])
-def test_what_groups_wrote_is_shown_as_java_shows_it(
+def test_coordinator_records_are_printed_the_same_as_by_kafkas(
     plog: Plog, run: RunTool, topic: str, kind: str
 ) -> None:
     plog.run("produce", "--topic", topic, stdin=b"a\nb\n")
@@ -130,7 +130,7 @@ def test_what_groups_wrote_is_shown_as_java_shows_it(
     assert ours
 
 
-def test_values_need_not_be_text(plog: Plog, topic: str, tmp_path: Path) -> None:
+def test_binary_values_are_copied_unchanged(plog: Plog, topic: str, tmp_path: Path) -> None:
     value = bytes(set(range(256)) - {10}) + b"\xff"
     path = tmp_path / "lines"
     path.write_bytes(value + b"\n" + value)
@@ -140,9 +140,7 @@ def test_values_need_not_be_text(plog: Plog, topic: str, tmp_path: Path) -> None
     assert set(first["value"]) == {"base64"}
 
 
-def test_a_file_goes_through_in_order_with_any_settings(
-    plog: Plog, topic: str, tmp_path: Path
-) -> None:
+def test_file_is_sent_in_order(plog: Plog, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"".join(b"line %d\n" % i for i in range(20_000)))
     plog.run(
@@ -152,50 +150,46 @@ def test_a_file_goes_through_in_order_with_any_settings(
     assert plog.run("consume", *_all(topic)) == path.read_bytes()
 
 
-def test_no_input_makes_no_records(plog: Plog, topic: str) -> None:
+def test_empty_input_sends_no_records(plog: Plog, topic: str) -> None:
     plog.run("produce", "--topic", topic)
     plog.run("produce", "--topic", topic, stdin=b"only\n")
     assert _values(plog, topic) == [b"only"]
 
 
-def test_a_line_that_cannot_be_read_ends_it_and_those_before_are_sent(
-    plog: Plog, topic: str
-) -> None:
-    told = plog.refusal(
+def test_invalid_line_ends_the_tool_after_earlier_lines_are_sent(plog: Plog, topic: str) -> None:
+    error = plog.refusal(
         "produce", "--topic", topic, "--property", "parse.key=true", stdin=b"k\tv\nno tab\nk\tw\n"
     )
-    assert told == (
+    assert error == (
         "plog: line 2 has no key separator '\\t': 'no tab'; 1 record was sent before it\n"
     )
     assert _values(plog, topic) == [b"v"]
 
 
 @pytest.mark.parametrize("options", [[], ["--sync"]])
-def test_a_record_that_is_refused_is_told_with_its_line_and_others_go_on(
+def test_too_large_record_is_reported_with_its_line_and_others_are_sent(
     plog: Plog, topic: str, options: list[str]
 ) -> None:
     large = b"x" * 2_000_000
-    told = plog.refusal(
+    error = plog.refusal(
         "produce", "--topic", topic, *options, stdin=b"a\n" + large + b"\nb\n"
     )  # fmt: skip
-    assert told.startswith("plog: line 2 was not delivered: cannot send a record of about 20000")
-    assert len(told.splitlines()) == 1
+    assert error.startswith("plog: line 2 was not delivered: cannot send a record of about 20000")
+    assert len(error.splitlines()) == 1
     assert _values(plog, topic) == [b"a", b"b"]
 
 
-def test_a_record_that_the_broker_refuses_is_told_with_its_line(
+def test_record_rejected_by_the_broker_is_reported_with_its_line(
     plog: Plog, run: RunTool, topic: str
 ) -> None:
     run("TopicCommand", "--create", "--topic", topic, "--config", "max.message.bytes=1000")
-    told = plog.refusal("produce", "--topic", topic, stdin=b"a\n" + b"x" * 5000 + b"\nb\n")
-    assert "plog: line 2 was not delivered: " in told
-    assert len(told.splitlines()) == 1
+    error = plog.refusal("produce", "--topic", topic, stdin=b"a\n" + b"x" * 5000 + b"\nb\n")
+    assert "plog: line 2 was not delivered: " in error
+    assert len(error.splitlines()) == 1
     assert _values(plog, topic) == [b"a", b"b"]
 
 
-def test_a_reader_that_has_seen_enough_commits_nothing_it_did_not_get(
-    plog: Plog, topic: str
-) -> None:
+def test_records_not_written_to_a_closed_pipe_are_not_committed(plog: Plog, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"".join(b"%0900d\n" % i for i in range(3000)))
     consume = plog.command("consume", "--topic", topic, "--from-beginning", "--group", topic)
     with subprocess.Popen(consume, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -212,7 +206,7 @@ def test_a_reader_that_has_seen_enough_commits_nothing_it_did_not_get(
     assert rest[0] < 3000
 
 
-def test_a_group_goes_on_where_it_was(plog: Plog, topic: str) -> None:
+def test_group_continues_at_its_committed_offset(plog: Plog, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"".join(b"%d\n" % i for i in range(700)))
     group = ("--group", topic)
     assert _values(plog, topic, *group, "--max-messages", "3") == [b"0", b"1", b"2"]
@@ -223,7 +217,7 @@ def test_a_group_goes_on_where_it_was(plog: Plog, topic: str) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
 )
-def test_who_stops_it_gets_the_closing_line_and_the_commit(
+def test_signal_commits_and_prints_the_total(
     plog: Plog, topic: str, number: signal.Signals, code: int
 ) -> None:
     plog.run("produce", "--topic", topic, stdin=b"a\nb\n")
@@ -236,7 +230,7 @@ def test_who_stops_it_gets_the_closing_line_and_the_commit(
     assert _values(plog, topic, "--group", topic) == []
 
 
-def test_who_stops_typing_ends_it_with_one_line(plog: Plog, topic: str) -> None:
+def test_interrupted_producer_prints_one_line(plog: Plog, topic: str) -> None:
     with (
         plog.start("tail", "--topic", topic, "--from-beginning") as consumer,
         plog.start("produce", "--topic", topic) as producer,
@@ -248,7 +242,7 @@ def test_who_stops_typing_ends_it_with_one_line(plog: Plog, topic: str) -> None:
         assert consumer.stop() == 130
 
 
-def test_both_go_on_after_the_broker_was_killed(own_broker: BrokerProcess) -> None:
+def test_producer_and_consumer_continue_after_a_broker_restart(own_broker: BrokerProcess) -> None:
     plog = Plog(own_broker.bootstrap_servers)
     with (
         plog.start("tail", "--topic", "t", "--from-beginning") as consumer,
@@ -266,31 +260,31 @@ def test_both_go_on_after_the_broker_was_killed(own_broker: BrokerProcess) -> No
     assert consumer.errors[-1] == "Processed a total of 3 messages"
 
 
-def test_a_partition_is_read_from_where_it_says(plog: Plog, topic: str) -> None:
+def test_partition_is_read_from_the_given_offset(plog: Plog, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"0\n1\n2\n")
-    of_it = ("--topic", topic, "--partition", "0", "--timeout-ms", "1000")
-    assert plog.run("consume", *of_it, "--offset", "1") == b"1\n2\n"
-    assert plog.run("consume", *of_it, "--offset", "earliest") == b"0\n1\n2\n"
-    assert plog.run("consume", *of_it, "--from-beginning") == b"0\n1\n2\n"
-    assert plog.run("consume", *of_it) == b""
-    assert plog.run("consume", *of_it, "--offset", "1", "--max-messages", "0") == b""
+    partition = ("--topic", topic, "--partition", "0", "--timeout-ms", "1000")
+    assert plog.run("consume", *partition, "--offset", "1") == b"1\n2\n"
+    assert plog.run("consume", *partition, "--offset", "earliest") == b"0\n1\n2\n"
+    assert plog.run("consume", *partition, "--from-beginning") == b"0\n1\n2\n"
+    assert plog.run("consume", *partition) == b""
+    assert plog.run("consume", *partition, "--offset", "1", "--max-messages", "0") == b""
 
 
-def test_topics_are_chosen_by_a_pattern(plog: Plog, topic: str) -> None:
+def test_include_option_selects_topics_by_pattern(plog: Plog, topic: str) -> None:
     for end in ("-a", "-b"):
         plog.run("produce", "--topic", topic + end, stdin=b"%b\n" % end.encode())
     out = plog.run("consume", "--include", f"{topic}-.", "--from-beginning", "--timeout-ms", "2000")
     assert sorted(out.split()) == [b"-a", b"-b"]
 
 
-def test_an_address_where_nobody_is_is_told(topic: str) -> None:
-    nobody = Plog("127.0.0.1:1")
-    told = nobody.refusal("produce", "--topic", topic, "--max-block-ms", "500", stdin=b"a\n")
-    assert told.splitlines()[-1].startswith("plog: line 1 and all later ones were not sent: ")
+def test_unreachable_broker_is_reported(topic: str) -> None:
+    unreachable = Plog("127.0.0.1:1")
+    error = unreachable.refusal("produce", "--topic", topic, "--max-block-ms", "500", stdin=b"a\n")
+    assert error.splitlines()[-1].startswith("plog: line 1 and all later ones were not sent: ")
 
 
 @pytest.mark.parametrize("tool", ["consume", "tail"])
-def test_reading_a_missing_topic_is_an_error_and_creates_nothing(plog: Plog, tool: str) -> None:
+def test_reading_a_missing_topic_is_an_error_and_does_not_create_it(plog: Plog, tool: str) -> None:
     name = f"missing-{tool}"
     assert f"cannot read topic {name}: it does not exist" in plog.refusal(tool, "--topic", name)
     assert name.encode() not in plog.run("topics", "--list")
@@ -298,22 +292,22 @@ def test_reading_a_missing_topic_is_an_error_and_creates_nothing(plog: Plog, too
 
 def test_reading_a_missing_partition_is_an_error(plog: Plog, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"a\n")
-    told = plog.refusal("consume", "--topic", topic, "--partition", "9")
-    assert f"cannot read partition 9 of topic {topic}: it has partitions 0 to " in told
+    error = plog.refusal("consume", "--topic", topic, "--partition", "9")
+    assert f"cannot read partition 9 of topic {topic}: it has partitions 0 to " in error
 
 
-def test_a_topic_that_cannot_be_is_told(plog: Plog) -> None:
+def test_invalid_topic_name_is_reported(plog: Plog) -> None:
     assert "bad topic" in plog.refusal("produce", "--topic", "bad topic", stdin=b"a\n")
 
 
-def test_a_topic_that_does_not_come_is_told(start_broker: Callable[..., BrokerProcess]) -> None:
+def test_topic_that_is_not_created_is_reported(start_broker: Callable[..., BrokerProcess]) -> None:
     plog = Plog(start_broker({"auto.create.topics.enable": "false"}).bootstrap_servers)
-    told = plog.refusal("produce", "--topic", "none", "--max-block-ms", "500", stdin=b"a\n")
-    assert "none" in told
+    error = plog.refusal("produce", "--topic", "none", "--max-block-ms", "500", stdin=b"a\n")
+    assert "none" in error
 
 
 @pytest.mark.parametrize(
-    ("tool", "options", "told"),
+    ("tool", "options", "error"),
     [
         ("produce", ["--topic", "t", "--batch-size", "0"], "0 is less than 1"),
         ("produce", ["--topic", "t", "--compression-codec", "rar"], "rar"),
@@ -335,15 +329,13 @@ def test_a_topic_that_does_not_come_is_told(start_broker: Callable[..., BrokerPr
         ("consume", ["--topic", "t", "--command-config", "/nowhere/x"], "/nowhere/x"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
-    plog: Plog, tool: str, options: list[str], told: str
-) -> None:
+def test_usage_error_is_one_line(plog: Plog, tool: str, options: list[str], error: str) -> None:
     refusal = plog.refusal(tool, *options, stdin=b"a\n")
-    assert told in refusal
+    assert error in refusal
     assert len(refusal.splitlines()) == 1
 
 
-def test_records_of_other_producers_are_read(
+def test_records_of_kafkas_producer_are_read(
     kafka_tools: KafkaTools, plog: Plog, topic: str
 ) -> None:
     kafka_tools.run(

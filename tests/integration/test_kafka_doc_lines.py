@@ -1,7 +1,7 @@
-"""The command lines of Kafka's documentation, with `plog TOOL` in the place of `kafka-TOOL.sh`.
+"""The command lines of Kafka's documentation work with `plog TOOL` instead of `kafka-TOOL.sh`.
 
-kafka_doc_lines.txt has them, and says how it is written. Hosts, ports, paths and numbers of brokers
-are replaced, and nothing else. Every page runs on one broker, the tools in this process.
+kafka_doc_lines.txt contains the lines and describes its format. The test replaces only hosts, ports
+and broker ids. All pages use one broker; the tools run in this process.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _METADATA = "metadata_log_dir/__cluster_metadata-0"
 
 @dataclass(slots=True)
 class Line:
-    """A command line, and what is to become of it."""
+    """A command line with its input and expected outcome."""
 
     text: str
     stdin: str = ""
-    more: str = ""
+    extra_words: str = ""
     code: int = 0
-    told: str = ""
+    pattern: str = ""
     is_preparation: bool = False
 
 
 @dataclass(slots=True)
 class Page:
-    """The lines of a page, in their order."""
+    """The lines of a page, in order."""
 
     name: str
     lines: list[Line] = field(default_factory=list)
@@ -75,15 +75,15 @@ def _pages() -> Iterator[Page]:
     yield page
 
 
-def _add(line: Line, what: str, text: str) -> None:
-    """One of the indented lines below a command."""
-    match what:
+def _add(line: Line, mark: str, text: str) -> None:
+    """Apply one of the indented lines below a command."""
+    match mark:
         case "<":
             line.stdin = _unescaped(text)
         case "&":
-            line.more = text
+            line.extra_words = text
         case _:
-            line.code, line.told = int(what), text
+            line.code, line.pattern = int(mark), text
 
 
 def _unescaped(text: str) -> str:
@@ -95,13 +95,13 @@ PAGES = list(_pages())
 
 @dataclass(slots=True)
 class Site:
-    """A broker, and the files the pages speak of, in the current directory."""
+    """A broker, and the variables that lines set for later ones."""
 
     broker: BrokerProcess
     variables: dict[str, str]
 
     def run(self, line: Line) -> ToolOutput:
-        """Run a command line, and let the variable it sets be known to the next ones."""
+        """Run a command line and store the variable that it sets, if any."""
         text = line.text
         assignment = _ASSIGNMENT.fullmatch(text)
         if assignment is not None:
@@ -110,11 +110,13 @@ class Site:
             return done
         text = _SUBSTITUTION.sub(lambda match: self._run(match[1], "").stdout.strip(), text)
         text = Template(text).safe_substitute(self.variables)
-        return self._run(f"{text} {line.more}", line.stdin, is_ours=line.is_preparation)
+        return self._run(
+            f"{text} {line.extra_words}", line.stdin, is_preparation=line.is_preparation
+        )
 
-    def _run(self, text: str, stdin: str, *, is_ours: bool = False) -> ToolOutput:
+    def _run(self, text: str, stdin: str, *, is_preparation: bool = False) -> ToolOutput:
         plain, encrypted = self.broker.addresses
-        if is_ours:
+        if is_preparation:
             text += f" --bootstrap-server {plain}"
         else:
             text = _SCRIPT.sub(r"\1 ", text, count=1)
@@ -132,7 +134,7 @@ def broker(
     authority: Authority,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[BrokerProcess]:
-    """The broker of all pages, number 0 as in Kafka's, and with TLS beside the plain port."""
+    """The broker of all pages: its id is 0, and it has a plain and a TLS listener."""
     if outside_broker() is not None:
         pytest.skip("starts a broker of its own")
     keystore = authority.server().keystore(tmp_path_factory.mktemp("tls") / "broker.pem")
@@ -156,7 +158,7 @@ def site(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Site:
-    """The files that the pages name, below the current directory."""
+    """The broker, with the files that the pages use in the current directory."""
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate(
         (
@@ -191,13 +193,13 @@ def _snapshot_end() -> bytes:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_line_of_the_page_does_what_it_says_there(site: Site, page: Page) -> None:
+def test_lines_of_the_page_print_the_documented_output(site: Site, page: Page) -> None:
     for line in page.lines:
         done = site.run(line)
-        told = f"{line.text}\ncode {done.code}, stdout:\n{done.stdout}stderr:\n{done.stderr}"
-        assert done.code == line.code, told
+        details = f"{line.text}\ncode {done.code}, stdout:\n{done.stdout}stderr:\n{done.stderr}"
+        assert done.code == line.code, details
         if done.code:
-            assert len(done.stderr.splitlines()) == 1, told
+            assert len(done.stderr.splitlines()) == 1, details
         lines = done.text.splitlines()
-        if line.told:
-            assert any(re.fullmatch(line.told, each) for each in lines), told
+        if line.pattern:
+            assert any(re.fullmatch(line.pattern, each) for each in lines), details

@@ -1,4 +1,4 @@
-"""The perf tests of the `plog` command: columns and units of Kafka's own."""
+"""The perf tools of `plog` print the columns and units of Kafka's."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.helpers.plog_command import Plog
 
 @pytest.fixture
 def plog(broker: BrokerProcess) -> Plog:
-    """Our command against the shared broker."""
+    """Runs `plog` against the shared broker."""
     return Plog(broker.bootstrap_servers)
 
 
 def _shape(text: str) -> list[str]:
-    """Lines with every number replaced by its number of decimals."""
+    """Return the lines with each number replaced by its number of decimal places."""
 
     def decimals(match: re.Match[str]) -> str:
         return f"<{len(match[1] or '.') - 1}>"
@@ -26,7 +26,7 @@ def _shape(text: str) -> list[str]:
     return [re.sub(r"\d+(\.\d+)?", decimals, line) for line in text.splitlines()]
 
 
-def test_the_producers_lines_are_kafkas(plog: Plog, run: RunTool, topic: str) -> None:
+def test_producer_lines_have_kafkas_format(plog: Plog, run: RunTool, topic: str) -> None:
     options = [
         "--topic", topic, "--num-records", "300", "--record-size", "100", "--throughput", "1000",
         "--warmup-records", "100", "--command-property", "linger.ms=0", "acks=all",
@@ -38,7 +38,7 @@ def test_the_producers_lines_are_kafkas(plog: Plog, run: RunTool, topic: str) ->
     assert ours.splitlines()[-1].startswith("200 steady state records sent, ")
 
 
-def test_the_rate_is_what_was_asked_for(plog: Plog, topic: str) -> None:
+def test_producer_keeps_the_requested_rate(plog: Plog, topic: str) -> None:
     out = plog.run(
         "producer-perf-test", "--topic", topic, "--num-records", "400", "--payload-monotonic",
         "--throughput", "400", "--reporting-interval", "300",
@@ -51,7 +51,7 @@ def test_the_rate_is_what_was_asked_for(plog: Plog, topic: str) -> None:
     assert values.split() == [b"%d" % i for i in range(400)]
 
 
-def test_the_consumers_columns_are_kafkas(plog: Plog, run: RunTool, topic: str) -> None:
+def test_consumer_columns_have_kafkas_format(plog: Plog, run: RunTool, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"".join(b"%d\n" % i for i in range(2000)))
     options = ["--topic", topic, "--timeout", "10000", "--num-records", "2000"]
     ours = plog.run("consumer-perf-test", *options).decode().splitlines()
@@ -70,7 +70,7 @@ def test_the_consumers_columns_are_kafkas(plog: Plog, run: RunTool, topic: str) 
     )
 
 
-def test_a_consumer_that_waits_in_vain_fails(plog: Plog, topic: str) -> None:
+def test_consumer_fails_when_records_do_not_arrive(plog: Plog, topic: str) -> None:
     plog.run("produce", "--topic", topic, stdin=b"a\n")
     done = plog.attempt(
         "consumer-perf-test", "--topic", topic, "--num-records", "2", "--timeout", "500"
@@ -79,9 +79,9 @@ def test_a_consumer_that_waits_in_vain_fails(plog: Plog, topic: str) -> None:
     assert "read only 1 records" in done.stderr.decode()
 
 
-@pytest.mark.parametrize("is_older", [False, True])
-def test_the_latencys_lines_are_kafkas(
-    plog: Plog, run: RunTool, topic: str, is_older: bool
+@pytest.mark.parametrize("positional", [False, True])
+def test_latency_lines_have_kafkas_format(
+    plog: Plog, run: RunTool, topic: str, positional: bool
 ) -> None:
     named = [
         "--topic", topic, "--num-records", "20", "--producer-acks", "all", "--record-size", "50",
@@ -89,7 +89,7 @@ def test_the_latencys_lines_are_kafkas(
         "--record-header-size", "-1",
     ]  # fmt: skip
     theirs = run("EndToEndLatency", *named).stdout.splitlines()
-    if is_older:
+    if positional:
         import subprocess
 
         command = [*plog.command("e2e-latency")[:-2], plog.bootstrap_servers, topic, "20", "1", "9"]
@@ -103,7 +103,7 @@ def test_the_latencys_lines_are_kafkas(
 
 
 @pytest.mark.parametrize(
-    ("tool", "options", "told"),
+    ("tool", "options", "message"),
     [
         ("producer-perf-test", ["--throughput", "-1"], "--record-size"),
         (
@@ -115,7 +115,7 @@ def test_the_latencys_lines_are_kafkas(
         ("e2e-latency", ["--producer-acks", "0", "--record-size", "1"], "0"),
     ],
 )
-def test_what_cannot_be_is_refused(plog: Plog, tool: str, options: list[str], told: str) -> None:
+def test_usage_error_is_one_line(plog: Plog, tool: str, options: list[str], message: str) -> None:
     refusal = plog.refusal(tool, "--topic", "t", "--num-records", "10", *options)
-    assert told in refusal
+    assert message in refusal
     assert len(refusal.splitlines()) == 1

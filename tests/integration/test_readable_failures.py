@@ -1,6 +1,6 @@
-"""What goes wrong between a client and a broker, each told by one line of the log with its remedy.
+"""The broker logs each failure between it and a client in one line, with a remedy.
 
-Real processes and real sockets; what the lines say in every other case is tested in tests/unit.
+These tests use real processes and sockets; tests/unit checks the lines for all other cases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
         ({"ssl.keystore.type": "JKS"}, ("ssl.keystore.type", "keytool -importkeystore")),
     ],
 )
-def test_a_broker_without_what_tls_needs_does_not_start(
+def test_broker_with_incomplete_tls_settings_does_not_start(
     start_broker: BrokerFactory,
     tls_settings: dict[str, str],
     change: dict[str, str],
@@ -39,7 +39,7 @@ def test_a_broker_without_what_tls_needs_does_not_start(
 
 
 def handshake(broker: BrokerProcess, context: ssl.SSLContext) -> None:
-    """Connect and wait until the broker ends it."""
+    """Start a TLS handshake and wait until the broker closes the connection."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as plain:
         try:
@@ -49,7 +49,7 @@ def handshake(broker: BrokerProcess, context: ssl.SSLContext) -> None:
             pass
 
 
-def test_a_client_without_a_certificate_is_told_of(
+def test_client_without_a_certificate_is_logged(
     mutual_broker: BrokerProcess, ca_file: Path
 ) -> None:
     for _ in range(3):
@@ -57,7 +57,7 @@ def test_a_client_without_a_certificate_is_told_of(
     assert_one_line(mutual_broker, "the client sent no certificate", "127.0.0.1", "ssl_certfile")
 
 
-def test_a_client_of_an_unknown_ca_is_told_of(
+def test_client_certificate_of_an_unknown_ca_is_logged(
     mutual_broker: BrokerProcess, ca_file: Path, tmp_path: Path
 ) -> None:
     context = ssl.create_default_context(cafile=str(ca_file))
@@ -68,7 +68,7 @@ def test_a_client_of_an_unknown_ca_is_told_of(
     )
 
 
-def test_a_client_whose_certificate_has_expired_is_told_of(
+def test_expired_client_certificate_is_logged(
     mutual_broker: BrokerProcess, authority: Authority, ca_file: Path, tmp_path: Path
 ) -> None:
     context = ssl.create_default_context(cafile=str(ca_file))
@@ -78,7 +78,7 @@ def test_a_client_whose_certificate_has_expired_is_told_of(
     assert_one_line(mutual_broker, "has expired: renew it", "CN=late,O=Plog\\, Inc")
 
 
-def test_an_expired_certificate_of_our_own_is_warned_about(
+def test_expired_broker_certificate_is_logged(
     start_broker: BrokerFactory, authority: Authority, tmp_path: Path
 ) -> None:
     old = authority.server(begins_in=-3 * DAY, ends_in=-DAY).keystore(tmp_path / "old.pem")
@@ -87,7 +87,7 @@ def test_an_expired_certificate_of_our_own_is_warned_about(
 
 
 def send_raw(server: str, data: bytes) -> None:
-    """Send bytes and wait until the broker ends the connection."""
+    """Send bytes and wait until the broker closes the connection."""
     host, _, port = server.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
         client.sendall(data)
@@ -108,7 +108,7 @@ def send_raw(server: str, data: bytes) -> None:
         (b"\xff\xfe\xfd\xfc", ("does not use TLS", "ff fe fd fc")),
     ],
 )
-def test_whoever_speaks_no_tls_on_a_tls_listener_is_told_of(
+def test_client_without_tls_on_a_tls_listener_is_logged(
     tls_broker: BrokerProcess, data: bytes, words: tuple[str, ...]
 ) -> None:
     send_raw(tls_broker.bootstrap_servers, data)
@@ -116,7 +116,7 @@ def test_whoever_speaks_no_tls_on_a_tls_listener_is_told_of(
     assert_one_line(tls_broker, *words)
 
 
-def test_a_tls_client_on_a_plain_listener_is_told_of(own_broker: BrokerProcess) -> None:
+def test_tls_client_on_a_plain_listener_is_logged(own_broker: BrokerProcess) -> None:
     handshake(own_broker, ssl.create_default_context())
     assert_one_line(
         own_broker, "sent a TLS handshake", "listener PLAINTEXT", "security.protocol=PLAINTEXT"
@@ -130,14 +130,14 @@ OLD_REQUESTS = {
 
 
 @pytest.mark.parametrize("line", OLD_REQUESTS)
-def test_an_old_client_is_told_of(own_broker: BrokerProcess, line: str) -> None:
+def test_unsupported_request_version_is_logged(own_broker: BrokerProcess, line: str) -> None:
     body = bytes.fromhex(OLD_REQUESTS[line]) + b"\x00\x06kafka8" + bytes(20)
     send_raw(own_broker.bootstrap_servers, len(body).to_bytes(4, "big") + body)
     assert_one_line(own_broker, line, "client 'kafka8' (software unknown)", "2.1 or newer")
 
 
-def test_old_kafka_python_is_told_of(own_broker: BrokerProcess, topic: str) -> None:
-    """A real client that was told to behave as for a broker of old."""
+def test_old_kafka_python_client_is_logged(own_broker: BrokerProcess, topic: str) -> None:
+    """A real client that is configured for an old broker version."""
     kafka = pytest.importorskip("kafka")
     producer = kafka.KafkaProducer(
         bootstrap_servers=own_broker.bootstrap_servers,
@@ -156,14 +156,14 @@ def test_old_kafka_python_is_told_of(own_broker: BrokerProcess, topic: str) -> N
     assert_one_line(own_broker, "'old-one'", "is not supported", "api_version")
 
 
-def test_an_advertised_name_nobody_can_resolve_is_told_of(start_broker: BrokerFactory) -> None:
+def test_advertised_name_that_cannot_be_resolved_is_logged(start_broker: BrokerFactory) -> None:
     broker = start_broker({"advertised.listeners": "PLAINTEXT://broker.invalid:9092"})
     assert_one_line(
         broker, "cannot resolve broker.invalid", "advertised.listeners", "PLAINTEXT://broker.inv"
     )
 
 
-def test_a_kafka_client_on_the_http_port_is_told_of(start_broker: BrokerFactory) -> None:
+def test_kafka_client_on_the_http_port_is_logged(start_broker: BrokerFactory) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     broker = start_broker({"plog.http.port": str(port)})

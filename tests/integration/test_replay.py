@@ -1,4 +1,4 @@
-"""``plog replay``: what it copies is what was there, at the speed that was asked for."""
+"""``plog replay``: exact copies, ranges, speed and continuation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture
 def plog(broker: BrokerProcess) -> Plog:
-    """Our command against the shared broker."""
+    """Runs `plog` against the shared broker."""
     return Plog(broker.bootstrap_servers)
 
 
 @pytest.fixture
 def source(broker: BrokerProcess, run: RunTool, topic: str) -> str:
-    """A topic of three partitions with 300 records, one each 10 ms."""
+    """A topic of three partitions with 300 records, whose timestamps are 10 ms apart."""
     run("TopicCommand", "--create", "--topic", topic, "--partitions", "3")
     _fill(broker.bootstrap_servers, topic)
     return topic
@@ -56,7 +56,7 @@ def _without_topic(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in x.items() if name != "topic"} for x in records]
 
 
-def test_a_whole_topic_is_the_same_again(plog: Plog, source: str) -> None:
+def test_whole_topic_is_copied_exactly(plog: Plog, source: str) -> None:
     done = plog.attempt("replay", "--topic", source, "--to-topic", f"{source}-copy")
     assert done.returncode == 0
     assert done.stderr.decode().splitlines() == [
@@ -67,11 +67,11 @@ def test_a_whole_topic_is_the_same_again(plog: Plog, source: str) -> None:
     assert _without_topic(ours) == _without_topic(theirs)
 
 
-def test_another_cluster_with_another_count_of_partitions(
+def test_topic_is_copied_to_a_cluster_with_another_number_of_partitions(
     plog: Plog, source: str, start_broker: Callable[..., BrokerProcess]
 ) -> None:
     other = Plog(start_broker().bootstrap_servers)
-    other.run("produce", "--topic", source)  # Makes nothing: it has no lines.
+    other.run("produce", "--topic", source)  # Creates no topic, because there are no lines.
     other.run("produce", "--topic", source, stdin=b"first\n")
     plog.run(
         "replay", "--topic", source, "--to-topic", source, "--to-bootstrap-server",
@@ -96,9 +96,7 @@ def test_another_cluster_with_another_count_of_partitions(
         (["--from-offset", "1000"], []),
     ],
 )  # fmt: skip
-def test_a_range_is_copied(
-    plog: Plog, source: str, options: list[str], expected: list[int]
-) -> None:
+def test_range_is_copied(plog: Plog, source: str, options: list[str], expected: list[int]) -> None:
     to = ("--topic", source, "--to-topic", f"{source}-copy")
     out = plog.run("replay", *to, *options, "--dry-run", "--json")
     assert sum(row["records"] for row in json.loads(out)) == len(expected)
@@ -107,7 +105,7 @@ def test_a_range_is_copied(
     assert sorted(int(x["value"]) for x in copied) == expected
 
 
-def test_a_dry_run_changes_nothing(plog: Plog, source: str) -> None:
+def test_dry_run_changes_nothing(plog: Plog, source: str) -> None:
     done = plog.attempt("replay", "--topic", source, "--to-topic", f"{source}-no", "--dry-run")
     head, *rows = done.stdout.decode().splitlines()
     assert head.split() == ["TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS"]
@@ -117,9 +115,7 @@ def test_a_dry_run_changes_nothing(plog: Plog, source: str) -> None:
     assert again.stderr == done.stderr
 
 
-def test_the_speed_is_that_of_the_timestamps_and_the_order_that_of_time(
-    plog: Plog, source: str
-) -> None:
+def test_speed_and_order_follow_the_timestamps(plog: Plog, source: str) -> None:
     begin_s = time.monotonic()
     plog.run(
         "replay", "--topic", source, "--to-topic", f"{source}-copy", "--speed", "2x",
@@ -131,16 +127,16 @@ def test_the_speed_is_that_of_the_timestamps_and_the_order_that_of_time(
     took_ms = in_time[-1]["timestamp"] - in_time[0]["timestamp"]
     assert took_ms > 1300
     values = [int(x["value"]) for x in in_time]
-    assert all(abs(place - value) <= 30 for place, value in enumerate(values))
+    assert all(abs(index - value) <= 30 for index, value in enumerate(values))
 
 
-def test_a_rate_can_be_asked_for(plog: Plog, source: str) -> None:
+def test_rate_is_limited(plog: Plog, source: str) -> None:
     begin_s = time.monotonic()
     plog.run("replay", "--topic", source, "--to-topic", f"{source}-copy", "--speed", "200/s")
     assert time.monotonic() - begin_s > 1.4
 
 
-def test_what_was_stopped_goes_on_and_nothing_comes_twice(
+def test_stopped_replay_continues_without_duplicates(
     plog: Plog, source: str, tmp_path: Path
 ) -> None:
     state = tmp_path / "state.json"
@@ -161,7 +157,7 @@ def test_what_was_stopped_goes_on_and_nothing_comes_twice(
     assert len(_records(plog, f"{source}-copy", 300)) == 300
 
 
-def test_it_goes_on_after_the_broker_was_killed(own_broker: BrokerProcess) -> None:
+def test_replay_continues_after_a_broker_restart(own_broker: BrokerProcess) -> None:
     plog = Plog(own_broker.bootstrap_servers)
     plog.run("produce", "--topic", "t", stdin=b"".join(b"%d\n" % i for i in range(600)))
     with plog.start("replay", "--topic", "t", "--to-topic", "copy", "--speed", "300/s") as replay:
@@ -173,9 +169,7 @@ def test_it_goes_on_after_the_broker_was_killed(own_broker: BrokerProcess) -> No
     assert values == list(range(600))
 
 
-def test_a_topic_that_somebody_else_was_faster_to_create_will_do(
-    plog: Plog, new_topic: Callable[[], str]
-) -> None:
+def test_topic_created_concurrently_is_used(plog: Plog, new_topic: Callable[[], str]) -> None:
     name = new_topic()
     plog.run("topics", "--create", "--topic", name, "--partitions", "3")
     target = Topic(name, "any cluster", None)
@@ -188,18 +182,18 @@ def _end_offset(plog: Plog, topic: str) -> int:
     return len(out.splitlines())
 
 
-def test_what_cannot_be_is_refused(plog: Plog, source: str, tmp_path: Path) -> None:
-    def told(*options: str) -> str:
+def test_invalid_request_is_a_one_line_error(plog: Plog, source: str, tmp_path: Path) -> None:
+    def error_of(*options: str) -> str:
         text = plog.refusal("replay", *options)
         assert len(text.splitlines()) == 1
         return text
 
     copy = ("--to-topic", f"{source}-copy")
-    assert "itself" in told("--topic", source, "--to-topic", source)
-    assert "does not exist on" in told("--topic", f"{source}-none", *copy)
-    assert "not 7" in told("--topic", source, *copy, "--partitions", "7")
-    assert "not a speed" in told("--topic", source, *copy, "--speed", "fast")
-    assert "not a time" in told("--topic", source, *copy, "--from-time", "noon")
+    assert "itself" in error_of("--topic", source, "--to-topic", source)
+    assert "does not exist on" in error_of("--topic", f"{source}-none", *copy)
+    assert "not 7" in error_of("--topic", source, *copy, "--partitions", "7")
+    assert "not a speed" in error_of("--topic", source, *copy, "--speed", "fast")
+    assert "not a time" in error_of("--topic", source, *copy, "--from-time", "noon")
     state = tmp_path / "state.json"
     state.write_text("[]")
-    assert "not the state of a replay" in told("--topic", source, *copy, "--state", str(state))
+    assert "not the state of a replay" in error_of("--topic", source, *copy, "--state", str(state))

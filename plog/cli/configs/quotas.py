@@ -178,7 +178,9 @@ async def _alter_credentials(
     for name, text in added.items():
         match = _CREDENTIAL.fullmatch(text)
         if match is None:
-            raise UsageError(f"{name} takes [iterations=8192,password=...] or [password=...]")
+            raise UsageError(
+                f"invalid {name}: use [iterations=8192,password=...] or [password=...]"
+            )
         iterations, password = match.groups()
         mechanism = _MECHANISMS[name]
         alterations.append(

@@ -213,7 +213,7 @@ def formatter_of(arguments: argparse.Namespace) -> Formatter:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print records until the requested end."""
+    """Print records until a limit, a timeout or a signal ends the tool."""
     check(arguments)
     config = settings_of(arguments)
     formatter = formatter_of(arguments)

@@ -35,7 +35,7 @@ _MIN_ISR = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition with the facts that the options in `REPORTS` are evaluated on."""
+    """A partition with the facts that the options in `REPORTS` depend on."""
 
     about: PartitionDescription
     reassignment: Reassignment | None

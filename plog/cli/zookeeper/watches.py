@@ -1,7 +1,7 @@
 """The watches of a session, for removing them and restoring them on a new connection.
 
 Pure. Paths include the chroot. client.py has one `Watches` and calls it from two threads. Events
-are reported whether or not they match a watch here: a server sends no others.
+are reported without a lookup here, because a server sends only events that a watch requested.
 
 Source: ZooKeeper 3.8 ZKWatchManager, ClientCnxn.SendThread.primeConnection.
 """

@@ -158,7 +158,7 @@ def test_describe_json_contains_settings(configs: Run) -> None:
         ("--alter --user u --add-config no_such_rate=1", "is not a quota of users"),
         ("--alter --ip 127.0.0.1 --add-config producer_byte_rate=1", "is not a quota of ips"),
         ("--alter --user u --add-config producer_byte_rate=x", "a quota must be a number"),
-        ("--alter --user u --add-config SCRAM-SHA-256=x", "takes [iterations=8192,password=...]"),
+        ("--alter --user u --add-config SCRAM-SHA-256=x", "use [iterations=8192,password=...]"),
         (
             "--alter --user u --add-config producer_byte_rate=1,SCRAM-SHA-256=[password=p]",
             "use two commands",
