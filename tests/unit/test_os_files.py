@@ -7,6 +7,7 @@ simulator's fault model.
 from __future__ import annotations
 
 import errno
+import gc
 import fcntl
 import os
 import resource
@@ -416,6 +417,7 @@ def take_all_descriptors() -> Iterator[Callable[[], None]]:
     taken: list[int] = []
 
     def take_all() -> None:
+        gc.collect()  # Or garbage of earlier tests releases descriptors in the middle of this one.
         highest = max(map(int, os.listdir("/proc/self/fd")))
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
         try:
