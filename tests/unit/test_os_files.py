@@ -7,8 +7,8 @@ simulator's fault model.
 from __future__ import annotations
 
 import errno
-import gc
 import fcntl
+import gc
 import os
 import resource
 from collections.abc import Callable, Iterator
