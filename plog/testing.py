@@ -1,16 +1,17 @@
-"""A broker for the tests of an application: a thin front to `plogd.testing`, imported on use.
+"""A broker for the tests of an application.
 
-With pytest nothing needs to be imported at all: the fixtures are there once plog is installed
-(docs/testing.md). Elsewhere::
+With pytest, no import is necessary: installing plog makes its fixtures available
+(docs/testing.md). In other test frameworks::
 
     with plog.testing.broker(directory) as broker:
         client = connect(broker.bootstrap_servers)
 
-`RunningBroker` is the type of the fixtures that are brokers, `BrokerFactory` that of
-``plog_broker_factory``. `BrokerProcess` and `BrokerThread` are its two kinds, `Hooks` and `Hook`
-what a broker has as ``hooks``. They are there for annotations.
+The other names are types for annotations. `RunningBroker` is the type of the broker fixtures, with
+the subclasses `BrokerProcess` and `BrokerThread`; `BrokerFactory` is the type of
+``plog_broker_factory``; `Hooks` and `Hook` are the types of a broker's ``hooks``.
 
-The client library works without the broker's package; only this module needs it, when used.
+This module imports `plogd.testing` at first use. The rest of the client library works without the
+broker's package.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ def broker(
     *,
     kind: Literal["thread", "process"] = "thread",
 ) -> RunningBroker:
-    """A broker below `directory`, not started yet; ``with`` starts it and stops it.
+    """Return a broker with its data below `directory`; ``with`` starts and stops it.
 
-    It runs in a thread of this process, or in a process of its own.
+    The broker runs in a thread of this process, or in a separate process.
     """
     if kind == "process":
         from plogd.testing.broker_process import BrokerProcess

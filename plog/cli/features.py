@@ -216,7 +216,10 @@ def wanted_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def _levels_of_release(verb: str, release: str) -> dict[str, int]:
-    """Return a release's levels; an upgrade omits level 0, which a broker may not know."""
+    """Return a release's levels; an upgrade omits features at level 0.
+
+    A broker may not know such a feature, and would reject the upgrade.
+    """
     levels = default_levels(release_level(release))
     return {name: level for name, level in levels.items() if level or verb != "upgrade"}
 
@@ -249,13 +252,13 @@ async def update(
         )
     else:
         for name in sorted(done):
-            print(_told(verb, name, updates[name].level, done[name], trial))
+            print(_result_line(verb, name, updates[name].level, done[name], trial))
     if done.errors:
         raise PlogError(f"{len(done.errors)} out of {len(updates)} operation(s) failed.")
     return 0
 
 
-def _told(verb: str, name: str, level: int, outcome: KafkaError | None, trial: bool) -> str:
+def _result_line(verb: str, name: str, level: int, outcome: KafkaError | None, trial: bool) -> str:
     if isinstance(outcome, KafkaError):
         what = f"disable {name}" if verb == "disable" else f"{verb} {name} to {level}"
         return f"{'Can' if trial else 'Could'} not {what}. {outcome.message}"

@@ -1,4 +1,4 @@
-"""Numbers of the protocol: each has one name, whoever speaks of it."""
+"""plog/enums.py: enums of the protocol."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ KINDS = WireEnum.__subclasses__()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_number_nobody_knows_is_told_from_all_others(kind: type[WireEnum]) -> None:
+def test_unknown_number_becomes_unknown(kind: type[WireEnum]) -> None:
     assert kind(99) is kind["UNKNOWN"]
     assert not kind(99).is_known
     assert [one.is_known for one in kind if one.name != "UNKNOWN"] == [True] * (len(kind) - 1)
 
 
-def test_what_is_no_number_is_none_of_them() -> None:
+def test_value_that_is_not_a_number_is_rejected() -> None:
     with pytest.raises(ValueError, match="x"):
         ConfigResourceType("x")
     assert AlterOperation(-7) is AlterOperation.UNKNOWN
 
 
-def test_a_setting_has_one_of_the_types_that_a_broker_tells() -> None:
-    told = {kind.name: kind.value for kind in ConfigType if kind.is_known}
-    assert told == {kind.name: kind.value for kind in SettingType}
+def test_setting_types_are_those_of_describe_configs() -> None:
+    described = {kind.name: kind.value for kind in ConfigType if kind.is_known}
+    assert described == {kind.name: kind.value for kind in SettingType}

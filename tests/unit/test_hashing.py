@@ -1,4 +1,4 @@
-"""The hashes, held to other programs: murmur2 to Kafka's own test of Utils.murmur2, and to Java."""
+"""plog/hashing.py: murmur2 with the values of Kafka's own test, and Java's hash of a string."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ KAFKAS = {
 
 
 @pytest.mark.parametrize(("data", "signed"), KAFKAS.items())
-def test_murmur2_is_kafkas(data: bytes, signed: int) -> None:
+def test_murmur2_equals_kafkas(data: bytes, signed: int) -> None:
     assert murmur2(data) == signed % 2**32
 
 
 @pytest.mark.parametrize(("data", "signed"), KAFKAS.items())
-def test_a_key_goes_where_kafkas_producers_send_it(data: bytes, signed: int) -> None:
+def test_partition_for_key_equals_kafkas(data: bytes, signed: int) -> None:
     assert partition_for_key(data, 7) == (signed & 0x7FFFFFFF) % 7
 
 
-def test_every_length_of_the_last_word_counts() -> None:
+def test_murmur2_includes_last_incomplete_word() -> None:
     hashes = {murmur2(b"abcdefgh"[:length]) for length in range(9)}
     assert len(hashes) == 9
 
@@ -35,5 +35,5 @@ def test_every_length_of_the_last_word_counts() -> None:
     ("text", "expected"),
     [("", 0), ("g", 103), ("grün", 3185949), ("日本", 835047), ("🦆 duck", 392036561)],
 )
-def test_the_hash_of_a_text_is_javas(text: str, expected: int) -> None:
+def test_java_hash_equals_javas(text: str, expected: int) -> None:
     assert java_hash(text) == expected

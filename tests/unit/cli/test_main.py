@@ -68,7 +68,7 @@ def test_what_goes_wrong_is_one_line(
 
 def test_an_error_without_a_text_tells_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_tool("act", _doing(lambda: _raise(UnknownTopicOrPartition())), []) == FAILED
-    assert "hosts no such topic" in capsys.readouterr().err
+    assert "does not host the topic" in capsys.readouterr().err
 
 
 def test_who_stops_it_gets_the_code_of_a_signal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,7 +204,7 @@ def test_cipher_suites_have_standard_names(tmp_path: Path, trusting: dict[str, o
             {"ssl_cipher_suites": "TLS_AES_128_GCM_SHA256"},
             "cannot select TLSv1.3 cipher suites",
         ),
-        ({"ssl_cipher_suites": "FROBNICATE"}, "FROBNICATE is not spoken"),
+        ({"ssl_cipher_suites": "FROBNICATE"}, "FROBNICATE is not supported"),
         (
             {
                 "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
