@@ -1,15 +1,15 @@
-"""A durable publish-subscribe log that speaks Kafka's protocol: what an application imports.
+"""Client library of plog, a durable publish-subscribe log with Kafka's protocol.
 
-`Producer`, `Consumer` and `Admin` are the blocking face; plog.aio and plog.twisted are the others.
-Everything here is made elsewhere, and imported when it is first asked for: ``import plog`` is cheap
-and brings no reactor.
+`Producer`, `Consumer` and `Admin` are the blocking API; plog.aio and plog.twisted are the APIs for
+asyncio and Twisted. All names are defined in other modules and imported at their first use, so
+``import plog`` is cheap and does not import a reactor.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
+if TYPE_CHECKING:  # Type checkers do not see the names that `__getattr__` returns.
     from plog import aio as aio
     from plog import twisted as twisted
     from plog.client.assignors.assignor import Assignment as Assignment
@@ -117,7 +117,7 @@ _MODULE_OF = {
 
 _FACES = ("aio", "twisted")
 
-__all__ = sorted(_MODULE_OF)  # A list of texts, made from the table.
+__all__ = sorted(_MODULE_OF)  # Not a literal: the table is the only list of names.
 
 
 def __getattr__(name: str) -> object:

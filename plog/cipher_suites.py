@@ -1,8 +1,8 @@
-"""The names of cipher suites: Kafka has the standard's and Java's, OpenSSL its own.
+"""Translate names of cipher suites: Kafka uses those of the standard and Java, OpenSSL its own.
 
-Pure. TLS 1.3's are the same everywhere. Of the older ones only those are translated that exchange
-keys with forward secrecy, since nothing else is worth offering. Source: RFC 8446, RFC 5289, RFC
-7905, openssl-ciphers(1).
+Pure. Names of TLS 1.3 suites are the same everywhere. Of the older suites, only those with forward
+secrecy are translated, because the others are insecure. Source: RFC 8446, RFC 5289, RFC 7905,
+openssl-ciphers(1).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OPENSSL = re.compile(r"(ECDHE-RSA|ECDHE-ECDSA|DHE-RSA)-[A-Z0-9-]+")
 
 
 def openssl_cipher_lists(suites: Sequence[str]) -> tuple[list[str], list[str]]:
-    """OpenSSL's names for those of TLS 1.2 and for those of TLS 1.3.
+    """Return OpenSSL's names of the TLS 1.2 suites and of the TLS 1.3 suites.
 
-    Raises ValueError naming the suite that is neither.
+    Raises ValueError for an unknown suite.
 
     >>> openssl_cipher_lists(["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"])
     (['ECDHE-RSA-AES256-GCM-SHA384'], ['TLS_AES_128_GCM_SHA256'])
@@ -43,8 +43,8 @@ def _translated(suite: str) -> str:
     match = _TLS_1_2.fullmatch(suite)
     if match is None:
         raise ValueError(
-            f"{suite} is not supported; choose among TLS_AES_128_GCM_SHA256,"
-            " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 and others with ECDHE or DHE"
+            f"{suite} is not supported; use TLS_AES_128_GCM_SHA256,"
+            " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or others with ECDHE or DHE"
         )
     exchange = match["exchange"].replace("_", "-")
     if match["chacha"]:

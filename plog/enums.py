@@ -1,6 +1,6 @@
-"""Numbers of the protocol that have names, as client and broker both use them.
+"""Enums of the protocol that both the client and the broker use.
 
-What only one of the two needs is with what needs it, and so are enums that are more than names
+Enums that only one of the two uses are in its own modules, and so are enums with behavior
 (plog/scram.py, plog/error_codes.py).
 """
 
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class WireEnum(IntEnum):
-    """A number of the protocol; one that a newer peer may know is its class's UNKNOWN."""
+    """A number of the protocol; a number that only newer peers know becomes UNKNOWN."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -19,7 +19,8 @@ class WireEnum(IntEnum):
 
     @property
     def is_known(self) -> bool:
-        """Whether it means something.
+        """Whether the number is known.
+
 
         >>> AclPermission(3).is_known, AclPermission(99).is_known
         (True, False)
@@ -31,7 +32,7 @@ class WireEnum(IntEnum):
 
 
 class AclOperation(WireEnum):
-    """What somebody may want to do. ANY is for filters."""
+    """The operation that an ACL allows or denies. ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -52,7 +53,7 @@ class AclOperation(WireEnum):
 
 
 class AclResourceType(WireEnum):
-    """What is protected. ANY is for filters."""
+    """The type of resource that an ACL protects. ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -65,7 +66,7 @@ class AclResourceType(WireEnum):
 
 
 class AclPatternType(WireEnum):
-    """How a resource's name is meant. ANY and MATCH, whatever covers the name, are for filters."""
+    """How an ACL matches names. ANY, and MATCH for all ACLs that match a name, are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -75,7 +76,7 @@ class AclPatternType(WireEnum):
 
 
 class AclPermission(WireEnum):
-    """Whether they may. ANY is for filters."""
+    """Whether an ACL allows or denies the operation. ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -87,7 +88,7 @@ class AclPermission(WireEnum):
 
 
 class ConfigResourceType(WireEnum):
-    """What can have settings."""
+    """The type of a resource with settings."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -98,7 +99,7 @@ class ConfigResourceType(WireEnum):
 
 
 class ConfigSource(WireEnum):
-    """Where a value comes from."""
+    """The source of a setting's value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -112,7 +113,7 @@ class ConfigSource(WireEnum):
 
 
 class AlterOperation(WireEnum):
-    """What to do with a setting; APPEND and SUBTRACT are for lists."""
+    """The change of a setting; APPEND and SUBTRACT are for lists."""
 
     UNKNOWN = -1
     SET = 0
@@ -125,7 +126,7 @@ class AlterOperation(WireEnum):
 
 
 class ElectionType(WireEnum):
-    """Of the replica that should lead, or of any that is there, whatever is lost by it."""
+    """Election of the preferred leader, or of any available replica, which may lose records."""
 
     UNKNOWN = -1
     PREFERRED = 0
@@ -133,7 +134,7 @@ class ElectionType(WireEnum):
 
 
 class UpgradeType(WireEnum):
-    """What a new level of a feature may cost."""
+    """Whether a new level of a feature may be a downgrade, and whether it may lose metadata."""
 
     UNKNOWN = 0
     UPGRADE = 1

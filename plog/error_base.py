@@ -1,4 +1,4 @@
-"""What all errors of plog have in common; errors.py has them all."""
+"""Base classes of the errors in errors.py."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import ClassVar, Self
 from plog.error_codes import RETRIABLE, ErrorCode
 
 MESSAGE_MAX_CHARACTERS = 8_000
-"""Longer texts cannot be told: a string of the protocol has 32,767 bytes, a character up to 4."""
+"""Limit for messages: a string of the protocol has 32,767 bytes, a character up to 4."""
 
 
 class PlogError(Exception):
-    """The base of all errors this project raises on purpose."""
+    """The base class of all errors that plog raises deliberately."""
 
 
 def reason_of(error: OSError) -> str:
-    """Why the system refused something, in words.
+    """Return the reason for a system error as text.
+
 
     >>> reason_of(FileNotFoundError(2, "No such file or directory", "orders.txt"))
     'not found'
@@ -28,7 +29,7 @@ def reason_of(error: OSError) -> str:
 
 
 class KafkaError(PlogError):
-    """An error with a code that a client sees. The message says what, where and what to do."""
+    """An error with a code that clients receive. The message states problem, place and remedy."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -39,9 +40,9 @@ class KafkaError(PlogError):
 
     @property
     def message(self) -> str:
-        """The text for people: what was raised with it, else what the error means.
+        """The message for users: the argument of the error, or the description of its class.
 
-        A text that repeats what a client has sent may be of any length: its end is left out.
+        A message that repeats input of a client may have any length, so it is truncated.
         """
         text = str(self) or (type(self).__doc__ or "").strip()
         if len(text) > MESSAGE_MAX_CHARACTERS:
@@ -49,10 +50,10 @@ class KafkaError(PlogError):
         return text
 
     def bare(self) -> Self:
-        """This error, without the frames it came through.
+        """Return this error without its traceback and causes.
 
-        They hold the request and all that was made for it, this error included: such a cycle keeps
-        a megabyte of records until the collector comes.
+        The frames of the traceback refer to the request and to this error. Such a cycle would keep
+        a megabyte of records in memory until the garbage collector runs.
         """
         self.__cause__ = self.__context__ = self.__traceback__ = None
         return self

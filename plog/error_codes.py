@@ -1,6 +1,6 @@
-"""Kafka's error codes, and which of them say that the same request may succeed later.
+"""Kafka's error codes, and the ones that are retriable: the same request may succeed later.
 
-Plain data; the errors plog raises are in errors.py. Source: Kafka 4.3 Errors.
+Plain data; errors.py has the errors that plog raises. Source: Kafka 4.3 Errors.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes; negative is unknown, 0 is success."""
+    """Kafka's error codes; -1 is an unknown error, 0 is success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

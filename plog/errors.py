@@ -1,16 +1,16 @@
-"""Every error plog raises.
+"""All errors that plog raises.
 
-A rule that a client can break raises a `KafkaError` subclass, anywhere in the pure rooms; only
-apis/dispatch.py turns it into the code on the wire. The text is for people and travels along where
-the protocol has a place for it. What they have in common is in error_base.py, their codes in
-error_codes.py; those of transactions are in transaction_errors.py.
+Code anywhere in the pure packages raises a subclass of `KafkaError` if a client breaks a rule; only
+apis/dispatch.py converts it to the code on the wire. The message is for users; responses contain it
+if the protocol has a field for it. It defaults to the docstring of the class. error_base.py has the
+base classes, error_codes.py the codes, transaction_errors.py the errors of transactions.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-from plog.error_base import KafkaError as KafkaError  # Part of this module, for who imports them.
+from plog.error_base import KafkaError as KafkaError  # Re-exported.
 from plog.error_base import PlogError as PlogError
 from plog.error_codes import ErrorCode as ErrorCode
 from plog.transaction_errors import (
@@ -37,19 +37,19 @@ from plog.transaction_errors import (
 
 
 class OffsetOutOfRange(KafkaError):
-    """The offset lies outside what this partition's log holds."""
+    """The offset is outside the range of this partition's log."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class CorruptMessage(KafkaError):
-    """A record batch does not match its checksum, or its size field lies."""
+    """A record batch does not match its checksum, or has a wrong size."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class UnknownTopicOrPartition(KafkaError):
-    """This broker hosts no such topic or partition."""
+    """This broker does not host the topic or partition."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -79,7 +79,7 @@ class MessageTooLarge(KafkaError):
 
 
 class OffsetMetadataTooLarge(KafkaError):
-    """The text beside a committed offset is longer than offset.metadata.max.bytes allows."""
+    """The metadata of a committed offset is longer than offset.metadata.max.bytes allows."""
 
     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
@@ -91,7 +91,7 @@ class CoordinatorLoadInProgress(KafkaError):
 
 
 class CoordinatorNotAvailable(KafkaError):
-    """There is no coordinator for this key."""
+    """No coordinator is available for this key."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -103,13 +103,13 @@ class NotCoordinator(KafkaError):
 
 
 class InvalidTopicException(KafkaError):
-    """The name is not one a topic may have."""
+    """The name is not valid for a topic."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 class RecordListTooLarge(KafkaError):
-    """A batch is larger than a whole segment may be."""
+    """A batch is larger than the maximum size of a segment."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -133,25 +133,25 @@ class InvalidRequiredAcks(KafkaError):
 
 
 class IllegalGeneration(KafkaError):
-    """The group's generation is another one: join again."""
+    """The member's generation is not the group's current one: join again."""
 
     code = ErrorCode.ILLEGAL_GENERATION
 
 
 class InconsistentGroupProtocol(KafkaError):
-    """The member supports no protocol that all of the group support."""
+    """The member supports no protocol that all members of the group support."""
 
     code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 class InvalidGroupId(KafkaError):
-    """The group id is empty, or not one a group may have."""
+    """The group id is empty or invalid."""
 
     code = ErrorCode.INVALID_GROUP_ID
 
 
 class UnknownMemberId(KafkaError):
-    """The group has no member of this id: join as a new one."""
+    """The group has no member with this id: join as a new member."""
 
     code = ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -163,13 +163,13 @@ class InvalidCommitOffsetSize(KafkaError):
 
 
 class InvalidSessionTimeout(KafkaError):
-    """The session timeout is out of the bounds group.min/max.session.timeout.ms set."""
+    """The session timeout is outside the bounds of group.min/max.session.timeout.ms."""
 
     code = ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 class RebalanceInProgress(KafkaError):
-    """The group is about to begin a new generation: join again."""
+    """The group is rebalancing: join again."""
 
     code = ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -199,7 +199,7 @@ class InvalidTimestamp(KafkaError):
 
 
 class UnsupportedSaslMechanism(KafkaError):
-    """The broker knows no such SASL mechanism."""
+    """The broker does not support the SASL mechanism."""
 
     code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
 
@@ -211,7 +211,7 @@ class UnsupportedVersion(KafkaError):
 
 
 class TopicAlreadyExists(KafkaError):
-    """A topic of this name exists."""
+    """A topic with this name already exists."""
 
     code = ErrorCode.TOPIC_ALREADY_EXISTS
 
@@ -223,7 +223,7 @@ class InvalidPartitions(KafkaError):
 
 
 class InvalidReplicationFactor(KafkaError):
-    """More replicas than brokers, or fewer than one."""
+    """The replication factor is below 1, or above the number of brokers."""
 
     code = ErrorCode.INVALID_REPLICATION_FACTOR
 
@@ -235,7 +235,7 @@ class InvalidReplicaAssignment(KafkaError):
 
 
 class InvalidConfig(KafkaError):
-    """A setting is unknown or its value out of bounds."""
+    """A setting is unknown, or its value is out of bounds."""
 
     code = ErrorCode.INVALID_CONFIG
 
@@ -253,37 +253,37 @@ class InvalidRequest(KafkaError):
 
 
 class UnsupportedForMessageFormat(KafkaError):
-    """Record batches of magic 0 and 1 are not taken."""
+    """Record batches of magic 0 and 1 are not supported."""
 
     code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 class PolicyViolation(KafkaError):
-    """The request breaks a rule this cluster sets."""
+    """The request violates a policy of this cluster."""
 
     code = ErrorCode.POLICY_VIOLATION
 
 
 class OutOfOrderSequenceNumber(KafkaError):
-    """An idempotent producer's batch came before one that precedes it."""
+    """An idempotent producer's batch arrived before its predecessor."""
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class DuplicateSequenceNumber(KafkaError):
-    """A batch older than those remembered for its producer came again."""
+    """A batch is a duplicate of one that is older than those remembered for its producer."""
 
     code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpoch(KafkaError):
-    """A newer producer has taken over, or a transaction has timed out."""
+    """A newer producer has fenced this one, or a transaction has timed out."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class KafkaStorageError(KafkaError):
-    """The log directory refused to write, or is offline."""
+    """The log directory is offline, or a write to it failed."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -295,7 +295,7 @@ class LogDirNotFound(KafkaError):
 
 
 class UnknownProducerId(KafkaError):
-    """Nothing is remembered of this producer id."""
+    """The partition has no state for this producer id."""
 
     code = ErrorCode.UNKNOWN_PRODUCER_ID
 
@@ -307,25 +307,25 @@ class NonEmptyGroup(KafkaError):
 
 
 class GroupIdNotFound(KafkaError):
-    """There is no group of this id."""
+    """No group has this id."""
 
     code = ErrorCode.GROUP_ID_NOT_FOUND
 
 
 class FetchSessionIdNotFound(KafkaError):
-    """There is no such fetch session (any more)."""
+    """The fetch session does not exist, or was closed."""
 
     code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class InvalidFetchSessionEpoch(KafkaError):
-    """The request is not the next one of its fetch session."""
+    """The request is not the next one in its fetch session."""
 
     code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 class ListenerNotFound(KafkaError):
-    """The leader has no listener of the name the request came in by."""
+    """The leader has no listener with the name of the one that received the request."""
 
     code = ErrorCode.LISTENER_NOT_FOUND
 
@@ -361,37 +361,37 @@ class OffsetNotAvailable(KafkaError):
 
 
 class MemberIdRequired(KafkaError):
-    """A member without an id is to join again with the one it was given."""
+    """A new member must join again with the member id it has received."""
 
     code = ErrorCode.MEMBER_ID_REQUIRED
 
 
 class PreferredLeaderNotAvailable(KafkaError):
-    """The broker that should lead the partition cannot."""
+    """The partition's preferred leader is not available."""
 
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
 class GroupMaxSizeReached(KafkaError):
-    """The group has as many members as group.max.size lets it have."""
+    """The group already has group.max.size members."""
 
     code = ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 class FencedInstanceId(KafkaError):
-    """Another member has taken over this group instance id."""
+    """Another member with the same group instance id has fenced this one."""
 
     code = ErrorCode.FENCED_INSTANCE_ID
 
 
 class EligibleLeadersNotAvailable(KafkaError):
-    """No broker is left that could lead the partition."""
+    """No eligible leader of the partition is available."""
 
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 class ElectionNotNeeded(KafkaError):
-    """The partition has the leader it should have."""
+    """The partition does not need an election."""
 
     code = ErrorCode.ELECTION_NOT_NEEDED
 
@@ -409,7 +409,7 @@ class InvalidRecord(KafkaError):
 
 
 class ResourceNotFound(KafkaError):
-    """There is no such resource."""
+    """The resource does not exist."""
 
     code = ErrorCode.RESOURCE_NOT_FOUND
 
@@ -421,7 +421,7 @@ class DuplicateResource(KafkaError):
 
 
 class UnacceptableCredential(KafkaError):
-    """The credential breaks the rules for credentials."""
+    """The credential violates the rules for credentials."""
 
     code = ErrorCode.UNACCEPTABLE_CREDENTIAL
 
@@ -433,13 +433,13 @@ class InvalidUpdateVersion(KafkaError):
 
 
 class UnknownTopicId(KafkaError):
-    """This broker hosts no topic of this id."""
+    """This broker does not host a topic with this id."""
 
     code = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 class InconsistentTopicId(KafkaError):
-    """The topic id is not the one the log was made for."""
+    """The topic id differs from the log's."""
 
     code = ErrorCode.INCONSISTENT_TOPIC_ID
 
@@ -463,13 +463,13 @@ class FetchSessionTopicIdError(KafkaError):
 
 
 class MismatchedEndpointType(KafkaError):
-    """The listener is not of the type that was asked about."""
+    """The listener is not of the requested type."""
 
     code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
 class UnsupportedEndpointType(KafkaError):
-    """There is no such type of endpoint."""
+    """The type of endpoint is unknown."""
 
     code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
@@ -478,7 +478,7 @@ _CLASS_BY_CODE: dict[int, type[KafkaError]] = {x.code: x for x in KafkaError.__s
 
 
 def error_from_code(code: int, message: str = "") -> KafkaError:
-    """The error a peer's code stands for; of a class named after it where we never raise it.
+    """Return the error for a peer's code; for codes that plog never raises, create a class.
 
     >>> error_from_code(3)
     UnknownTopicOrPartition()

@@ -1,9 +1,9 @@
-"""Hashes that peers and clients of other languages compute too: the results are part of a protocol.
+"""Hash functions that are part of the protocol, because peers and other clients compute them, too.
 
-murmur2, by which Kafka's clients choose the partition of a key: where two clients hash differently,
-one key's records are in two partitions. Source: Kafka 4.3 Utils.murmur2, which is Austin Appleby's
-MurmurHash2 with Kafka's seed. And Java's hash of a text, by which Kafka finds the partition a group
-is kept in.
+Kafka's clients choose the partition of a key with murmur2: if two clients hashed differently, the
+records of one key would be in two partitions. Source: Kafka 4.3 Utils.murmur2, which is Austin
+Appleby's MurmurHash2 with Kafka's seed. Kafka chooses the partition of a group with Java's hash of
+a string.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _UNPACK_BY_WORDS = tuple(Struct(f"<{words}I").unpack_from for words in range(33)
 
 
 def murmur2(data: bytes) -> int:
-    """The hash of `data`, 0 to 2^32 - 1; Java shows the upper half of that as negative numbers.
+    """Return the hash of `data`, 0 to 2^32 - 1; in Java, the upper half are negative numbers.
 
-    About 0.2 us for each four bytes.
+    Takes about 0.2 us per four bytes.
 
     >>> murmur2(b"21") - 2**32
     -973932308
@@ -42,7 +42,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, count: int) -> int:
-    """The partition, of `count`, in which Kafka's producers put the records of `key`.
+    """Return the partition, of `count`, to which Kafka's producers send records with `key`.
 
     >>> partition_for_key(b"foobar", 12)
     6
@@ -51,7 +51,7 @@ def partition_for_key(key: bytes, count: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: over the units of UTF-16, in 32 bits, signed.
+    """Return Java's ``String.hashCode``: computed from UTF-16 code units, signed, 32 bits.
 
     >>> java_hash("polygenelubricants"), java_hash("g"), java_hash("")
     (-2147483648, 103, 0)

@@ -1,4 +1,4 @@
-"""The names of the levels of metadata.version, which say what KRaft's records may hold.
+"""The names of the levels of metadata.version, which determine the contents of KRaft records.
 
 Source: Kafka 4.3 MetadataVersion.
 """
@@ -20,4 +20,4 @@ METADATA_VERSIONS: Final[Mapping[int, str]] = dict(
         start=1,
     )
 )  # fmt: skip
-"""A level's name, by its number."""
+"""Names of levels by number."""

@@ -1,7 +1,7 @@
-"""What both ends of a TLS connection set in a context of pyOpenSSL.
+"""Configuration of a pyOpenSSL context, for both ends of a TLS connection.
 
-The server's context is plogd/net/tls_context.py's, the client's network/twisted_tls.py's. Whatever
-this OpenSSL refuses is a ValueError that says what to change; the callers know the setting's name.
+plogd/net/tls_context.py creates the server's context, network/twisted_tls.py the client's. Values
+that OpenSSL rejects raise a ValueError with the remedy; the callers add the setting's name.
 
 Source: OpenSSL's SSL_CTX_set_min_proto_version(3), X509_VERIFY_PARAM_set_flags(3).
 """
@@ -22,18 +22,21 @@ _VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
 
 
 def limit(context: SSL.Context, versions: Collection[str], suites: Sequence[str]) -> None:
-    """Speak only these versions of TLS and, if there are any, these cipher suites."""
+    """Limit a context to these versions of TLS and, if not empty, to these cipher suites."""
     allowed = set(versions)
     if suites:
         allowed &= _limit_suites(context, suites)
     if not allowed:
-        raise ValueError("there is no version of TLS in common with ssl.enabled.protocols")
+        raise ValueError(
+            "none of the suites belongs to a TLS version in ssl.enabled.protocols; add a suite or a"
+            " version"
+        )
     context.set_min_proto_version(min(_VERSIONS[version] for version in allowed))
     context.set_max_proto_version(max(_VERSIONS[version] for version in allowed))
 
 
 def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
-    """Offer only these; the versions of TLS that have one of them."""
+    """Offer only these suites; return the versions of TLS that have one of them."""
     tls_1_2, tls_1_3 = openssl_cipher_lists(suites)
     versions = set()
     try:
@@ -43,19 +46,22 @@ def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
         if tls_1_3:
             if not hasattr(context, "set_tls13_ciphersuites"):
                 raise ValueError(
-                    "this pyOpenSSL is too old to choose among the suites of TLSv1.3; leave it"
-                    " empty, or take TLSv1.3 out of ssl.enabled.protocols and its suites out of"
-                    " here"
+                    "this version of pyOpenSSL cannot select the suites of TLSv1.3; leave the"
+                    " setting empty, or remove TLSv1.3 from ssl.enabled.protocols and its suites"
+                    " from this setting"
                 )
             context.set_tls13_ciphersuites(":".join(tls_1_3).encode())
             versions.add("TLSv1.3")
     except SSL.Error as error:
-        raise ValueError(f"OpenSSL knows none of {', '.join(suites)}") from error
+        raise ValueError(f"OpenSSL supports none of {', '.join(suites)}") from error
     return versions
 
 
 def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> None:
-    """Have this certificate, the first of `chain`, and its key. Raises SSL.Error."""
+    """Use the first certificate of `chain`, with its key and the rest of the chain.
+
+    Raises SSL.Error.
+    """
     der = key.private_bytes(
         serialization.Encoding.DER,
         serialization.PrivateFormat.PKCS8,
@@ -63,7 +69,7 @@ def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> N
     )
     own, *others = for_openssl(chain)
     with warnings.catch_warnings():
-        # Newer versions would rather have cryptography's own types, older ones know only these.
+        # Newer versions prefer cryptography's own types, but older ones only accept these.
         warnings.simplefilter("ignore", DeprecationWarning)
         context.use_certificate(own)
         for certificate in others:
@@ -73,12 +79,12 @@ def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> N
 
 
 def trust(context: SSL.Context, trusted: Sequence[x509.Certificate]) -> None:
-    """Take certificates that these have signed. Raises SSL.Error.
+    """Trust certificates signed by one of `trusted`. Raises SSL.Error.
 
-    As in Java, each of them is trusted for itself, not only one that signed itself.
+    As in Java, each of them is a trust anchor, even if it is not self-signed.
     """
     store = context.get_cert_store()
-    assert store is not None, "a context has a store from the beginning"
+    assert store is not None, "a context always has a certificate store"
     store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -87,13 +93,13 @@ def trust(context: SSL.Context, trusted: Sequence[x509.Certificate]) -> None:
 
 
 def for_openssl(certificates: Sequence[x509.Certificate]) -> Iterator[crypto.X509]:
-    """Certificates as pyOpenSSL wants them."""
+    """Yield the certificates as pyOpenSSL's type."""
     for certificate in certificates:
         yield crypto.X509.from_cryptography(certificate)
 
 
 def reason_of(error: SSL.Error) -> str:
-    """OpenSSL's words for an error; the last of its queue says it best, if there is one.
+    """Return OpenSSL's reason for an error: the last one in its error queue, if not empty.
 
     >>> reason_of(SSL.Error([("SSL routines", "", "unknown protocol")]))
     'unknown protocol'

@@ -1,10 +1,10 @@
-"""PEM texts: finding the keys and certificates in them, and telling them from other forms.
+"""Find keys and certificates in PEM data, and recognize other formats.
 
-Pure. What a block means is the business of who reads it: plogd/net/tls_files.py for the broker,
+Pure. The callers interpret the blocks: plogd/net/tls_files.py for the broker,
 network/tls_context.py for clients.
 
-Source: RFC 7468; KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which as here takes a PEM
-text without its line ends.
+Source: RFC 7468; KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which also accepts PEM
+data without line ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DER_SEQUENCE = b"\x30"
 
 
 def pem_blocks(data: bytes, kind: str) -> list[bytes]:
-    """The blocks whose label ends in `kind`, with the line ends that belong there.
+    """Return the blocks whose label ends with `kind`, with correct line ends.
 
     >>> pem_blocks(b"-----BEGIN CERTIFICATE----- QUJD -----END CERTIFICATE-----", "CERTIFICATE")
     [b'-----BEGIN CERTIFICATE-----\\nQUJD\\n-----END CERTIFICATE-----\\n']
@@ -31,19 +31,19 @@ def pem_blocks(data: bytes, kind: str) -> list[bytes]:
 
 
 def _with_line_ends(body: bytes) -> bytes:
-    if b":" in body:  # The headers of an old form of encrypted keys: lines matter.
+    if b":" in body:  # An old format of encrypted keys has headers, in which line ends matter.
         return body.strip() + b"\n"
     text = b"".join(body.split())
     return b"".join(text[i : i + 64] + b"\n" for i in range(0, len(text), 64))
 
 
 def is_encrypted(key: bytes) -> bool:
-    """Whether the block of a private key needs a password."""
+    """Return whether the block of a private key needs a password."""
     return b"ENCRYPTED" in key
 
 
 def other_form(data: bytes) -> str | None:
-    """What `data` is if it is no PEM but another form of keystore; None if it is none of those."""
+    """Return the name of another keystore format that `data` has; None for PEM or unknown data."""
     if data.startswith(_JKS_MAGIC):
         return "a Java keystore (JKS)"
     return "a PKCS12 or DER file" if data.startswith(_DER_SEQUENCE) else None

@@ -1,7 +1,7 @@
-"""The settings ``ssl.keystore.…`` and ``ssl.truststore.…``, as clients and the broker have them.
+"""Checks of the settings ``ssl.keystore.…`` and ``ssl.truststore.…`` of clients and the broker.
 
-Keys and certificates are PEM, from a file or in the setting itself. What else each of them needs is
-in settings/security.py and plogd/config/tls_settings.py. Source: Kafka 4.3
+Keys and certificates are PEM, in a file or in the setting itself. Further checks are in
+settings/security.py for clients and plogd/config/tls_settings.py for the broker. Source: Kafka 4.3
 DefaultSslEngineFactory; KIP-651.
 """
 
@@ -17,7 +17,7 @@ CONVERT_TRUSTSTORE = (
 
 
 def convert_keystore(name: str) -> str:
-    """How a Java keystore becomes PEM, in files called after `name`."""
+    """Return instructions for converting a Java keystore to PEM, in files named after `name`."""
     return (
         f"convert it once: keytool -importkeystore -srckeystore FILE -destkeystore {name}.p12"
         f" -deststoretype PKCS12 && openssl pkcs12 -in {name}.p12 -out {name}.pem (without the"
@@ -27,7 +27,7 @@ def convert_keystore(name: str) -> str:
 
 
 class PemSettings(Protocol):
-    """The settings that are asked about here."""
+    """The settings that the checks read."""
 
     @property
     def ssl_keystore_type(self) -> str: ...
@@ -46,24 +46,24 @@ class PemSettings(Protocol):
 
 
 def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with a keystore, as (name of a setting, problem). None at all is not wrong."""
+    """Yield the problems of the keystore settings as (setting, problem); no keystore is valid."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_type.upper() != "PEM":
-        yield "ssl.keystore.type", f"only PEM is read; {convert}"
+        yield "ssl.keystore.type", f"only PEM is supported; {convert}"
     elif key and settings.ssl_keystore_location:
-        yield "ssl.keystore.key", "ssl.keystore.location is set as well: which one is meant?"
+        yield "ssl.keystore.key", "cannot be set together with ssl.keystore.location; remove one"
     elif key and not chain:
-        yield "ssl.keystore.key", "needs ssl.keystore.certificate.chain beside it"
+        yield "ssl.keystore.key", "requires ssl.keystore.certificate.chain"
     elif chain and not key:
-        yield "ssl.keystore.certificate.chain", "needs ssl.keystore.key beside it"
+        yield "ssl.keystore.certificate.chain", "requires ssl.keystore.key"
 
 
 def check_truststore(settings: PemSettings) -> Iterator[tuple[str, str]]:
-    """What is wrong with a truststore, likewise."""
+    """Yield the problems of the truststore settings as (setting, problem)."""
     if settings.ssl_truststore_type.upper() != "PEM":
-        yield "ssl.truststore.type", f"only PEM is read; {CONVERT_TRUSTSTORE}"
+        yield "ssl.truststore.type", f"only PEM is supported; {CONVERT_TRUSTSTORE}"
     elif settings.ssl_truststore_location and settings.ssl_truststore_certificates:
         yield (
             "ssl.truststore.certificates",
-            "ssl.truststore.location is set as well: which one is meant?",
+            "cannot be set together with ssl.truststore.location; remove one",
         )

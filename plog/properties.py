@@ -1,9 +1,9 @@
-r"""Java's .properties text format, in which Kafka writes its settings.
+r"""Parser for Java's .properties format, which Kafka uses for its settings.
 
-Pure: text in, assignments with their line numbers out. Follows java.util.Properties: comments with
-``#`` or ``!``, keys ended by ``=``, ``:`` or white space, a line continued by an odd number of
-backslashes at its end, ``\t \n \r \f \uXXXX`` escapes; any other escaped character stands for
-itself. Finding and reading files is the callers' work.
+Pure: it turns text into assignments with line numbers; the callers find and read the files. The
+format is that of java.util.Properties: comments start with ``#`` or ``!``; a key ends at ``=``,
+``:`` or white space; a line continues if it ends with an odd number of backslashes; escapes are
+``\t \n \r \f \uXXXX``, and any other escaped character stands for itself.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE_END = re.compile(r"\r\n|\r|\n")
-# A key runs to the first separator no backslash stands before.
+# A key ends at the first separator without a backslash before it.
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 
 
 class PropertiesError(ValueError):
-    """The text is not a .properties file; `line` is where, counted from 1."""
+    """The text is not in the .properties format; `line` is the line number, counted from 1."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line}: {problem}")
@@ -31,7 +31,7 @@ class PropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One ``key=value``; `line` is where it begins, counted from 1."""
+    """A ``key=value``; `line` is the number of its first line, counted from 1."""
 
     line: int
     key: str
@@ -39,7 +39,7 @@ class Assignment:
 
 
 def decode_properties(data: bytes) -> str:
-    """The text of a file: UTF-8, or else Latin-1, as which Java has always read such files."""
+    """Decode a file as UTF-8, or otherwise as Latin-1, which Java originally used."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -47,7 +47,7 @@ def decode_properties(data: bytes) -> str:
 
 
 def parse_properties(text: str) -> list[Assignment]:
-    """Every assignment in order, repeated keys included. Raises PropertiesError.
+    """Return all assignments in order, including repeated keys. Raises PropertiesError.
 
     >>> [(a.key, a.value) for a in parse_properties("# note\\na.b = 1, \\\\\\n   2\\n")]
     [('a.b', '1, 2')]
@@ -55,7 +55,7 @@ def parse_properties(text: str) -> list[Assignment]:
     assignments = []
     for line, content in _logical_lines(text):
         key_match = _KEY.match(content)
-        assert key_match is not None  # The pattern matches the empty string too.
+        assert key_match is not None  # The pattern also matches the empty string.
         separator = _SEPARATOR.match(content, key_match.end())
         assert separator is not None
         assignments.append(
@@ -69,7 +69,7 @@ def parse_properties(text: str) -> list[Assignment]:
 
 
 def escape_value(value: str) -> str:
-    """`value` as it has to stand behind ``key=``.
+    """Escape `value` for use after ``key=``.
 
     >>> escape_value(" C:\\\\logs")
     '\\\\ C:\\\\\\\\logs'
@@ -81,7 +81,7 @@ def escape_value(value: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(first line number, content) without comments, blank lines and leading white space."""
+    """Yield (first line number, content), without comments, blank lines, leading white space."""
     natural = iter(enumerate(_LINE_END.split(text), start=1))
     for number, raw in natural:
         content = raw.lstrip(_SPACE)
@@ -114,7 +114,7 @@ def _unescape(text: str, line: int) -> str:
         if escaped == "u":
             digits = text[position : position + 4]
             if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
-                raise PropertiesError(line, "\\u needs four hexadecimal digits behind it")
+                raise PropertiesError(line, "\\u must be followed by four hexadecimal digits")
             parts.append(chr(int(digits, 16)))
             position += 4
         else:

@@ -1,7 +1,7 @@
-"""Which levels of its features a release of Apache Kafka runs, and what each level needs.
+"""The feature levels of Apache Kafka's releases, and the dependencies of each level.
 
-`version-mapping` and `feature-dependencies` tell it, and `features upgrade --release-version` asks
-for it. It is knowledge about Kafka: which features a plog broker runs is plogd/features.py's.
+`version-mapping` and `feature-dependencies` print them, and `features upgrade --release-version`
+uses them. They describe Kafka; plogd/features.py has the features of a plog broker.
 Source: Kafka 4.3 Feature, MetadataVersion and the versions of each feature; KIP-1022.
 """
 
@@ -15,7 +15,7 @@ from plog.metadata_versions import METADATA_VERSIONS
 
 METADATA_VERSION: Final = "metadata.version"
 FIRST_RELEASE: Final = 7
-"""The oldest level of metadata.version that Kafka 4 knows: 3.3-IV3."""
+"""The oldest level of metadata.version that Kafka 4 supports: 3.3-IV3."""
 LAST_RELEASE: Final = 30
 
 
@@ -24,9 +24,9 @@ class FeatureLevel(NamedTuple):
 
     level: int
     release: int
-    """The level of metadata.version from which on it is the default."""
+    """The first level of metadata.version for which this level is the default."""
     needs: Mapping[str, int] = {}
-    """The levels other features have to have."""
+    """The required levels of other features."""
 
 
 FEATURES: Final[Mapping[str, tuple[FeatureLevel, ...]]] = {
@@ -44,17 +44,17 @@ FEATURES: Final[Mapping[str, tuple[FeatureLevel, ...]]] = {
     "share.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 28)),
     "streams.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 29)),
 }
-"""Every feature but metadata.version, in the order of Kafka's tools, with its levels."""
+"""The levels of all features except metadata.version, in the order of Kafka's tools."""
 
 
 class UnknownFeature(PlogError):
-    """There is no such release, feature or level; the text says which there are."""
+    """An unknown release, feature or level; the message lists the known ones."""
 
 
 def release_level(release: str) -> int:
-    """The level of metadata.version a release begins with. Raises UnknownFeature.
+    """Return the level of metadata.version of a release. Raises UnknownFeature.
 
-    A release without its internal version stands for the last of those.
+    A release without an internal version means its last internal version.
 
     >>> release_level("3.9-IV0"), release_level("4.0"), release_level("4.0.1")
     (21, 25, 25)
@@ -71,7 +71,7 @@ def release_level(release: str) -> int:
 
 
 def default_levels(release: int) -> dict[str, int]:
-    """The levels a cluster gets with this level of metadata.version, that one first."""
+    """Return the default levels of all features for a level of metadata.version, which is first."""
     levels = {METADATA_VERSION: release}
     for name, known in FEATURES.items():
         levels[name] = max(each.level for each in known if each.release <= release)
@@ -79,7 +79,7 @@ def default_levels(release: int) -> dict[str, int]:
 
 
 def needed_levels(feature: str, level: int) -> Mapping[str, int]:
-    """What other features have to have for a level of this one. Raises UnknownFeature."""
+    """Return the levels of other features that a level requires. Raises UnknownFeature."""
     if feature == METADATA_VERSION:
         if not FIRST_RELEASE <= level <= LAST_RELEASE:
             raise UnknownFeature(f"Unknown metadata.version {level}")

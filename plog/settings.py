@@ -1,11 +1,11 @@
-"""What a setting is: its name, type, default, bounds and text, declared once as a dataclass field.
+"""Definitions of settings: name, type, default, bounds and description of a dataclass field.
 
 The broker's `BrokerConfig` and `TopicConfig` and the clients' `ClientSettings` are tables of such
-fields. Everything else is made from them: reading a value, refusing a wrong one, DescribeConfigs,
-the pages and example files of docs/ and etc/. This module knows no single setting.
+fields. Parsing, validation, DescribeConfigs, and the pages and example files in docs/ and etc/ are
+all derived from them. This module does not define any setting itself.
 
-Type numbers are those of DescribeConfigs. Texts are read as Kafka's ConfigDef reads them: trimmed;
-whole numbers in decimal; booleans in any case; lists separated by commas.
+Type numbers are those of DescribeConfigs. Values are parsed as Kafka's ConfigDef does: trimmed;
+integers in decimal; booleans in any case; lists separated by commas.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 UpdateMode: TypeAlias = Literal["read-only", "reload", "per-broker", "cluster-wide"]
-"""When a new value counts: after a restart; after a reload of the files; or at once, if a client
-sets it for one broker only, or for one or all. What counts at once may be reloaded, too."""
+"""When a new value takes effect: after a restart; after the files are reloaded; or immediately when
+a client sets it, for one broker only, or for one or all. The latter two can be reloaded, too."""
 Importance: TypeAlias = Literal["high", "medium", "low"]
 
 INT_MAX = 2**31 - 1
@@ -39,10 +39,10 @@ GIB = 1024 * MIB
 
 
 class ConfigError(PlogError):
-    """The settings cannot be used; `problems` are all there is to correct, one line each.
+    """The settings are invalid; `problems` contains one line for each error.
 
-    `warnings` is what would have been warned about had they been right: a misspelt name is often
-    why a value is wrong.
+    `warnings` are the warnings that valid settings would cause: a misspelled name is often the
+    reason for an invalid value.
     """
 
     def __init__(self, problems: Sequence[str], warnings: Sequence[str] = ()) -> None:
@@ -51,11 +51,11 @@ class ConfigError(PlogError):
         self.warnings = tuple(warnings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems, self.warnings)  # What a pickle calls it with.
+        return type(self), (self.problems, self.warnings)  # The arguments for unpickling.
 
 
 class SettingType(IntEnum):
-    """The type of a setting, numbered as DescribeConfigs numbers it."""
+    """The type of a setting, with the number of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -79,10 +79,10 @@ _WHOLE_NUMBER_LIMIT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of a table. `also` holds values allowed outside the bounds, such as -1 for "none".
+    """The definition of a setting. `also` lists valid values outside the bounds, such as -1.
 
-    `spellings` are other texts for the values of `one_of`, as (text, value); with `any_case` both
-    may be written in capitals or not.
+    `spellings` are other texts for the values of `one_of`, as (text, value); with `any_case`, both
+    are case-insensitive.
     """
 
     name: str
@@ -100,12 +100,12 @@ class Setting:
     update: UpdateMode = "read-only"
     group: str = ""
     aliases: tuple[str, ...] = ()
-    # Broker settings a topic's setting falls back to, strongest first, with the factor to its unit.
+    # Broker settings that a topic setting falls back to, in order, with the factor to its unit.
     synonyms: tuple[tuple[str, int], ...] = ()
 
     @property
     def attribute(self) -> str:
-        """The field that holds the value: the name with underscores for dots."""
+        """The name of the field with the value: the setting's name with underscores for dots."""
         return self.name.replace(".", "_")
 
     @property
@@ -120,7 +120,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """The allowed values for people, as in error messages and docs; empty if anything is."""
+        """The allowed values as text for error messages and docs; empty if all are allowed."""
         if self.type is SettingType.BOOLEAN:
             return "true, false"
         if self.one_of:
@@ -137,7 +137,7 @@ class Setting:
         return f"{extra}, or {bounds}" if extra and bounds else bounds
 
     def parse(self, text: str) -> Value:
-        """The value `text` stands for. Raises ValueError saying what is wrong and what is allowed.
+        """Parse a value. Raises ValueError with the problem and the allowed values.
 
         >>> Setting(name="a.ms", type=SettingType.INT, default=1, doc="", at_least=1).parse(" 7 ")
         7
@@ -148,7 +148,7 @@ class Setting:
             raise self._refusal(error) from None
 
     def take(self, given: object) -> Value:
-        """The value a program gave: a text, read as `parse` reads it, or a value of this type.
+        """Convert a value given by a program: text for `parse`, or a value of the setting's type.
 
         >>> Setting(name="a", type=SettingType.LIST, default=(), doc="").take(["x", "y"])
         ('x', 'y')
@@ -199,10 +199,10 @@ class Setting:
         path = as_path() if callable(as_path) else None
         if isinstance(path, str):
             return self._read(path)
-        raise ValueError(f"a {type(given).__name__} is no value of this setting")
+        raise ValueError(f"a {type(given).__name__} is not valid for this setting")
 
     def _spelt(self, text: str) -> str:
-        """The value of `one_of` that `text` is another spelling of, or `text`."""
+        """Return the value of `one_of` for another spelling, or `text`."""
         if self.any_case:
             known = (*self.one_of, *(other for other, _ in self.spellings))
             text = next((each for each in known if each.lower() == text.lower()), text)
@@ -213,7 +213,7 @@ class Setting:
             self._check_list(value)
         elif isinstance(value, str):
             if self.one_of and value not in self.one_of:
-                raise ValueError("not one of the possible values")
+                raise ValueError("not one of the allowed values")
         elif not isinstance(value, bool) and isinstance(value, int | float):
             self._check_number(value)
         return value
@@ -222,9 +222,9 @@ class Setting:
         if "" in items:
             raise ValueError("has an empty entry")
         if len(set(items)) < len(items):
-            raise ValueError("has an entry twice")
+            raise ValueError("has a duplicate entry")
         if self.one_of and not set(items) <= set(self.one_of):
-            raise ValueError("has an entry that is none of the possible values")
+            raise ValueError("has an entry that is not one of the allowed values")
 
     def _check_number(self, value: float) -> None:
         if value in self.also:
@@ -238,7 +238,7 @@ class Setting:
             raise ValueError(f"does not fit the type {self.type.name}")
 
     def format(self, value: Value) -> str | None:
-        """The text of a value, as Kafka prints it; None for null.
+        """Return a value as text, as Kafka prints it; None for null.
 
         >>> Setting(name="a", type=SettingType.LIST, default=(), doc="").format(("x", "y"))
         'x,y'
@@ -252,19 +252,19 @@ class Setting:
         return str(value)
 
     def shown(self, value: Value) -> str | None:
-        """As `format`, but None for what is secret."""
+        """Return a value as `format` does, but None if it is sensitive."""
         return None if self.sensitive else self.format(value)
 
 
 def _number_text(number: float | None) -> str:
-    """A bound for people; no text for "as large as the type goes"."""
+    """Return a bound as text; empty for the maximum of the type."""
     return "" if number is None or number in (INT_MAX, LONG_MAX) else f"{number}"
 
 
 def _type_of(default: object) -> SettingType:
-    """The type a default implies; LONG, and the type behind a None, have to be said."""
+    """Return the type that a default implies; LONG, and the type of None, must be explicit."""
     for python_type, setting_type in (
-        (bool, SettingType.BOOLEAN),  # Before int, which it is too.
+        (bool, SettingType.BOOLEAN),  # Before int, because a bool is also an int.
         (int, SettingType.INT),
         (float, SettingType.DOUBLE),
         (str, SettingType.STRING),
@@ -272,7 +272,7 @@ def _type_of(default: object) -> SettingType:
     ):
         if isinstance(default, python_type):
             return setting_type
-    raise TypeError(f"say the type of a setting whose default is {default!r}")
+    raise TypeError(f"cannot infer the type of a setting with default {default!r}; give `type`")
 
 
 def setting(
@@ -294,7 +294,7 @@ def setting(
     aliases: tuple[str, ...] = (),
     synonyms: tuple[tuple[str, int], ...] = (),
 ) -> T:
-    """Declare a dataclass field that holds a setting. `group` starts a new section of the docs."""
+    """Declare a setting as a dataclass field. `group` starts a new section of the docs."""
     row = Setting(
         name=name,
         type=_type_of(default) if type is None else type,
@@ -313,8 +313,8 @@ def setting(
         aliases=aliases,
         synonyms=synonyms,
     )
-    # For a type checker the field's type is the default's; at run time it is a dataclass field.
-    # What is secret stays out of the table's text form, which ends up in logs and tracebacks.
+    # For type checkers the field has the type of the default; at run time it is a dataclass field.
+    # Sensitive values are left out of the repr, which may appear in logs and tracebacks.
     return field(default=default, repr=not row.sensitive, metadata={"setting": row})
 
 
@@ -322,7 +322,7 @@ _rows_by_table: dict[type[Any], Mapping[str, Setting]] = {}
 
 
 def settings_of(table: type[Any]) -> Mapping[str, Setting]:
-    """The rows of a table by name, in the order they are declared."""
+    """Return the settings of a table by name, in the order of their declaration."""
     rows = _rows_by_table.get(table)
     if rows is None:
         declared = [f.metadata["setting"] for f in fields(table) if "setting" in f.metadata]
@@ -331,7 +331,7 @@ def settings_of(table: type[Any]) -> Mapping[str, Setting]:
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`, for "did you mean"; None if nothing is near.
+    """Return the most similar of `names`, for "did you mean"; None if none is similar.
 
     >>> nearest_name("log.retention.hour", ["log.retention.hours", "num.partitions"])
     'log.retention.hours'

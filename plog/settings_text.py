@@ -1,7 +1,7 @@
-"""Tables of settings as text: rows of a Markdown table, entries of an example file.
+"""Format settings as rows of a Markdown table and as entries of an example file.
 
-Pure: rows in, text out. What pages and files there are, and what their heads say, is the business
-of who owns the tables: plogd/config/docs.py for the broker, settings/docs.py for clients.
+Pure: it turns settings into text. The owners of the settings define the pages and files:
+plogd/config/docs.py for the broker, settings/docs.py for clients.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from plog.properties import escape_value
 from plog.settings import HOUR_MS, INT_MAX, LONG_MAX, Setting
 
 Columns: TypeAlias = Mapping[str, Callable[[Setting], str]]
-"""The columns of a table by their titles: what each tells of a setting."""
+"""The columns of a table: a function from a setting to the cell's text, by title."""
 
 
 def print_one(
     printers: Mapping[str, Callable[[], str]], arguments: Sequence[str], *, program: str
 ) -> int:
-    """Print the text that the command line of `program` names; the exit status."""
+    """Print the text that the command line of `program` selects; return the exit code."""
     if len(arguments) != 1 or arguments[0] not in printers:
         sys.stderr.write(f"usage: python -m {program} {'|'.join(printers)}\n")
         return 2
@@ -30,7 +30,7 @@ def print_one(
 
 
 def by_group(rows: Iterable[Setting]) -> Iterator[tuple[str, list[Setting]]]:
-    """The rows in the sections they are declared in, in order."""
+    """Yield the sections in order, with their settings."""
     group = ""
     members: list[Setting] = []
     for row in rows:
@@ -44,44 +44,44 @@ def by_group(rows: Iterable[Setting]) -> Iterator[tuple[str, list[Setting]]]:
 
 
 def table(columns: Columns, rows: Iterable[Setting]) -> str:
-    """A Markdown table with one line a setting."""
+    """Return a Markdown table with one line per setting."""
     lines = [" | ".join(columns), " | ".join("---" for _ in columns)]
     lines += [" | ".join(cell(row) for cell in columns.values()) for row in rows]
     return "".join(f"| {line} |\n" for line in lines)
 
 
 def name_cell(row: Setting) -> str:
-    """The setting's name, and the other names it goes by."""
+    """Return the setting's name and aliases."""
     return "<br>".join([f"`{row.name}`", *(f"or `{name}`" for name in row.aliases)])
 
 
 def default_cell(row: Setting) -> str:
-    """The default, with its unit and in a form that is easy to read."""
+    """Return the default with its unit, also in a readable form."""
     text = row.format(row.default)
     if text is None:
         return "not set"
-    # An entry of a list has no white space, so that a table may break behind its comma.
+    # List entries have no white space, so insert a space after commas for line breaks.
     shown = f"`{text.replace(',', ', ')}`" if text else "empty"
     return f"{shown} {_readable(row)}".strip()
 
 
 def allowed_cell(row: Setting) -> str:
-    """The type, and the allowed values if not all of it are."""
+    """Return the type and, if limited, the allowed values."""
     return row.type.name.lower() + (f": {row.allowed}" if row.allowed else "")
 
 
 def meaning_cell(row: Setting) -> str:
-    """What the setting does."""
+    """Return the description of the setting."""
     return row.doc
 
 
 def _readable(row: Setting) -> str:
-    """The unit, and what a large number amounts to: ``(1 GiB)``, ``ms (7 days)``."""
+    """Return the unit, and a large number in a larger unit: ``(1 GiB)``, ``ms (7 days)``."""
     value = row.default
     if isinstance(value, bool) or not isinstance(value, int):
         return ""
     if value in (INT_MAX, LONG_MAX):
-        return f"{row.unit} (the largest number)".strip()
+        return f"{row.unit} (maximum)".strip()
     units: tuple[tuple[int, str], ...] = ()
     if row.unit == "bytes":
         units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -94,7 +94,7 @@ def _readable(row: Setting) -> str:
 
 
 def commented(row: Setting, fact: str = "") -> str:
-    """The setting at its default for an example file: a comment, with the meaning above it."""
+    """Return an entry of an example file: description and default of a setting, commented out."""
     text = textwrap.wrap(row.doc.replace("`", ""), 98, break_on_hyphens=False)
     facts = [f"Allowed: {row.allowed}" if row.allowed else "", row.unit and f"Unit: {row.unit}"]
     facts.append(fact)

@@ -1,16 +1,17 @@
-"""A broker for the tests of an application, implemented by `plogd.testing`.
+"""A broker for the tests of an application.
 
-With pytest, no import is needed: the fixtures are available once plog is installed
-(docs/testing.md). With other test runners::
+With pytest, no import is necessary: installing plog makes its fixtures available
+(docs/testing.md). In other test frameworks::
 
     with plog.testing.broker(directory) as broker:
         client = connect(broker.bootstrap_servers)
 
-The classes are exported for annotations. `RunningBroker` is the type of the broker fixtures, and
-`BrokerProcess` and `BrokerThread` are its two implementations. `BrokerFactory` is the type of
-``plog_broker_factory``, `Hooks` the type of a broker's ``hooks``, and `Hook` that of one hook.
+The other names are types for annotations. `RunningBroker` is the type of the broker fixtures, with
+the subclasses `BrokerProcess` and `BrokerThread`; `BrokerFactory` is the type of
+``plog_broker_factory``; `Hooks` and `Hook` are the types of a broker's ``hooks``.
 
-`plogd.testing` is imported on first use: the rest of the client library works without the broker.
+This module imports `plogd.testing` at first use. The rest of the client library works without the
+broker's package.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def broker(
 ) -> RunningBroker:
     """Return a broker with its data below `directory`; ``with`` starts and stops it.
 
-    It runs in a thread of this process, or in a separate process.
+    The broker runs in a thread of this process, or in a separate process.
     """
     if kind == "process":
         from plogd.testing.broker_process import BrokerProcess

@@ -1,4 +1,4 @@
-"""The errors of transactions; part of plog.errors, where everybody imports them from."""
+"""The errors of transactions, which plog.errors re-exports."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from plog.error_codes import ErrorCode
 
 
 class InvalidTxnState(KafkaError):
-    """The operation does not fit the transaction's state."""
+    """The operation is not allowed in the transaction's state."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
 
 class InvalidProducerIdMapping(KafkaError):
-    """The producer id is not the one of this transactional id."""
+    """The producer id does not belong to this transactional id."""
 
     code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 class InvalidTransactionTimeout(KafkaError):
-    """The transaction timeout is above the broker's transaction.max.timeout.ms, or not above 0."""
+    """The transaction timeout exceeds transaction.max.timeout.ms, or is not positive."""
 
     code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 class ConcurrentTransactions(KafkaError):
-    """The coordinator is still busy with the producer's last transaction."""
+    """The coordinator is still completing the producer's previous transaction."""
 
     code = ErrorCode.CONCURRENT_TRANSACTIONS
 
@@ -37,12 +37,12 @@ class TransactionalIdAuthorizationFailed(KafkaError):
 
 
 class ProducerFenced(KafkaError):
-    """A newer producer with the same transactional id has taken over: this one has to end."""
+    """A newer producer with the same transactional id has fenced this one: close it."""
 
     code = ErrorCode.PRODUCER_FENCED
 
 
 class TransactionAbortable(KafkaError):
-    """The transaction cannot be committed: abort it; then it may be begun anew."""
+    """The transaction cannot be committed: abort it, then begin a new one."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE

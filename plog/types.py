@@ -1,4 +1,4 @@
-"""The small values every room speaks of: a topic partition, a topic id and its text form."""
+"""Common value types: topic partitions, and ids with their text form."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import base64
 from typing import NamedTuple, TypeAlias
 
 Uuid: TypeAlias = bytes
-"""A topic, cluster or directory id: 16 bytes as on the wire; `uuid_to_text` for people."""
+"""A topic, cluster or directory id: 16 bytes as on the wire; see `uuid_to_text`."""
 
 ZERO_UUID: Uuid = bytes(16)
 """Kafka's "no id"."""
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic; its text form is also the name of its directory.
+    """A partition of a topic; its text form is also the name of its directory.
 
     >>> str(TopicPartition("page-views", 3))
     'page-views-3'
@@ -27,7 +27,7 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_to_text(uuid: Uuid) -> str:
-    """An id as Kafka prints it: URL-safe base64 without padding, 22 characters.
+    """Return an id as Kafka prints it: URL-safe base64 without padding, 22 characters.
 
     >>> uuid_to_text(ZERO_UUID)
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -36,12 +36,12 @@ def uuid_to_text(uuid: Uuid) -> str:
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The 16 bytes of an id in its text form. Raises ValueError if it is not one.
+    """Return the 16 bytes of an id in its text form. Raises ValueError.
 
     >>> uuid_from_text("AAAAAAAAAAAAAAAAAAAAAA") == ZERO_UUID
     True
     """
     uuid = base64.urlsafe_b64decode(text + "==")
     if len(uuid) != 16:
-        raise ValueError(f"{text!r} is not a 22-character id")
+        raise ValueError(f"{text!r} is not an id of 22 characters")
     return uuid

@@ -1,3 +1,3 @@
-"""The version of this software; setup.cfg reads it from here."""
+"""The version of plog, which setup.cfg reads."""
 
 VERSION = "0.1.0"

@@ -1,8 +1,8 @@
-"""Record batches: the bytes that Kafka keeps in its logs and sends unchanged to clients.
+"""Record batches: the bytes that Kafka stores in its logs and sends unchanged to clients.
 
-Reading and patching batch headers, encoding records, compression and checksums belong here. Logs
-and requests do not, and nothing here does I/O; formats older than magic 2 are read in legacy.py
-only. Start with batch.py for the header and codec.py for the records in it.
+This package reads and patches batch headers, encodes and decodes records, compresses them and
+computes checksums. It does no I/O and knows nothing of logs and requests. Only legacy.py reads
+formats older than magic 2. Start with batch.py for the header and codec.py for the records.
 
 Source: KIP-98 (the batch format), KIP-32 (timestamps), KIP-110 (zstd), KIP-534 (delete horizon).
 """
@@ -10,13 +10,13 @@ Source: KIP-98 (the batch format), KIP-32 (timestamps), KIP-110 (zstd), KIP-534 
 from plog.compiled import compiled_folders, is_compiled
 
 COMPILED = ("codec",)
-"""The modules that setup.py compiles where it can."""
+"""Modules that setup.py compiles if Cython and a compiler are available."""
 
 __path__[:0] = compiled_folders(__path__[0], COMPILED)
 
 
 def codec_is_compiled() -> bool:
-    """Whether records are read and written by compiled code; it is several times as fast."""
+    """Return whether the codec is compiled, which makes it several times as fast."""
     from plog.records import codec
 
     return is_compiled(codec)

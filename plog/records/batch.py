@@ -1,9 +1,9 @@
-"""The header of a record batch: read, checked and patched in place, its records never touched.
+"""Read, check and patch the header of a record batch without touching its records.
 
-This is all that the ways of produce and fetch need of a batch. Positions are byte positions in the
-caller's buffer, offsets are the log's. Who wants the records themselves goes to reader.py.
-Base offset and leader epoch lie in front of what the checksum covers: a broker assigns them without
-computing it anew. Source: KIP-98; Kafka 3.9 DefaultRecordBatch.
+Produce and fetch need nothing else of a batch; reader.py reads the records. Positions are byte
+positions in the caller's buffer, offsets are those of the log. The checksum does not cover base
+offset and leader epoch, so a broker assigns them without computing it again.
+Source: KIP-98; Kafka 3.9 DefaultRecordBatch.
 
 == ======== ===================== =======================================================
 at type     field
@@ -45,7 +45,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAGIC = 2
 LOG_OVERHEAD = 12
-"""Bytes of base offset and batch length, which the batch length does not count."""
+"""Size of base offset and batch length, which the batch length does not include."""
 HEADER_SIZE = 61
 
 BATCH_LENGTH_POSITION = 8
@@ -73,17 +73,17 @@ _MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
 
 class CorruptBatch(CorruptMessage):
-    """The bytes are not a record batch, or not the one that was sent."""
+    """The bytes are not a record batch, or were changed after they were sent."""
 
 
 class CorruptRecords(CorruptBatch):
-    """The records in a batch contradict its format. Sending them again will not help."""
+    """The records in a batch violate its format. Sending them again will not help."""
 
     code = ErrorCode.INVALID_RECORD
 
 
 class Compression(IntEnum):
-    """How a batch's records are compressed; the lowest three bits of its attributes."""
+    """The compression codec of a batch: the lowest three bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -93,14 +93,14 @@ class Compression(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps: the producer, or the broker at its append."""
+    """The source of the timestamps: the producer, or the broker when it appended the batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes before the records, field by field as they stand there."""
+    """The fields of the 61 bytes before the records, in their order."""
 
     base_offset: int
     batch_length: int
@@ -118,7 +118,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """Size of the complete batch, including the header."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -128,15 +128,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The first offset behind this batch."""
+        """The first offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> Compression:
-        """The codec. Raises UnsupportedCompressionType for a number that stands for none."""
+        """The codec. Raises UnsupportedCompressionType for an unknown number."""
         codec = self.attributes & COMPRESSION_MASK
         if codec > Compression.ZSTD:
-            raise UnsupportedCompressionType(f"compression type {codec} is not known")
+            raise UnsupportedCompressionType(f"compression type {codec} is not supported")
         return Compression(codec)
 
     @property
@@ -152,7 +152,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether brokers wrote this for each other; see control.py."""
+        """Whether this is a control batch; see control.py."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
@@ -162,7 +162,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence number, -1 without sequences; 0 follows 2147483647.
+        """Sequence number of the last record, -1 without sequences; 0 follows 2147483647.
 
         >>> _example(base_sequence=2147483647, last_offset_delta=1).last_sequence
         0
@@ -173,20 +173,20 @@ class BatchHeader(NamedTuple):
 
 
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, as it stands: only its being there is checked.
+    """Return the header at `position`, without validating its fields.
+
 
     Raises CorruptBatch if fewer than 61 bytes follow.
     """
     if not 0 <= position <= len(data) - HEADER_SIZE:
-        raise CorruptBatch(f"no whole batch header at byte {position} of {len(data)}")
+        raise CorruptBatch(f"no complete batch header at byte {position} of {len(data)}")
     return BatchHeader._make(HEADER.unpack_from(data, position))
 
 
 def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
-    """Size in bytes of the batch at `position`, and its magic; works for magic 0 and 1 too.
+    """Return size in bytes and magic of the batch at `position`, which may have any magic.
 
-    The size is what the batch claims; it may be nonsense. Raises CorruptBatch if fewer than 17
-    bytes follow.
+    The size is not validated. Raises CorruptBatch if fewer than 17 bytes follow.
     """
     if not 0 <= position <= len(data) - MAGIC_POSITION - 1:
         raise CorruptBatch(f"no batch at byte {position} of {len(data)}")
@@ -196,10 +196,11 @@ def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
 
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch; ends before a partial one, as in a fetch response.
+    """Yield position and header of each complete batch; stop before a partial one, as in a fetch.
 
-    Checks what is needed to find the next batch, not the checksum. Raises CorruptBatch for a size
-    or a magic that cannot be, UnsupportedForMessageFormat at a batch of magic 0 or 1.
+
+    Checks only what is necessary to find the next batch, not the checksum. Raises CorruptBatch for
+    an invalid size or magic, UnsupportedForMessageFormat for a batch of magic 0 or 1.
     """
     position, end = 0, len(data)
     while end - position > MAGIC_POSITION:
@@ -209,7 +210,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
                 f"the batch at byte {position} has magic {magic}; only magic {MAGIC} is supported"
             )
         if magic != MAGIC or size < HEADER_SIZE:
-            raise CorruptBatch(f"byte {position}: magic {magic}, {size} bytes: not a record batch")
+            raise CorruptBatch(f"no record batch at byte {position}: magic {magic}, {size} bytes")
         if size > end - position:
             return
         yield position, parse_header(data, position)
@@ -217,7 +218,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position`, whose header is `header`, is the one its sender built."""
+    """Return whether the batch at `position`, which has `header`, matches its checksum."""
     end = position + header.size_bytes
     if header.batch_length < _MIN_LENGTH or end > len(data):
         return False
@@ -227,7 +228,7 @@ def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
 def set_base_offset_and_epoch(
     data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Write what only the leader knows into the batch at `position`; the checksum stays right."""
+    """Assign offset and epoch to the batch at `position`; the checksum stays valid."""
     _INT64.pack_into(data, position, base_offset)
     _INT32.pack_into(data, position + LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -235,9 +236,9 @@ def set_base_offset_and_epoch(
 def set_append_time(
     data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int
 ) -> BatchHeader:
-    """Give all records of the batch the broker's time (message.timestamp.type=LogAppendTime).
+    """Set the broker's time for all records of a batch (message.timestamp.type=LogAppendTime).
 
-    Returns the header as it is now. Costs one checksum over the batch.
+    Returns the new header. Costs one checksum over the batch.
     """
     attributes = header.attributes | LOG_APPEND_TIME_BIT
     _INT16.pack_into(data, position + ATTRIBUTES_POSITION, attributes)

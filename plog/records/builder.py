@@ -1,8 +1,8 @@
-"""Values to a whole record batch.
+"""Build a complete record batch from records.
 
-Used by producers, by coordinators and the embedded metadata store for what they write themselves,
-and by the broker where compression.type differs from what a producer sent. Source: KIP-98;
-Kafka 3.9 MemoryRecordsBuilder.
+Callers are producers, coordinators and the embedded metadata store for their own records, and the
+broker if compression.type differs from the codec of a producer. Source: KIP-98; Kafka 3.9
+MemoryRecordsBuilder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plog.records.compression import OnStep, compress
 from plog.records.crc32c import crc32c
 
 _PIECE_BYTES = 1 << 20
-"""What `rebuild_batch` copies in one go: no other thread runs meanwhile."""
+"""Bytes that `rebuild_batch` copies in one step, during which no other thread runs."""
 
 
 def build_batch(
@@ -47,14 +47,14 @@ def build_batch(
     is_control: bool = False,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """A batch of `records`, at least one, whose offsets start at `base_offset`.
+    """Build a batch of `records`, at least one, whose offsets start at `base_offset`.
 
-    A record's own offset is kept, -1 means the one behind its predecessor's. With LOG_APPEND_TIME
-    all records get the latest timestamp among them, for the format has room for one only. Raises
-    InvalidTimestamp for one below -1, ValueError for offsets that do not rise.
+    A record keeps its own offset; -1 means the next offset. With LOG_APPEND_TIME, all records get
+    the latest timestamp, because the format then has only one. Raises InvalidTimestamp for a
+    timestamp below -1, ValueError for offsets that do not increase.
     """
     if not records:
-        raise ValueError("a batch needs at least one record")
+        raise ValueError("cannot build a batch without records")
     timestamps = [record[1] for record in records]
     if min(timestamps) < -1:
         raise InvalidTimestamp(f"timestamp {min(timestamps)} is negative")
@@ -95,10 +95,10 @@ def rebuild_batch(
     max_timestamp: int,
     on_step: OnStep | None = None,
 ) -> bytearray:
-    """Return the batch of `header` in another codec; `payload` are its records, uncompressed.
+    """Return the batch of `header` in another codec; `payload` contains its uncompressed records.
 
-    The records are not looked at: their deltas count from the header, which keeps its values.
-    `on_step` is that of `compress`.
+    The records are not parsed: their deltas refer to the header, which keeps its values.
+    `on_step` is passed to `compress`.
     """
     attributes = header.attributes & ~COMPRESSION_MASK | compression
     tail = HEADER_TAIL.pack(attributes, *header[6:8], max_timestamp, *header[9:])
@@ -117,10 +117,10 @@ def rebuild_batch(
 
 
 def _last_offset_delta(records: Sequence[RecordFields], base_offset: int) -> int:
-    """The last record's offset from the base: its own, or counted on from the last one that has."""
+    """Return the last record's offset delta, counted from the last record with its own offset."""
     offsets = [record[0] for record in records]
     if max(offsets) != NO_OFFSET:
-        for behind, offset in enumerate(reversed(offsets)):
+        for following, offset in enumerate(reversed(offsets)):
             if offset != NO_OFFSET:
-                return offset + behind - base_offset
+                return offset + following - base_offset
     return len(records) - 1

@@ -1,7 +1,7 @@
-# What is a C integer in codec.py when Cython compiles it; all that is not here remains an object.
+# C types of the variables in codec.py when Cython compiles it; all other variables stay objects.
 #
-# `data` is `bytes`, so that each single byte is read with a check of its position. `cut` is the
-# address of the same bytes: slices of it are not checked, and are made of what _span returns only.
+# `data` is `bytes`, so that reading a single byte checks its position. `cut` is the address of the
+# same bytes: its slices are not checked, so only positions that _span returned may be used.
 
 cimport cython
 

@@ -1,14 +1,14 @@
-"""The records inside a batch, uncompressed: bytes to `Record` values and back.
+"""Encode and decode the uncompressed records of a batch.
 
-Knows nothing of checksums or compression (reader.py and builder.py do), and trusts no byte:
-whatever they are, decoding ends with records or with `CorruptRecords`, and no list grows larger
-than the bytes could fill.
+The codec knows nothing of checksums or compression (reader.py and builder.py do), and does not
+trust its input: decoding any bytes ends with records or with `CorruptRecords`, and no list becomes
+larger than the bytes could fill.
 
-Runs as it stands, or compiled by Cython with the types that codec.pxd gives to what is written
-here (decision 0011); tests hold both forms to the same results. For both, the most common forms of
-an integer are spelled out in the loops, for a call costs more than the work. And for C: `data` is
-read byte by byte, which checks the position, and cut only where `_span` has checked both ends;
-integers are compared before they are added, so that none leaves its 64 bits.
+The module runs interpreted, or compiled by Cython with the types in codec.pxd (decision 0011);
+tests check that both forms have the same results. In both, the loops inline the most common forms
+of an integer, because a call costs more than the work. For C, `data` is read byte by byte, which
+checks the position, and sliced only after `_span` has checked both ends; integers are compared
+before they are added, so that none exceeds 64 bits.
 
 A record: length, attributes (one byte, unused), timestamp delta, offset delta, key length, key,
 value length, value, number of headers, and for each its key length, key, value length, value. All
@@ -49,14 +49,14 @@ _WALKED_AT_ONCE = 100
 _LAST_BYTES = tuple(bytes((low,)) for low in range(0x80))
 _FIRST_BYTES = tuple(bytes((low | 0x80,)) for low in range(0x80))
 _VARINTS = _LAST_BYTES + tuple(low + high for high in _LAST_BYTES[1:] for low in _FIRST_BYTES)
-"""All varints of one byte and of two: those of 0 to 0x3FFF."""
+"""All varints of one or two bytes: those of 0 to 0x3FFF."""
 
 
 def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
-    """The records in `payload`, the uncompressed bytes behind `header`.
+    """Return the records in `payload`, the uncompressed bytes after `header`.
 
-    Raises CorruptRecords if they are not as many as the header says, do not fill the payload
-    exactly, or have offsets that do not rise within the batch.
+    Raises CorruptRecords if their number differs from the header's, they do not fill the payload
+    exactly, or their offsets do not increase within the batch.
     """
     return _decode(payload, header, Record, None, 0)
 
@@ -64,7 +64,7 @@ def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
 def decode_consumer_records(
     payload: Buffer, header: BatchHeader, record_type: type[T], topic: str, partition: int
 ) -> list[T]:
-    """The records in `payload` as a consumer gives them out, made in one go.
+    """Return the records in `payload` as the consumer returns them, created in one step.
 
     `record_type` is a named tuple of topic, partition, offset, timestamp, timestamp type, key,
     value, headers and leader epoch. Raises CorruptRecords as `decode_records` does.
@@ -75,9 +75,9 @@ def decode_consumer_records(
 def walk_records(
     payload: Buffer, header: BatchHeader, *, max_headers: int | None = None
 ) -> Iterator[RecordHead]:
-    """Offset and timestamp of each record in `payload`, one after the other, in little memory.
+    """Yield the head of each record in `payload`, using little memory.
 
-    Raises CorruptRecords as `decode_records` does, and for more headers than there may be.
+    Raises CorruptRecords as `decode_records` does, and for more than `max_headers` headers.
     """
     data = payload if type(payload) is bytes else bytes(payload)
     _check_header(data, header)
@@ -97,7 +97,7 @@ def walk_records(
             error = _incomplete(header)
         except CorruptRecords as reason:
             error = reason
-        yield from heads  # Those in front of the damage, too.
+        yield from heads  # Including those before the damage.
         if error is not None:
             raise error
         records_left -= count
@@ -107,9 +107,9 @@ def walk_records(
 def _check_header(data: bytes, header: BatchHeader) -> None:
     count = header.records_count
     if not 0 <= count <= len(data) // _MIN_RECORD_BYTES:
-        raise CorruptRecords(f"{len(data)} bytes of records cannot be the {count} of the header")
+        raise CorruptRecords(f"{len(data)} bytes cannot contain the {count} records of the header")
     if header.last_offset > _MAX_INT64:
-        raise CorruptRecords(f"the last offset, {header.last_offset}, is no int64")
+        raise CorruptRecords(f"the last offset, {header.last_offset}, exceeds an int64")
 
 
 def _check_end(data: bytes, end: int, header: BatchHeader) -> None:
@@ -120,11 +120,11 @@ def _check_end(data: bytes, end: int, header: BatchHeader) -> None:
 
 
 def _incomplete(header: BatchHeader) -> CorruptRecords:
-    return CorruptRecords(f"the records end before all {header.records_count} are complete")
+    return CorruptRecords(f"the data ends before all {header.records_count} records are complete")
 
 
 def _timestamp_deltas(base_timestamp: int) -> tuple[int, int]:
-    """The lowest and the highest delta with which a timestamp remains an int64."""
+    """Return the lowest and the highest delta with which a timestamp fits in an int64."""
     lowest, highest = _MIN_INT64 - base_timestamp, _MAX_INT64 - base_timestamp
     return max(lowest, _MIN_INT64), min(highest, _MAX_INT64)
 
@@ -132,7 +132,7 @@ def _timestamp_deltas(base_timestamp: int) -> tuple[int, int]:
 def _decode(
     payload: Buffer, header: BatchHeader, record_type: type[T], topic: str | None, partition: int
 ) -> list[T]:
-    """The records, as `decode_records` makes them where `topic` is None, else as a consumer's."""
+    """Return `Record` values if `topic` is None, otherwise the records of a consumer."""
     data = payload if type(payload) is bytes else bytes(payload)
     _check_header(data, header)
     records: list[T] = []
@@ -152,7 +152,10 @@ def _decode_into(
     topic: str | None,
     partition: int,
 ) -> int:
-    """Add all records; where they end. Raises CorruptRecords, and IndexError for missing bytes."""
+    """Append all records to `records`, and return the position after them.
+
+    Raises CorruptRecords, and IndexError for missing bytes.
+    """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)
     last_delta, delta = header.last_offset_delta, -1
@@ -164,7 +167,7 @@ def _decode_into(
     for _ in range(header.records_count):
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
         if not lowest <= timestamp_delta <= highest:
-            raise CorruptRecords(f"the timestamp before byte {position} is no int64")
+            raise CorruptRecords(f"the timestamp before byte {position} exceeds an int64")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         start, position = _span(data, position, end)
         key = cut[start:position] if start else None
@@ -189,11 +192,11 @@ def _decode_into(
 def decode_into_columns(
     data: bytes, header: BatchHeader, columns: RecordColumns, row: int, from_offset: int
 ) -> tuple[int, int, int]:
-    """Fill the rows of `columns` from `row` on with the records from `from_offset` on.
+    """Fill the rows of `columns`, starting at `row`, with the records from `from_offset`.
 
-    For columns.py, which says what they are. Returns the row behind the last one filled, the
-    position where it has stopped, and the offset delta of the record there, -1 if that is the end.
-    Raises CorruptRecords, and IndexError for missing bytes.
+    columns.py calls it. Returns the row after the last filled one, the position where decoding
+    stopped, and the offset delta of the record there, or -1 at the end. Raises CorruptRecords, and
+    IndexError for missing bytes.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)
@@ -209,7 +212,7 @@ def decode_into_columns(
         next_position = position
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
         if not lowest <= timestamp_delta <= highest:
-            raise CorruptRecords(f"the timestamp before byte {position} is no int64")
+            raise CorruptRecords(f"the timestamp before byte {position} exceeds an int64")
         if base_offset + delta < from_offset:
             position = end
             continue
@@ -251,9 +254,9 @@ def _walk(
     delta: int,
     headers_left: int,
 ) -> tuple[int, int, int]:
-    """Add the heads of the next `count` records; what the last three parameters are then.
+    """Append the heads of the next `count` records; return new values of the last three parameters.
 
-    Raises as `_decode_into` does, after those in front of the damage.
+    Raises as `_decode_into` does, after appending the records before the damage.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)
@@ -264,7 +267,7 @@ def _walk(
     for _ in range(count):
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
         if not lowest <= timestamp_delta <= highest:
-            raise CorruptRecords(f"the timestamp before byte {position} is no int64")
+            raise CorruptRecords(f"the timestamp before byte {position} exceeds an int64")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         key_start, position = _span(data, position, end)
         _value_start, position = _span(data, position, end)
@@ -282,12 +285,12 @@ def _walk(
 def _head(
     data: bytes, position: int, previous_delta: int, last_delta: int
 ) -> tuple[int, int, int, int]:
-    """Where the record at `position` ends, where its key is, its deltas of offset and timestamp."""
+    """Return end of the record at `position`, position of its key, offset and timestamp deltas."""
     size, position = _varint(data, position, 32)
     end = position + (size >> 1)
     if size & 1 or end > len(data):
-        raise CorruptRecords(f"the record at byte {position} does not fit its batch")
-    byte = data[position + 1]  # Behind the attributes, where no bit has a meaning yet.
+        raise CorruptRecords(f"the record at byte {position} exceeds its batch")
+    byte = data[position + 1]  # After the attributes, whose bits are all unused.
     if byte <= 0x7F:
         zigzag, position = byte, position + 2
     else:
@@ -305,13 +308,13 @@ def _head(
 
 
 def _wrong_end(position: int, end: int) -> CorruptRecords:
-    return CorruptRecords(f"a record ends at byte {position}, its length says {end}")
+    return CorruptRecords(f"a record ends at byte {position}, but its length ends at {end}")
 
 
 def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, zigzag not undone, and where the next byte is.
+    """Return the varint at `position`, without decoding zigzag, and the position after it.
 
-    Raises CorruptRecords if it takes more than `bits`, 32 or 64.
+    Raises CorruptRecords if it has more than `bits`, 32 or 64.
 
     >>> _varint(bytes.fromhex("ac02"), 0, 32)
     (300, 2)
@@ -326,7 +329,7 @@ def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
 
 
 def _long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """The same, of any length."""
+    """Return the same as `_varint`, for any length."""
     value = 0
     for shift in range(0, bits, 7):
         byte = data[position]
@@ -337,13 +340,13 @@ def _long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
         value |= part << shift
         if byte <= 0x7F:
             return value, position
-    raise CorruptRecords(f"a varint before byte {position} takes more than {bits} bits")
+    raise CorruptRecords(f"a varint before byte {position} has more than {bits} bits")
 
 
 def _span(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Where the bytes behind the length at `position` begin and end; null ones begin at 0.
+    """Return start and end of the bytes after the length at `position`; null starts at 0.
 
-    Raises CorruptRecords if they end behind `end`, that of their record.
+    Raises CorruptRecords if they exceed `end`, the end of their record.
     """
     byte = data[position]
     if byte <= 0x7F:
@@ -353,30 +356,30 @@ def _span(data: bytes, position: int, end: int) -> tuple[int, int]:
     if size & 1:
         if size == 1:
             return 0, position
-        raise CorruptRecords(f"a negative length before byte {position}")
+        raise CorruptRecords(f"the length before byte {position} is negative")
     stop = position + (size >> 1)
     if stop > end:
-        raise CorruptRecords(f"{size >> 1} bytes at byte {position} do not fit their record")
+        raise CorruptRecords(f"{size >> 1} bytes at byte {position} exceed their record")
     return position, stop
 
 
 def _header_count(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """How many headers a record has, and where they begin."""
+    """Return the number of headers of a record, and the position of the first one."""
     count, position = _varint(data, position, 32)
-    if count & 1 or count > end - position:  # Each takes two bytes or more; `count` is doubled.
-        raise CorruptRecords(f"the header count before byte {position} does not fit its record")
+    if count & 1 or count > end - position:  # A header has at least two bytes; `count` is doubled.
+        raise CorruptRecords(f"the header count before byte {position} exceeds its record")
     return count >> 1, position
 
 
 def _headers(data: bytes, position: int, end: int) -> Sequence[Header]:
-    """The headers of a record that has to end behind them, at `end`."""
+    """Return the headers of a record, which must end at `end`."""
     cut = data
     headers: list[Header] = []
     count, position = _header_count(data, position, end)
     for _ in range(count):
         start, position = _span(data, position, end)
         if not start:
-            raise CorruptRecords(f"a header without a key before byte {position}")
+            raise CorruptRecords(f"the header before byte {position} has no key")
         key = cut[start:position].decode("utf-8", "surrogateescape")
         start, position = _span(data, position, end)
         headers.append((key, cut[start:position] if start else None))
@@ -386,14 +389,14 @@ def _headers(data: bytes, position: int, end: int) -> Sequence[Header]:
 
 
 def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> int:
-    """How many more headers there may be than a record has that has to end at `end`."""
+    """Skip the headers of a record, which must end at `end`; return how many are still allowed."""
     count, position = _header_count(data, position, end)
     if count > headers_left:
         raise CorruptRecords(f"the records before byte {position} have too many headers")
     for _ in range(count):
         start, position = _span(data, position, end)
         if not start:
-            raise CorruptRecords(f"a header without a key before byte {position}")
+            raise CorruptRecords(f"the header before byte {position} has no key")
         _value_start, position = _span(data, position, end)
     if position != end:
         raise _wrong_end(position, end)
@@ -401,15 +404,15 @@ def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> in
 
 
 def encode_records(records: Iterable[RecordFields], base_offset: int, base_timestamp: int) -> bytes:
-    """The records part of a batch, uncompressed.
+    """Return the encoded records of a batch, uncompressed.
 
-    A record whose offset is -1 gets the one behind its predecessor's. Raises ValueError where an
-    offset is not above the one before it or 2^31 above the first, InvalidTimestamp where two
-    timestamps lie 2^63 ms apart.
+    A record with offset -1 gets the offset after its predecessor's. Raises ValueError for an offset
+    that is not above the one before it, or is 2^31 above the first; InvalidTimestamp for two
+    timestamps 2^63 ms apart.
     """
     try:
         return b"".join(_encode(records, base_offset, base_timestamp))
-    except OverflowError:  # Compiled code meets the limit where it makes an int64 of an int.
+    except OverflowError:  # Compiled code raises it when it converts an int to an int64.
         raise _too_far_apart() from None
 
 
@@ -440,22 +443,22 @@ def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: i
 
 
 def _offset_delta(offset: int, base_offset: int, previous_delta: int) -> int:
-    """The distance from `base_offset` of an offset that was given."""
+    """Return the delta of an explicit offset from `base_offset`."""
     delta = index(offset) - base_offset
     if delta <= previous_delta:
-        due = base_offset + previous_delta + 1
-        raise ValueError(f"record offset {offset} where {due} or more is due")
+        least = base_offset + previous_delta + 1
+        raise ValueError(f"record offset {offset} is too low: expected at least {least}")
     if delta > _MAX_INT32:
         raise ValueError(f"record offset {offset} is too far from {base_offset}")
     return delta
 
 
 def _too_far_apart() -> InvalidTimestamp:
-    return InvalidTimestamp("two timestamps of a batch are further apart than an int64 says")
+    return InvalidTimestamp("the difference of two timestamps in a batch exceeds an int64")
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:
-    """The number of headers and each of them."""
+    """Return the encoded headers of a record, starting with their number."""
     parts = [_encode_varint(len(headers) << 1)]
     for name, value in headers:
         key = name.encode("utf-8", "surrogateescape")
@@ -465,14 +468,14 @@ def _encode_headers(headers: Sequence[Header]) -> bytes:
 
 
 def _encode_varint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, least significant first.
+    """Encode an unsigned varint: seven bits per byte, least significant first.
 
     >>> _encode_varint(300).hex()
     'ac02'
     """
     if value <= 0x3FFF:
         return _VARINTS[value]
-    if value > _MAX_UINT64:  # Only a timestamp's distance from the first one can be that large.
+    if value > _MAX_UINT64:  # Only a timestamp delta can be that large.
         raise _too_far_apart()
     encoded = bytearray()
     while value > 0x7F:

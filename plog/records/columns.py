@@ -20,15 +20,15 @@ def decode_columns(
     from_offset: int = 0,
     max_rows: int,
 ) -> int:
-    """Add up to `max_rows` (one or more) of the records from `from_offset` on to `columns`.
+    """Append up to `max_rows` (at least one) records, starting at `from_offset`, to `columns`.
 
-    Returns the offset to go on from: that behind the batch when there are no more. Raises
-    CorruptRecords and leaves `columns` as they were; ValueError if they were too full to count.
+    Returns the offset to continue from: the one after the batch if it has no more records. Raises
+    CorruptRecords without changing `columns`; ValueError if they are too full.
     """
     data = payload if type(payload) is bytes else bytes(payload)
     _check_header(data, header)
     if max(len(columns.keys), len(columns.values)) + len(data) > _MAX_END:
-        raise ValueError("these columns are full: begin new ones")
+        raise ValueError("cannot append to full columns; start new ones")
     rows_before = len(columns)
     columns.extend(min(max_rows, header.records_count))
     try:

@@ -1,11 +1,11 @@
-"""The codecs a batch's records may be compressed with, and nothing else about batches.
+"""Compression codecs for the records of a batch.
 
-What is written is what every client reads (Java's reader takes only LZ4 frames of independent
-blocks, and expects snappy in the framing of snappy-java); what is read is what any client writes:
-snappy with or without that framing, LZ4 and zstd frames with or without their content size.
-Output is bounded before it is allocated: a producer may send 1 MB that stands for a terabyte. It is
-also gathered without a second copy of it, so that the bound is about what a call takes.
-The libraries are Debian bookworm's versions or newer; each call makes its own context, so all
+The output is readable by every client: Java's reader only accepts LZ4 frames of independent blocks,
+and expects snappy in the framing of snappy-java. The input may come from any client: snappy with or
+without that framing, LZ4 and zstd frames with or without their content size. Decompressed size is
+limited before memory is allocated, because a producer may send 1 MB that becomes a terabyte. The
+output is assembled without a second copy, so a call uses little more memory than the limit.
+The libraries are Debian bookworm's versions or newer. Each call creates its own context, so all
 functions may be called from any thread.
 
 Source: KIP-390 (levels); the formats: RFC 1952, RFC 8878, LZ4 frame format 1.6, snappy-java.
@@ -25,8 +25,8 @@ import zstandard
 from plog.records.batch import Buffer, Compression, CorruptRecords
 
 _MAX_FRAMES = 100
-"""Members of a gzip, frames of a zstd stream: producers write one, and each is a loop's turn."""
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # With gzip's header and trailer.
+"""Limit for members of a gzip and frames of a zstd stream; producers write only one."""
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16 adds gzip's header and trailer.
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # Version and lowest compatible version.
@@ -34,35 +34,35 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
 
 _LZ4_FAST_LEVEL = 9
-"""Kafka's default level, and its name for the fast algorithm; all others mean high compression."""
+"""Kafka's default level, which selects the fast algorithm; all others mean high compression."""
 _LZ4_LOWEST_HIGH_LEVEL, _LZ4_HIGHEST_LEVEL = 3, 12
 
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_RLE, _ZSTD_COMPRESSED = 1, 2
 _ZSTD_MAX_BLOCK_BYTES = 128 * 1024
 _ZSTD_MAX_WINDOW_LOG = 21
-"""Window of inputs over 2 MiB. The tables of level 22 would take 500 MB for 64 MiB of input."""
+"""Maximum window. The tables of level 22 would need 500 MB for an input of 64 MiB."""
 
 _STEP_BYTES = 64 * 1024
-"""Input between two calls of `on_step`: less than half a second at the slowest level there is."""
+"""Input between two calls of `on_step`: less than half a second at the slowest level."""
 _PIECE_BYTES = 1 << 20
-"""Largest piece of output asked for at once, where a library would allocate what it may return."""
+"""Maximum output per call of a library, because libraries allocate the maximum in advance."""
 
 OnStep = Callable[[int], None]
-"""Called with the bytes of output so far; ends the compression by what it raises."""
+"""Called with the number of bytes written so far; it may raise to cancel the compression."""
 
 
 class DecompressionTooLarge(CorruptRecords):
-    """The compressed records stand for more bytes than may be spent on them."""
+    """The records are larger than the limit after decompression."""
 
 
 def compress(
     codec: Compression, data: Buffer, level: int | None = None, *, on_step: OnStep | None = None
 ) -> bytes:
-    """Return `data` compressed; `level` as in Kafka's compression.*.level, None for the default.
+    """Return `data` compressed; `level` is Kafka's compression.*.level, None for the default.
 
-    Snappy has no levels. With `on_step`, large data is compressed in steps, which a caller can end
-    early. Raises ValueError for a level the codec does not have.
+    Snappy has no levels. With `on_step`, large data is compressed in steps, between which a caller
+    can cancel. Raises ValueError for a level that the codec does not have.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -77,10 +77,10 @@ def compress(
 
 
 def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
-    """What `data` was before compression, at most `max_bytes` of it.
+    """Return the decompressed data, at most `max_bytes`.
 
-    Raises CorruptRecords if it is not what `codec` writes or does not end properly, and its
-    subclass DecompressionTooLarge instead of exceeding the bound.
+    Raises CorruptRecords if `data` is invalid for `codec` or incomplete, and its subclass
+    DecompressionTooLarge if the result would exceed the limit.
     """
     if codec is not Compression.NONE:
         return _CODECS[codec][1](bytes(data), max_bytes)
@@ -90,22 +90,22 @@ def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
 
 
 def _too_large(max_bytes: int) -> DecompressionTooLarge:
-    return DecompressionTooLarge(f"the records take more than {max_bytes} bytes uncompressed")
+    return DecompressionTooLarge(f"the records exceed {max_bytes} bytes when decompressed")
 
 
 def _too_many_frames(codec: str) -> CorruptRecords:
-    return CorruptRecords(f"{codec}: more than {_MAX_FRAMES} frames in one batch")
+    return CorruptRecords(f"{codec}: the batch has more than {_MAX_FRAMES} frames")
 
 
 def _steps(data: bytes) -> Iterator[memoryview]:
-    """Return the data in steps of `_STEP_BYTES`."""
+    """Yield the data in steps of `_STEP_BYTES`."""
     view = memoryview(data)
     for start in range(0, len(data), _STEP_BYTES):
         yield view[start : start + _STEP_BYTES]
 
 
 def _joined(pieces: Iterable[bytes]) -> bytes:
-    """Join pieces that are made one after the other, without holding all of them and the result."""
+    """Join generated pieces, without keeping all pieces and the result in memory."""
     iterator = iter(pieces)
     first = next(iterator, b"")
     second = next(iterator, None)
@@ -142,7 +142,7 @@ def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
             raise _too_many_frames("gzip")
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
         while not decompressor.eof:
-            # In steps: what a call does not use is copied, each time.
+            # In steps, because each call copies the input that it does not use.
             step = view[position : position + _STEP_BYTES]
             try:
                 piece = decompressor.decompress(step, min(allowed + 1, _PIECE_BYTES))
@@ -151,7 +151,7 @@ def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
             rest = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
             position += len(step) - len(rest)
             if not (piece or step or decompressor.eof):
-                raise CorruptRecords("gzip: the data ends too early")
+                raise CorruptRecords("gzip: the data is truncated")
             allowed -= len(piece)
             if allowed < 0:
                 raise _too_large(max_bytes)
@@ -172,7 +172,7 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
         return _uncompress_snappy_block(data, max_bytes, max_bytes)
     if len(data) < len(_XERIAL_HEADER):
-        raise CorruptRecords("snappy: the data ends inside its header")
+        raise CorruptRecords("snappy: the header is truncated")
     return _joined(_snappy_blocks(data, max_bytes))
 
 
@@ -180,11 +180,12 @@ def _snappy_blocks(data: bytes, max_bytes: int) -> Iterator[bytes]:
     allowed, position = max_bytes, len(_XERIAL_HEADER)
     while position < len(data):
         if position + _INT32.size > len(data):
-            raise CorruptRecords("snappy: the data ends inside a block's length")
+            raise CorruptRecords("snappy: the length of a block is truncated")
         (size,) = _INT32.unpack_from(data, position)
         position += _INT32.size
         if not 0 < size <= len(data) - position:
-            raise CorruptRecords(f"snappy: a block of {size} bytes where {len(data)} are left")
+            left = len(data) - position
+            raise CorruptRecords(f"snappy: a block has {size} bytes, but only {left} are left")
         block = _uncompress_snappy_block(data[position : position + size], allowed, max_bytes)
         allowed -= len(block)
         position += size
@@ -192,9 +193,9 @@ def _snappy_blocks(data: bytes, max_bytes: int) -> Iterator[bytes]:
 
 
 def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> bytes:
-    """One raw snappy block, whose first bytes are its uncompressed size as a varint.
+    """Decompress a raw snappy block, which starts with its uncompressed size as a varint.
 
-    Both libraries allocate that size before they look further, so it is checked here.
+    Both libraries allocate that size before they check anything, so it is checked here.
     """
     size = 0
     for index, byte in enumerate(block[:5]):
@@ -202,13 +203,13 @@ def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> byte
         if byte <= 0x7F:
             break
     else:
-        raise CorruptRecords("snappy: a block does not begin with its size")
+        raise CorruptRecords("snappy: a block does not start with its size")
     if size > allowed:
         raise _too_large(max_bytes)
     try:
         return bytes(snappy.uncompress(block))
     except snappy.UncompressError:
-        raise CorruptRecords("snappy: a block is damaged") from None
+        raise CorruptRecords("snappy: a block is corrupt") from None
 
 
 def _compress_lz4(data: bytes, level: int | None) -> Iterator[bytes]:
@@ -237,13 +238,13 @@ def _decompress_lz4(data: bytes, max_bytes: int) -> bytes:
 def _lz4_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
     decompressor = lz4.frame.LZ4FrameDecompressor()
     allowed = max_bytes + 1
-    # The library allocates what it may return before it knows what is there: begin with a little.
+    # The library allocates the maximum output in advance: start with a small one.
     piece_bytes = min(max(1 << 16, 4 * len(data)), _PIECE_BYTES)
     try:
         while not decompressor.eof and allowed > 0:
             piece = decompressor.decompress(data, max_length=min(piece_bytes, allowed))
             if not piece and not decompressor.eof:
-                raise CorruptRecords("lz4: the data ends too early")
+                raise CorruptRecords("lz4: the data is truncated")
             yield piece
             allowed -= len(piece)
             data = b""
@@ -253,7 +254,7 @@ def _lz4_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
     if allowed <= 0:
         raise _too_large(max_bytes)
     if decompressor.unused_data:
-        raise CorruptRecords("lz4: bytes follow the frame")
+        raise CorruptRecords("lz4: extra bytes follow the frame")
 
 
 def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
@@ -306,25 +307,25 @@ def _zstd_frames(data: bytes, max_bytes: int) -> Iterator[bytes]:
 
 
 def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
-    """What the first frame in `data` stands for, and where the frame ends.
+    """Return the contents of the first frame in `data`, and the position after the frame.
 
-    Java's producer leaves the content size out, and the library then allocates all it may return:
-    the frame's blocks tell how little that can be. They also tell whether the frame is complete,
-    which the library would not.
+    Java's producer omits the content size, and the library would then allocate the maximum output;
+    the blocks of the frame give a lower limit. They also show whether the frame is complete, which
+    the library does not check.
     """
     frame = zstandard.get_frame_parameters(data)
     position = zstandard.frame_header_size(data)
     bound, is_last = 0, False
     while not is_last:
         if position + 3 > len(data):
-            raise CorruptRecords("zstd: the data ends too early")
+            raise CorruptRecords("zstd: the data is truncated")
         block = int.from_bytes(data[position : position + 3], "little")
         is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
         bound += _ZSTD_MAX_BLOCK_BYTES if kind == _ZSTD_COMPRESSED else size
         position += 3 + (1 if kind == _ZSTD_RLE else size)
     position += 4 if frame.has_checksum else 0
     if position > len(data):
-        raise CorruptRecords("zstd: the data ends too early")
+        raise CorruptRecords("zstd: the data is truncated")
     if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
         bound = frame.content_size
         if bound > allowed:
@@ -334,7 +335,7 @@ def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
             data[:position], max_output_size=max(1, min(bound, allowed))
         )
     except zstandard.ZstdError:
-        if bound > allowed:  # The frame is whole: what did not fit is its content.
+        if bound > allowed:  # The frame is complete, so its contents exceeded the output limit.
             raise _too_large(allowed) from None
         raise
     return content, position

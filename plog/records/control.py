@@ -1,9 +1,9 @@
-"""Control records: what brokers write among the records for each other and for consumers.
+"""Control records, which brokers write for each other and for consumers.
 
-A control batch (see `BatchHeader.is_control`) holds one record: its key names the kind, and for the
-end of a transaction its value names the coordinator. Consumers skip them. The kinds Kafka's
-controllers use among themselves are known by number only. Source: KIP-98; Kafka 3.9
-ControlRecordType, EndTransactionMarker.
+A control batch (see `BatchHeader.is_control`) contains one record. Its key is the control type;
+the value of a transaction marker contains the coordinator epoch. Consumers skip control records.
+The types that Kafka's controllers use among themselves are known by number only. Source: KIP-98;
+Kafka 3.9 ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from struct import Struct
 
 from plog.records.batch import CorruptRecords
 
-_KEY = Struct(">hh")  # Version, kind. A later version may append fields.
+_KEY = Struct(">hh")  # Version, type. A later version may append fields.
 _END_TXN = Struct(">hi")  # Version, coordinator epoch.
 _VERSION = 0
 
 
 class ControlType(IntEnum):
-    """The kinds of control record; a number we do not know is `UNKNOWN`."""
+    """The type of a control record; an unknown number becomes `UNKNOWN`."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -33,7 +33,7 @@ class ControlType(IntEnum):
 
 
 def encode_control_key(control_type: ControlType) -> bytes:
-    """The key of a control record.
+    """Return the key of a control record.
 
     >>> encode_control_key(ControlType.COMMIT).hex()
     '00000001'
@@ -42,16 +42,16 @@ def encode_control_key(control_type: ControlType) -> bytes:
 
 
 def decode_control_key(key: bytes | None) -> ControlType:
-    """The kind of control record this key stands for. Raises CorruptRecords."""
+    """Return the control type in a key. Raises CorruptRecords."""
     version, number = _unpack(_KEY, key)
     if version < 0:
-        raise CorruptRecords(f"a control record's key has version {version}")
+        raise CorruptRecords(f"the key of a control record has version {version}")
     known = number in ControlType.__members__.values()
     return ControlType(number) if known else ControlType.UNKNOWN
 
 
 def encode_end_txn_value(coordinator_epoch: int) -> bytes:
-    """The value of an ABORT or COMMIT record.
+    """Return the value of an ABORT or COMMIT record.
 
     >>> encode_end_txn_value(7).hex()
     '000000000007'
@@ -60,10 +60,10 @@ def encode_end_txn_value(coordinator_epoch: int) -> bytes:
 
 
 def decode_end_txn_value(value: bytes | None) -> int:
-    """The coordinator epoch in an ABORT's or COMMIT's value. Raises CorruptRecords."""
+    """Return the coordinator epoch in the value of an ABORT or COMMIT. Raises CorruptRecords."""
     version, coordinator_epoch = _unpack(_END_TXN, value)
     if version < 0:
-        raise CorruptRecords(f"the end of a transaction has version {version}")
+        raise CorruptRecords(f"the value of a transaction marker has version {version}")
     return coordinator_epoch
 
 

@@ -1,9 +1,9 @@
 """CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots.
 
-Three implementations may be at hand; the first one that works and passes a self-test is chosen at
-import: the PyPI package crc32c where it uses the processor's instruction, Intel's libisal2 through
-ctypes (Debian's python3-crc32c is software only, libisal2 is 15 to 40 times faster), then crc32c in
-software. All take any buffer without copying it, and may be called from any thread.
+On import, the module chooses the first of three implementations that works and passes a self-test:
+the PyPI package crc32c if it uses the processor's instruction, Intel's libisal2 through ctypes
+(Debian's python3-crc32c is software only, libisal2 is 15 to 40 times faster), then crc32c in
+software. All accept any buffer without copying it, and may be called from any thread.
 
 Source: RFC 3720, appendix B.4 (the polynomial and its test vectors).
 """
@@ -20,7 +20,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Crc32c(Protocol):
-    """`data`'s checksum; `value` is that of the bytes before it, so that pieces can be chained."""
+    """Computes the checksum of `data`; `value` is that of the bytes before it, for chaining."""
 
     def __call__(self, data: Buffer, value: int = 0, /) -> int: ...
 
@@ -29,7 +29,7 @@ _MAX_ISAL_BYTES = 1 << 30  # The library takes a C int.
 
 
 class _PyBuffer(ctypes.Structure):
-    """CPython's Py_buffer (part of its stable interface): where an object's bytes lie."""
+    """CPython's Py_buffer (part of its stable ABI): the location of an object's bytes."""
 
     _fields_ = (
         ("buf", ctypes.c_void_p),
@@ -47,10 +47,10 @@ class _PyBuffer(ctypes.Structure):
 
 
 def _isal() -> Crc32c:
-    """libisal2's function behind our signature. Raises OSError or AttributeError without it.
+    """Return libisal2's function. Raises OSError or AttributeError if it is not installed.
 
-    ``crc32_iscsi`` leaves out the inversion of the register before and after, which callers of a
-    CRC-32C expect; hence the two ``^ 0xFFFFFFFF``.
+    ``crc32_iscsi`` omits the inversion of the register before and after, which CRC-32C requires;
+    hence the two ``^ 0xFFFFFFFF``.
     """
     function = ctypes.CDLL("libisal.so.2").crc32_iscsi
     function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint)
@@ -63,9 +63,8 @@ def _isal() -> Crc32c:
 
     def crc32c_isal(data: Buffer, value: int = 0, /) -> int:
         view = _PyBuffer()
-        get_buffer(
-            data, view, 0
-        )  # PyBUF_SIMPLE; raises BufferError where memory is not contiguous.
+        # 0 is PyBUF_SIMPLE; raises BufferError if the memory is not contiguous.
+        get_buffer(data, view, 0)
         try:
             register = value ^ 0xFFFFFFFF
             for start in range(0, view.len, _MAX_ISAL_BYTES):
@@ -79,7 +78,7 @@ def _isal() -> Crc32c:
 
 
 def passes_self_test(function: Crc32c) -> bool:
-    """Whether `function` gives the published check value, whole, chained and from a view."""
+    """Return whether `function` computes the published values, whole, chained and from a view."""
     check = b"123456789"
     return (
         function(check) == 0xE3069283
@@ -91,7 +90,7 @@ def passes_self_test(function: Crc32c) -> bool:
 
 
 def _candidates() -> Iterator[tuple[str, Callable[[], Crc32c]]]:
-    """Name and maker of each implementation, fastest first."""
+    """Yield name and factory of each implementation, fastest first."""
     if getattr(_package, "hardware_based", False):
         yield "crc32c (hardware)", lambda: _package.crc32c
     yield "libisal2", _isal
@@ -99,16 +98,16 @@ def _candidates() -> Iterator[tuple[str, Callable[[], Crc32c]]]:
 
 
 def choose() -> tuple[Crc32c, str]:
-    """The fastest implementation that works here, and its name."""
+    """Return the fastest implementation that works here, and its name."""
     for name, make in _candidates():
         try:
             function = make()
-        except (OSError, AttributeError):  # The library, or the function in it, is not there.
+        except (OSError, AttributeError):  # The library, or its function, is missing.
             continue
         if passes_self_test(function):
             return function, name
-    raise ImportError("no implementation of CRC-32C passes its self-test")
+    raise ImportError("cannot compute CRC-32C: no implementation passes the self-test")
 
 
 crc32c, implementation = choose()
-"""The function in use, and what to call it in a log line."""
+"""The function in use, and its name for log lines."""

@@ -1,18 +1,18 @@
-"""Messages of magic 0 and 1, as Kafka wrote them before 0.11: read, and written again as magic 2.
+"""Read messages of magic 0 and 1, which Kafka wrote before 0.11, and convert them to magic 2.
 
-Only for logs that are taken over from Kafka; the broker itself neither takes nor keeps them. A
-compressed message is a wrapper: its value is a message set of its own. Where those inner messages
-have offsets depends on the wrapper's magic: absolute ones in magic 0; in magic 1 relative ones, and
-the wrapper has the offset of the last (KIP-31). Timestamps came with magic 1 (KIP-32): a wrapper
-with log append time gives its own to all it holds. Producers of magic 0 got the header checksum of
-LZ4 frames wrong (KIP-57), so there it is put right before the library sees it.
+This is only for logs imported from Kafka; the broker neither accepts nor stores these formats. A
+compressed message is a wrapper: its value is a message set. The offsets of the inner messages are
+absolute in magic 0; in magic 1 they are relative, and the wrapper has the offset of the last one
+(KIP-31). Magic 1 added timestamps (KIP-32): a wrapper with log append time sets the timestamp of
+all its messages. Producers of magic 0 computed a wrong header checksum of LZ4 frames (KIP-57), so
+the checksum is corrected before the library reads the frame.
 
 == ===== ================ =====================================================
 at type  field
 == ===== ================ =====================================================
  0 int64 offset
  8 int32 message size     bytes after this field
-12 uint32 crc             CRC-32 (not C) of all that follows
+12 uint32 crc             CRC-32 (not CRC-32C) of all that follows
 16 int8  magic            0 or 1
 17 int8  attributes       0-2 compression, 3 log append time (magic 1)
 18 int64 timestamp        ms, -1 none; magic 1 only
@@ -52,7 +52,7 @@ _HEAD = Struct(">qiIbb")
 _INT32, _INT64 = Struct(">i"), Struct(">q")
 _CRC_END = 16
 _MIN_SIZE = (26, 34)
-"""Bytes of the smallest message of each magic, with offset and size."""
+"""Size of the smallest message of each magic, including offset and size fields."""
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE_FLAG = 0x08
@@ -60,12 +60,12 @@ _XXH_PRIME_1, _XXH_PRIME_2, _XXH_PRIME_3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
 _XXH_PRIME_4, _XXH_PRIME_5 = 0x27D4EB2F, 0x165667B1
 
 _BATCH_BYTES = 64 << 10
-"""About how large a batch made of single messages becomes."""
+"""Approximate size of a batch that is built from single messages."""
 _MAX_OFFSET_DELTA = 0x7FFFFFFF
 
 
 class LegacyBatch(NamedTuple):
-    """One entry of an old log: a message, or a wrapper with all that is in it."""
+    """An entry of an old log: a message, or a wrapper with its messages."""
 
     magic: int
     compression: Compression
@@ -77,9 +77,9 @@ class LegacyBatch(NamedTuple):
 def read_legacy_batch(
     data: Buffer, position: int = 0, *, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> LegacyBatch:
-    """The entry at `position`, checked and decompressed, with absolute offsets.
+    """Return the entry at `position`, checked and decompressed, with absolute offsets.
 
-    Raises CorruptRecords if it is no message of magic 0 or 1, or damaged.
+    Raises CorruptRecords if it is not a message of magic 0 or 1, or is corrupt.
     """
     view = memoryview(data)
     message = _read_message(view, position)
@@ -97,10 +97,10 @@ def read_legacy_batch(
 
 
 def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
-    """The same records, offsets and timestamps in batches of magic 2.
+    """Yield the same records, with their offsets and timestamps, in batches of magic 2.
 
-    A wrapper becomes one batch with its codec; single messages that follow each other share one.
-    Raises CorruptRecords for offsets that do not rise.
+    A wrapper becomes one batch with its codec; consecutive single messages share a batch. Raises
+    CorruptRecords for offsets that do not increase.
     """
     waiting: list[Record] = []
     kind: tuple[int, ...] = ()
@@ -111,7 +111,8 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
         previous = batch.records[-1].offset
         if previous - batch.records[0].offset > _MAX_OFFSET_DELTA:
             raise CorruptRecords(
-                f"one message holds offsets {batch.records[0].offset} to {previous}"
+                f"a wrapper contains offsets {batch.records[0].offset} to {previous}, too many for"
+                " a batch"
             )
         single = batch.compression is Compression.NONE
         next_kind = _kind(batch) if single else ()
@@ -132,9 +133,9 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
 
 
 def upgrade_all(data: Buffer) -> Iterator[bytes]:
-    """What a fetch returned, with all that is of magic 0 and 1 in batches of magic 2.
+    """Yield the batches of a fetch response, with magic 0 and 1 converted to magic 2.
 
-    Ends before a partial entry, as `iter_batches` does. Raises CorruptBatch.
+    Stops before a partial entry, as `iter_batches` does. Raises CorruptBatch.
     """
     position = 0
     old: list[LegacyBatch] = []
@@ -145,7 +146,7 @@ def upgrade_all(data: Buffer) -> Iterator[bytes]:
         if magic in LEGACY_MAGICS:
             old.append(read_legacy_batch(data, position))
         elif size < HEADER_SIZE:
-            raise CorruptRecords(f"byte {position}: magic {magic}, {size} bytes: no record batch")
+            raise CorruptRecords(f"no record batch at byte {position}: magic {magic}, {size} bytes")
         else:
             yield from upgrade(old)
             old = []
@@ -155,7 +156,10 @@ def upgrade_all(data: Buffer) -> Iterator[bytes]:
 
 
 def _kind(batch: LegacyBatch) -> tuple[int, ...]:
-    """Single messages of one kind fit into one batch: with log append time it has one timestamp."""
+    """Return the key by which single messages can share a batch.
+
+    A batch with log append time has only one timestamp.
+    """
     log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     timestamp = batch.records[0].timestamp if log_append_time else -1
     return (batch.magic, batch.timestamp_type, timestamp)
@@ -183,18 +187,22 @@ class _Message(NamedTuple):
 
 def _read_message(view: memoryview, position: int) -> _Message:
     if position + _MIN_SIZE[0] > len(view):
-        raise CorruptRecords(f"no whole message at byte {position} of {len(view)}")
+        raise CorruptRecords(f"no complete message at byte {position} of {len(view)}")
     offset, size, crc, magic, attributes = _HEAD.unpack_from(view, position)
     end = position + LOG_OVERHEAD + size
     if magic not in LEGACY_MAGICS:
         raise CorruptRecords(f"the message at byte {position} has magic {magic}, not 0 or 1")
     if not position + _MIN_SIZE[magic] <= end <= len(view):
-        raise CorruptRecords(f"a message of {size} bytes at byte {position} of {len(view)}")
+        raise CorruptRecords(
+            f"the message at byte {position} of {len(view)} has an invalid size of {size} bytes"
+        )
     if zlib.crc32(view[position + _CRC_END : end]) != crc:
         raise CorruptRecords(f"the message at byte {position} fails its checksum")
     codec = attributes & COMPRESSION_MASK
     if codec > Compression.LZ4:
-        raise CorruptRecords(f"a message of magic {magic} cannot have compression type {codec}")
+        raise CorruptRecords(
+            f"the message at byte {position} of magic {magic} has compression type {codec}"
+        )
     timestamp = -1
     position += _HEAD.size
     if magic:
@@ -224,26 +232,28 @@ def _nullable(view: memoryview, position: int, end: int) -> tuple[bytes | None, 
     if length == -1:
         return None, position
     if not 0 <= length <= end - position:
-        raise CorruptRecords(f"a key or value of {length} bytes at byte {position} of {end}")
+        raise CorruptRecords(
+            f"the key or value at byte {position} of {end} has an invalid length of {length} bytes"
+        )
     return bytes(view[position : position + length]), position + length
 
 
 def _unwrap(wrapper: _Message, max_bytes: int) -> Iterator[Record]:
-    """What a compressed message holds. A message cut short at its end is none, as to Kafka."""
+    """Yield the records of a wrapper. As in Kafka, a truncated last message is ignored."""
     value = wrapper.record.value
     if value is None:
-        raise CorruptRecords("a compressed message without a value")
+        raise CorruptRecords("a compressed message has no value")
     if wrapper.magic == 0 and wrapper.compression is Compression.LZ4:
-        value = mend_lz4_header(value)
+        value = correct_lz4_header(value)
     inner = _inner_messages(memoryview(decompress(wrapper.compression, value, max_bytes)), wrapper)
     if not inner:
-        raise CorruptRecords("a compressed message with nothing in it")
+        raise CorruptRecords("a compressed message contains no messages")
     base_offset = 0
-    if wrapper.magic and wrapper.record.offset:  # 0: some versions of librdkafka sent that.
+    if wrapper.magic and wrapper.record.offset:  # Some versions of librdkafka sent 0.
         base_offset = wrapper.record.offset - inner[-1].offset
         if base_offset < 0:
             raise CorruptRecords(
-                f"a wrapper at offset {wrapper.record.offset} holds relative offset "
+                f"the wrapper at offset {wrapper.record.offset} contains relative offset "
                 f"{inner[-1].offset}"
             )
     previous = -1
@@ -268,7 +278,7 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
         message = _read_message(view, position)
         if message.magic != wrapper.magic or message.compression is not Compression.NONE:
             raise CorruptRecords(
-                f"a wrapper of magic {wrapper.magic} holds a message of magic {message.magic}, "
+                f"a wrapper of magic {wrapper.magic} contains a message of magic {message.magic}, "
                 f"compression {message.compression.name.lower()}"
             )
         records.append(message.record)
@@ -276,19 +286,19 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
     return records
 
 
-def mend_lz4_header(data: bytes) -> bytes:
-    """An LZ4 frame with the right checksum in its header, whatever was there."""
+def correct_lz4_header(data: bytes) -> bytes:
+    """Return an LZ4 frame with the correct header checksum."""
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
-        raise CorruptRecords("lz4: no frame")
+        raise CorruptRecords("lz4: not a frame")
     end = 6 + (8 if data[4] & _LZ4_CONTENT_SIZE_FLAG else 0)
     if len(data) <= end:
-        raise CorruptRecords("lz4: the data ends too early")
+        raise CorruptRecords("lz4: the data is truncated")
     checksum = xxh32_short(data[4:end]) >> 8 & 0xFF
     return b"".join((data[:end], bytes((checksum,)), data[end + 1 :]))
 
 
 def xxh32_short(data: bytes) -> int:
-    """xxHash-32 with seed 0 of fewer than 16 bytes, all that a frame's header needs.
+    """Return xxHash-32 with seed 0 of fewer than 16 bytes, which suffices for a frame header.
 
     >>> hex(xxh32_short(b"abc"))
     '0x32d153ff'

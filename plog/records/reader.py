@@ -1,7 +1,7 @@
-"""A whole record batch to values: checksum, decompression and records in one go.
+"""Read complete record batches: checksum, decompression and records in one step.
 
-For who needs the records themselves: consumers, coordinators replaying their logs, and the broker
-where it looks for a timestamp. On the ways of produce and fetch batch.py is enough.
+Callers need the records themselves: consumers, coordinators that replay their logs, and the broker
+when it looks up a timestamp. Produce and fetch only use batch.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plog.records.codec import Record, decode_records
 from plog.records.compression import decompress
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
-"""What the records of one batch may take unless the caller says otherwise. Kafka has no bound."""
+"""Default limit for the decompressed records of a batch. Kafka has no limit."""
 
 
 def read_records(
@@ -30,10 +30,10 @@ def read_records(
     *,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> list[Record]:
-    """The records of the batch at `position`, whose header is `header`; checksum not checked.
+    """Return the records of the batch at `position`, which has `header`, without checking its CRC.
 
-    Raises CorruptRecords if the batch contradicts itself, or would decompress to more than
-    `max_bytes`; UnsupportedCompressionType for an unknown codec.
+    Raises CorruptRecords if the batch is inconsistent or decompresses to more than `max_bytes`;
+    UnsupportedCompressionType for an unknown codec.
     """
     return decode_records(read_payload(data, position, header, max_bytes=max_bytes), header)
 
@@ -45,7 +45,7 @@ def read_payload(
     *,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> bytes:
-    """The uncompressed bytes behind the header of the batch at `position`; raises as above."""
+    """Return the decompressed records section of a batch; arguments as for `read_records`."""
     end = position + header.size_bytes
     if header.size_bytes < HEADER_SIZE or end > len(data):
         raise CorruptBatch(f"the batch at byte {position} ends at {end}, the data at {len(data)}")
@@ -56,10 +56,10 @@ def read_payload(
 def iter_records(
     data: Buffer, *, from_offset: int = 0, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
-    """All records of the whole batches in `data`, as a fetch returned it, from `from_offset` on.
+    """Yield the records of the complete batches in a fetch response, starting at `from_offset`.
 
-    A fetch returns whole batches, so the first records may lie in front of what was asked for.
-    Checksums are checked; control batches are left out. Raises CorruptBatch.
+    A fetch returns complete batches, so the first records may be below the requested offset.
+    Checks the checksums and skips control batches. Raises CorruptBatch.
     """
     for position, header in iter_batches(data):
         if header.last_offset < from_offset or header.is_control:

@@ -1,7 +1,7 @@
-"""What a record is: the values that the codec makes of bytes, and takes.
+"""`Record` and related types, which the codec decodes from bytes and encodes to bytes.
 
-codec.py gives them out as its own; they are apart because it may be compiled, which Cython 0.29
-cannot do with named tuples.
+codec.py re-exports them. They have their own module because codec.py may be compiled, and Cython
+0.29 cannot compile named tuples.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import NamedTuple, TypeAlias
 Header: TypeAlias = tuple[str, bytes | None]
 
 NO_OFFSET = -1
-"""The offset of a record that follows the one before it."""
+"""The offset of a record that takes the offset after its predecessor's."""
 
 
 class Record(NamedTuple):
-    """One record of a log. `timestamp` is in ms, -1 where the producer gave none.
+    """A record of a log. `timestamp` is in ms, -1 if the producer set none.
 
-    Header keys are text; bytes in them that are not UTF-8 survive as surrogates (PEP 383), so that
-    what was read can be written again unchanged.
+    Header keys are text; bytes that are not UTF-8 become surrogates (PEP 383), so that encoding a
+    decoded record restores its bytes.
     """
 
     offset: int = NO_OFFSET
@@ -30,11 +30,11 @@ class Record(NamedTuple):
 
 
 RecordFields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
-"""A `Record`, or a plain tuple of the same fields, which costs half as much to make."""
+"""A `Record`, or a plain tuple of the same fields, which costs half as much to create."""
 
 
 class RecordHead(NamedTuple):
-    """What `walk_records` tells of a record."""
+    """The fields of a record that `walk_records` yields."""
 
     offset: int
     timestamp: int

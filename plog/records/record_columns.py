@@ -1,6 +1,6 @@
 """`RecordColumns`: records as columns in Arrow's layout, without an object for each record.
 
-columns.py fills them, arrow.py of the client makes Arrow's arrays of them.
+columns.py fills the columns, and the client's arrow.py turns them into Arrow arrays.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _MAX_BYTES = 1 << 30
 
 
 class RecordColumns:
-    """Records as columns, each in the layout Arrow gives it: see `decode_columns`.
+    """Records as columns in Arrow's layout; see `decode_columns`.
 
-    `key_ends` and `value_ends` begin with 0, and then say where in `keys` and `values` each one
-    ends; null ones are empty there and 0 in `has_key` and `has_value`, which are 1 for all others.
-    Headers are few: `headers` holds those rows that have some.
+    `key_ends` and `value_ends` start with 0, followed by the end of each key and value in `keys`
+    and `values`. A null key or value is empty there, and has a 0 in `has_key` or `has_value`,
+    where all others have a 1. `headers` only contains rows with headers, which are few.
     """
 
     __slots__ = (
@@ -49,18 +49,18 @@ class RecordColumns:
 
     @property
     def is_full(self) -> bool:
-        """Whether another batch might lead to more keys or values than an int32 can count."""
+        """Whether keys or values could exceed an int32 with another batch."""
         return len(self.keys) + len(self.values) >= _MAX_BYTES
 
     def extend(self, rows: int) -> None:
-        """Make room for so many more rows, which `decode_into_columns` fills."""
+        """Append empty rows, which `decode_into_columns` fills."""
         for numbers in (self.offsets, self.timestamps, self.key_ends, self.value_ends):
             numbers.frombytes(bytes(numbers.itemsize * rows))
         self.has_key += bytes(rows)
         self.has_value += bytes(rows)
 
     def truncate(self, rows: int) -> None:
-        """Forget all rows but the first `rows`."""
+        """Remove all rows except the first `rows`."""
         del self.offsets[rows:], self.timestamps[rows:]
         del self.has_key[rows:], self.has_value[rows:]
         del self.key_ends[rows + 1 :], self.value_ends[rows + 1 :]

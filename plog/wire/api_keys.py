@@ -1,7 +1,7 @@
 """The numbers of Kafka's APIs, as of Kafka 4.3.
 
-All of them, served or not: which ones this broker serves is told by apis/api_table.py. Keys 4 to 7
-were spoken between the brokers of ZooKeeper clusters, up to Kafka 3.9.
+The enum contains all keys; apis/api_table.py lists the ones that the broker serves. Brokers of
+ZooKeeper clusters used keys 4 to 7 among themselves, up to Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """What a request asks for: the first two bytes of its header."""
+    """The type of a request: the first two bytes of its header."""
 
     PRODUCE = 0
     FETCH = 1

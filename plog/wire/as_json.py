@@ -1,8 +1,9 @@
-"""A message as the JSON that Kafka's tools print: camelCase names, bytes in base64, ids as text.
+"""Convert a message to the JSON that Kafka's tools print.
 
-Fields stand in the order of the message's definition; those the version lacks are left out, and so
-are tagged ones that have their default, as they are on the wire. `compact_json` writes numbers and
-escapes as Java does, so that the text can be compared byte for byte.
+Names are in camelCase, bytes in base64, ids as text. Fields are in the order of the message's
+definition. As on the wire, fields that the version lacks are left out, as are tagged fields with
+their default value. `compact_json` writes numbers and escapes as Java does, so that the text can be
+compared byte for byte.
 Source: Kafka 4.3 JsonConverterGenerator; Jackson's JsonNode.toString.
 """
 
@@ -23,7 +24,7 @@ _SCIENTIFIC_FROM, _SCIENTIFIC_BELOW = 1e7, 1e-3
 
 
 def as_json(message: Struct, version: int) -> dict[str, Json]:
-    """The fields `message` has in this version."""
+    """Return the fields that `message` has in this version."""
     return {
         camel_case(item.name): _value(item.type, getattr(message, item.name), version)
         for item in type(message).fields
@@ -52,7 +53,7 @@ def _value(wire_type: Any, value: Any, version: int) -> Json:
 
 
 def camel_case(name: str) -> str:
-    """A field's name as Kafka writes it.
+    """Return a field's name in Kafka's spelling.
 
     >>> camel_case("is_migrating_zk_broker"), camel_case("k_raft_version")
     ('isMigratingZkBroker', 'kRaftVersion')
@@ -62,7 +63,7 @@ def camel_case(name: str) -> str:
 
 
 def compact_json(value: Json) -> str:
-    """JSON without white space, as Jackson writes it.
+    """Return JSON without white space, as Jackson writes it.
 
     >>> compact_json({"a": [1, None, True, 2.5], "b": "\\u001f\\n"})
     '{"a":[1,null,true,2.5],"b":"\\\\u001F\\\\n"}'
@@ -81,7 +82,7 @@ def compact_json(value: Json) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Jackson writes the digits of an escape in capitals."""
+    # Jackson writes the hexadecimal digits of an escape in upper case.
     return _ESCAPE.sub(
         lambda found: f"\\u00{found[1].upper()}" if found[1] else found[0],
         json.dumps(text, ensure_ascii=False),
@@ -89,7 +90,7 @@ def _quoted(text: str) -> str:
 
 
 def java_double(value: float) -> str:
-    """A number as Java writes a double.
+    """Return a number as Java writes a double.
 
     >>> java_double(1024.0), java_double(10485760.0), java_double(0.0001), java_double(1e22)
     ('1024.0', '1.048576E7', '1.0E-4', '1.0E22')
@@ -100,7 +101,7 @@ def java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _SCIENTIFIC_BELOW <= abs(value) < _SCIENTIFIC_FROM:
         return repr(value)
-    # repr has the fewest digits that tell the number apart, as Java since 19.
+    # repr has the fewest digits that identify the number, as Java has since version 19.
     mantissa, _, exponent = f"{value!r}".partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")

@@ -1,20 +1,21 @@
-"""Generates the decoder of a message: a function from bytes to the struct, for one version.
+"""Generate the decoder of a message: a function from bytes to the struct, for one version.
 
-The generated code trusts nothing: a length is compared with the bytes that are left before it is
-used, a count with what its elements must at least take, so no allocation is larger than the input.
-Reading past the end shows as `struct.error` or `IndexError`; `Message.decode` turns both, and text
-that is not UTF-8, into WireError. Records stay a view of the input.
+The generated code does not trust its input: it compares each length with the remaining bytes, and
+each count with the minimum size of its elements, so no allocation is larger than the input.
+Reading past the end raises `struct.error` or `IndexError`; `Message.decode` turns both, and invalid
+UTF-8, into WireError. Records stay a view of the input.
 
-A bounded decoder also counts: elements of arrays, at every depth, and tagged fields, for each of
-them costs far more than the byte it may take on the wire. It is made for large requests only; a
-small one cannot hold many, and is read without counting.
+A bounded decoder also limits the number of array elements, at every depth, and tagged fields:
+each costs far more memory than its one byte on the wire. It is used for large requests only; a
+small one cannot contain many elements and is decoded without counting.
 
-A sliced decoder is a bounded one that is a generator: after every so many elements it yields, and
-goes on with the copy of the input that is sent to it, because a request's own bytes are not kept.
+A sliced decoder is a bounded decoder in the form of a generator: it yields after a given number of
+elements and continues with the copy of the input that it is sent, because the connection does not
+keep a request's own bytes.
 
-Names in the generated code: ``data`` the input, ``end`` its length, ``p`` the position, ``n`` a
-length or count just read, ``e`` where the value at hand ends, ``left`` how many more elements a
-bounded decoder takes, ``slice_left`` how many more elements a slice has.
+Names in the generated code: ``data`` is the input, ``end`` its length, ``p`` the position, ``n``
+the last length or count, ``e`` the end of the current value, ``left`` the number of elements that
+a bounded decoder still accepts, ``slice_left`` the number of elements left in the slice.
 """
 
 from __future__ import annotations
@@ -34,32 +35,32 @@ from plog.wire.primitives import (
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Decoder = Callable[[memoryview], tuple[Any, int]]
-"""Returns the decoded struct, and the position behind it."""
+"""Returns the decoded struct, and the position after it."""
 BoundedDecoder = Callable[[memoryview, int], tuple[Any, int]]
-"""The same, with the most elements the struct may have."""
+"""A decoder whose second argument is the maximum number of elements."""
 SlicedDecoder = Callable[[memoryview, int, int], Generator[None, memoryview, tuple[Any, int]]]
-"""The same, with the elements in a slice; goes on with the copy that it is sent."""
+"""A bounded decoder whose third argument is the number of elements in a slice."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _VARINT_START = Fixed("B", 1, 0)
 
 
 def compile_decoder(struct: type[Struct], version: int, *, flexible: bool) -> Decoder:
-    """The decoder of one version; a flexible one has compact lengths and tagged fields."""
+    """Return the decoder of one version; flexible ones read compact lengths and tagged fields."""
     return _compile(_DecoderWriter(version, flexible, bounded=False), struct, "decoder")
 
 
 def compile_bounded_decoder(
     struct: type[Struct], version: int, *, flexible: bool
 ) -> BoundedDecoder:
-    """As `compile_decoder`; what it makes raises TooManyElements."""
+    """Return a decoder that raises TooManyElements; see `compile_decoder`."""
     return _compile(_DecoderWriter(version, flexible, bounded=True), struct, "bounded decoder")
 
 
 def compile_sliced_decoder(struct: type[Struct], version: int, *, flexible: bool) -> SlicedDecoder:
-    """As `compile_bounded_decoder`, for a generator that yields after each slice.
+    """Return a bounded decoder that is a generator and yields after each slice.
 
-    Not for messages with records, which would stay views of the first input.
+    It must not be used for messages with records, which would stay views of the first input.
     """
     writer = _DecoderWriter(version, flexible, bounded=True, sliced=True)
     return _compile(writer, struct, "sliced decoder")
@@ -68,16 +69,16 @@ def compile_sliced_decoder(struct: type[Struct], version: int, *, flexible: bool
 def _compile(writer: _DecoderWriter, struct: type[Struct], what: str) -> Callable[..., Any]:
     writer.write_struct(struct, "message")
     writer.source.line("return message, p")
-    if writer.is_sliced:  # A generator, even where the message has no array.
+    if writer.is_sliced:  # The yield makes it a generator, even if the message has no array.
         writer.source.line("yield")
     return writer.source.compile(f"{what} of {struct.__name__} version {writer.version}")
 
 
 class TooManyElements(WireError):
-    """The arrays of a message have more elements together than it may have."""
+    """The arrays of a message together have more elements than allowed."""
 
     def __init__(self) -> None:
-        super().__init__("it has too many elements")
+        super().__init__("the message has too many elements")
 
 
 def _bad_length(what: str, length: int, left: int) -> WireError:
@@ -91,10 +92,10 @@ def _too_long(what: str, length: int) -> WireError:
 
 
 class _DecoderWriter:
-    """Writes the source of one decoder, field by field.
+    """The source of one decoder, written field by field.
 
-    Values of constant size are not read at once: they gather in `_run` until something of another
-    kind follows, so that one unpack reads them all, the next length included.
+    Values of constant size accumulate in `_run` until a value of another kind follows, so that one
+    unpack reads all of them, including the next length.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class _DecoderWriter:
             self.source.line("slice_left = slice_size")
 
     def write_struct(self, struct: type[Struct], target: str) -> None:
-        """Read a struct into a new object named `target`."""
+        """Write code that reads a struct into a new object named `target`."""
         self.source.line(f"{target} = new({self.source.constant(struct)})")
         tagged: list[Field] = []
         for field in struct.fields:
@@ -167,7 +168,10 @@ class _DecoderWriter:
                 )
 
     def _write_length(self, classic: Fixed) -> None:
-        """Read a length into ``n``: -1 is null. A varint gives its first byte to the run."""
+        """Write code that reads a length into ``n``; -1 is null.
+
+        The first byte of a varint is read with the run.
+        """
         self._run.append(("n", _VARINT_START if self._flexible else classic))
         self._flush()
         if self._flexible:
@@ -190,7 +194,7 @@ class _DecoderWriter:
         with self.source.block("if not p <= e <= end:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
         if isinstance(kind, Text):
-            if self._flexible:  # A compact length may be one that no answer could repeat.
+            if self._flexible:  # A response could not repeat a longer string.
                 with self.source.block(f"if n > {MAX_STRING_BYTES}:"):
                     self.source.line(f"raise too_long({what!r}, n)")
             self.source.line(f"{target} = str(data[p:e], 'utf-8')")
@@ -218,14 +222,14 @@ class _DecoderWriter:
             self.source.line(f"{items}.append({item})")
 
     def _write_count(self) -> None:
-        """There are ``n`` more elements."""
+        """Write code that counts ``n`` more elements."""
         if self._bounded:
             self.source.line("left -= n")
             with self.source.block("if left < 0:"):
                 self.source.line("raise TooManyElements")
 
     def _write_pause(self) -> None:
-        """An element is about to be read: yield first if the slice is used up."""
+        """Write code that yields before the next element if the slice is used up."""
         if self.is_sliced:
             self.source.line("slice_left -= 1")
             with self.source.block("if slice_left < 0:"):
@@ -275,7 +279,7 @@ class _DecoderWriter:
                 self.source.line(f"raise bad_length({what!r}, n, end - p)")
 
     def _flush(self) -> None:
-        """Read the values gathered so far."""
+        """Write code that reads the accumulated values."""
         if not self._run:
             return
         targets = [target for target, _ in self._run]
@@ -289,7 +293,7 @@ class _DecoderWriter:
         self._run.clear()
 
     def _least_size(self, kind: WireType) -> int:
-        """The fewest bytes a value takes on the wire, at least one."""
+        """Return the minimum size of a value on the wire in bytes, at least one."""
         match kind:
             case Fixed():
                 return kind.size

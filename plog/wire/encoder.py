@@ -1,15 +1,15 @@
-"""Generates the encoder of a message: a function from the struct to its parts, for one version.
+"""Generate the encoder of a message: a function from the struct to its parts, for one version.
 
-The parts are bytes, in order, except records, which travel as the object they are: the bytes of a
-batch are never copied here. A field that does not exist in the version is skipped if it is
-ignorable or holds its default; otherwise the message says more than the version can: refused.
+The parts are bytes, in order, except records, which stay the object they are: the encoder never
+copies a batch. A field that does not exist in the version is skipped if it is ignorable or has its
+default value; otherwise the encoder raises UnsupportedVersion, because information would be lost.
 
-A bounded encoder returns None instead of more than so many elements of arrays. A sliced encoder is
-a generator: it yields the parts so far after every so many elements, and its caller takes them out
-of the list. An array may be any sized iterable (lazy_array.py).
+A bounded encoder returns None if the arrays have more elements than a maximum. A sliced encoder is
+a generator: it yields the parts after a given number of elements, and its caller removes them from
+the list. An array may be any sized iterable (lazy_array.py).
 
-Names in the generated code: ``message`` the input, ``parts`` the output, ``x`` the value at hand,
-``b`` its bytes, ``n`` its length, ``left`` how many more elements a slice has.
+Names in the generated code: ``message`` is the input, ``parts`` the output, ``x`` the current
+value, ``b`` its bytes, ``n`` its length, ``left`` the number of elements left in the slice.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, W
 
 Encoder = Callable[[Any], list[Part]]
 BoundedEncoder = Callable[[Any, int], list[Part] | None]
-"""Takes the message and the most elements."""
+"""Takes the message and the maximum number of elements."""
 SlicedEncoder = Callable[[Any, int], Generator[list[Part], None, list[Part]]]
-"""Takes the message and the elements in a slice; yields and returns the same list of parts."""
+"""Takes the message and the number of elements in a slice; yields and returns one list of parts."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _NO_TAGGED_FIELDS = Fixed("x", 1, 0)
@@ -41,39 +41,39 @@ _NO_TAGGED_FIELDS = Fixed("x", 1, 0)
 
 
 def compile_encoder(struct: type[Struct], version: int, *, flexible: bool) -> Encoder:
-    """The encoder of one version; a flexible one has compact lengths and tagged fields."""
+    """Return the encoder of one version; flexible ones write compact lengths and tagged fields."""
     return _EncoderWriter(version, flexible).compile(struct, "encoder")
 
 
 def compile_bounded_encoder(
     struct: type[Struct], version: int, *, flexible: bool
 ) -> BoundedEncoder:
-    """As `compile_encoder`, for a function that gives up on a message with many elements."""
+    """Return an encoder that returns None for a message with too many elements."""
     return _EncoderWriter(version, flexible, "return None").compile(struct, "bounded encoder")
 
 
 def compile_sliced_encoder(struct: type[Struct], version: int, *, flexible: bool) -> SlicedEncoder:
-    """As `compile_encoder`, for a generator that yields after each slice."""
+    """Return an encoder that is a generator and yields after each slice."""
     return _EncoderWriter(version, flexible, "yield parts").compile(struct, "sliced encoder")
 
 
 def _unsupported(what: str, version: int) -> UnsupportedVersion:
-    return UnsupportedVersion(f"{what} is set, but version {version} has no place for it")
+    return UnsupportedVersion(f"{what} is set, but version {version} lacks the field")
 
 
 class _EncoderWriter:
-    """Writes the source of one encoder, field by field.
+    """The source of one encoder, written field by field.
 
-    Values of constant size gather in `_run` until something of another kind follows, so that one
-    pack writes them all. `_add` names the append method of the list being filled: tagged fields are
-    encoded apart, because their size goes first.
+    Values of constant size accumulate in `_run` until a value of another kind follows, so that one
+    pack writes all of them. `_add` names the append method of the current list: tagged fields are
+    encoded to a list of their own, because their size precedes them.
     """
 
     def __init__(self, version: int, flexible: bool, after_slice: str | None = None) -> None:
         self._version = version
         self._flexible = flexible
         self._after_slice = after_slice
-        """The statement for when as many elements are written as a slice has."""
+        """The statement to run when the slice is used up."""
         self._run: list[tuple[str, Fixed]] = []
         self._add = "add"
         self.source = Source(
@@ -91,15 +91,15 @@ class _EncoderWriter:
             self.source.line("left = slice_size")
 
     def compile(self, struct: type[Struct], what: str) -> Callable[..., Any]:
-        """The finished function."""
+        """Return the compiled function."""
         self.write_struct(struct, "message")
         self.source.line("return parts")
-        if what.startswith("sliced"):  # A generator, even where the message has no array.
+        if what.startswith("sliced"):  # The yield makes it a generator, even without arrays.
             self.source.line("yield")
         return self.source.compile(f"{what} of {struct.__name__} version {self._version}")
 
     def write_struct(self, struct: type[Struct], value: str) -> None:
-        """Write the struct that the expression `value` gives."""
+        """Write code that encodes the struct in the expression `value`."""
         tagged: list[Field] = []
         for field in struct.fields:
             if not field.versions.has(self._version):
@@ -120,7 +120,7 @@ class _EncoderWriter:
             self.source.line(f"raise unsupported({what!r}, {self._version})")
 
     def _differs(self, field: Field, value: str) -> str:
-        """An expression for "this field does not hold its default"; structs are compared inline."""
+        """Return an expression that is true if the field does not have its default value."""
         if field.default is None:
             return f"{value} is not None"
         match field.type:
@@ -162,7 +162,7 @@ class _EncoderWriter:
         self.source.line(f"{self._add}(b)")
 
     def _write_length(self, kind: WireType) -> None:
-        """Write ``n`` as the length of a value of this kind; -1 is null."""
+        """Write code that encodes ``n`` as the length of a value of this kind; -1 is null."""
         if not self._flexible:
             self._run.append(("n", _INT16 if isinstance(kind, Text) else _INT32))
             self._flush()
@@ -237,7 +237,7 @@ class _EncoderWriter:
         self.source.line(f"{tags} += ({tag}, encode_varint(len(b)), b)")
 
     def _flush(self) -> None:
-        """Write the values gathered so far."""
+        """Write code that encodes the accumulated values."""
         if not self._run:
             return
         values = [value for value, _ in self._run if value]

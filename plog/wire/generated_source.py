@@ -1,8 +1,8 @@
-"""Python source that is written, compiled and called by decoder.py and encoder.py.
+"""Source code of a generated function, written by decoder.py and encoder.py.
 
-One function is made per message and version: straight-line code with the names of that version's
-fields in it, in which neighbours of constant size are read and written by one `struct.Struct`. That
-is three to five times faster than walking the declarations for each message.
+Each message and version has one function: straight-line code with the names of that version's
+fields, in which one `struct.Struct` reads or writes adjacent fields of constant size. It is three
+to five times faster than interpreting the declarations for each message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Source:
-    """The lines of one function, and the objects they refer to."""
+    """The lines of one function, and the objects that they refer to."""
 
     def __init__(self, signature: str, **names: Any) -> None:
         self._lines = [f"def {signature}:"]
@@ -29,19 +29,19 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Append `head` and indent what follows inside the with statement."""
+        """Append `head` and indent all lines that follow within the with statement."""
         self.line(head)
         self._depth += 1
         yield
         self._depth -= 1
 
     def name(self, prefix: str) -> str:
-        """A variable no other line uses."""
+        """Return the name of an unused variable."""
         self._used += 1
         return f"{prefix}{self._used}"
 
     def constant(self, value: object) -> str:
-        """An expression for `value`, which is bound to a global name unless it is a literal."""
+        """Return an expression for `value`: a literal, or the name of a global variable."""
         if value is None or isinstance(value, bool | int | float | str):
             return repr(value)
         name = self.name("constant")
@@ -49,13 +49,13 @@ class Source:
         return name
 
     def packing(self, codes: str, method: str) -> str:
-        """The name of a bound method (pack, unpack_from) of the big-endian Struct of `codes`."""
+        """Return the name of a method (pack, unpack_from) of the big-endian Struct of `codes`."""
         name = f"{method}_{codes.replace('?', 'bool')}"
         self._namespace[name] = getattr(struct.Struct(">" + codes), method)
         return name
 
     def compile(self, title: str) -> Callable[..., Any]:
-        """The finished function; tracebacks show `title` and the line."""
+        """Return the compiled function; tracebacks show `title` and the line."""
         text = "\n".join(self._lines)
         file_name = f"<{title}>"
         linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)

@@ -1,12 +1,12 @@
-"""What stands before a request and a response: who asks what, and which answer belongs to it.
+"""Headers of requests and responses.
 
     request   size int32 | api key int16 | version int16 | correlation id int32 | client id | tags?
     response  size int32 | correlation id int32 | tags?
 
-The tags are there when the message itself is flexible (KIP-482), with one exception: the response
-to ApiVersions never has them, since its reader does not know yet what the writer speaks (KIP-511).
-The client id has a two-byte length in every version. Frames are without their size here, except
-what `encode_request` returns.
+A header has tags if its message is flexible (KIP-482), with one exception: the response to
+ApiVersions never has them, because its reader does not know the broker's versions yet (KIP-511).
+The client id has a two-byte length in every version. The functions work on frames without their
+size, except that `encode_request` returns it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _FIXED = struct.Struct(">hhih")  # api key, version, correlation id, length of t
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
 _MAX_TAGGED_FIELDS = 1_000
-"""Of a request's header, none of which we know: far more than there will ever be."""
+"""Limit for a request header. No tagged field of it is known; a client sends none or a few."""
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what. A version can be one we do not know: see `decode_request_header`."""
+    """The header of a request. Its version may be unknown: see `decode_request_header`."""
 
     api_key: int
     api_version: int
@@ -43,7 +43,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnknownApiKey(UnsupportedVersion):
-    """A request for an API we have never heard of; its header is all that can be read."""
+    """A request with an unknown API key; only its header can be decoded."""
 
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(f"api key {header.api_key} is unknown")
@@ -51,12 +51,12 @@ class UnknownApiKey(UnsupportedVersion):
 
 
 def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
-    """The header at the start of `data`, and where the body begins.
+    """Return the header at the start of `data`, and the position of the body.
 
-    Of a version beyond those we know only the header is meaningful, not the position: the caller
-    compares it with what is served, and answers an ApiVersions request of any version.
+    For an unknown version, only the header is valid, not the position: the caller compares the
+    version with the served ones, and answers an ApiVersions request of any version.
 
-    Raises WireError, or UnknownApiKey if not even the form of the header can be known.
+    Raises WireError, or UnknownApiKey if the form of the header is unknown.
     """
     try:
         api_key, version, correlation_id, length = _FIXED.unpack_from(data)
@@ -65,7 +65,7 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
             position += length
             client_id = str(data[_FIXED.size : position], "utf-8")
             if position > len(data):
-                raise WireError(f"a client id of {length} bytes ends beyond its frame")
+                raise WireError(f"a client id of {length} bytes exceeds its frame")
         header = RequestHeader(api_key, version, correlation_id, client_id)
         api = API_BY_KEY.get(api_key)
         if api is None:
@@ -73,36 +73,39 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
         if api.request.flexible_from <= version <= api.request.max_version:
             position = _skip_tags(data, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise WireError(f"a request header cannot be read: {error}") from error
+        raise WireError(f"cannot decode a request header: {error}") from error
     return header, position
 
 
 def _skip_tags(data: Buffer, position: int) -> int:
     count, position = decode_varint(data, position)
     if count > _MAX_TAGGED_FIELDS:
-        raise WireError(f"a request header with {count} tagged fields")
+        raise WireError(f"a request header has {count} tagged fields, at most {_MAX_TAGGED_FIELDS}")
     return skip_counted_fields(data, position, count)
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """What stands before a response of this API and version."""
+    """Return the header of a response of this API and version."""
     return _CORRELATION_ID.pack(correlation_id) + response_tags(api_key, version)
 
 
 def decode_response_header(data: Buffer, api_key: int, version: int) -> tuple[int, int]:
-    """The correlation id at the start of `data`, and where the body begins. Raises WireError."""
+    """Return the correlation id at the start of `data`, and the position of the body.
+
+    Raises WireError.
+    """
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(data)
         position = _CORRELATION_ID.size
         if response_tags(api_key, version):
             position = skip_tagged_fields(data, position)
     except (struct.error, IndexError) as error:
-        raise WireError(f"a response header cannot be read: {error}") from error
+        raise WireError(f"cannot decode a response header: {error}") from error
     return correlation_id, position
 
 
 def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
-    """A request as it goes out, its size first."""
+    """Return a request frame, including its size."""
     version = header.api_version
     client_id = b"" if header.client_id is None else header.client_id.encode()
     length = -1 if header.client_id is None else len(client_id)
@@ -113,7 +116,7 @@ def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
 
 
 def response_tags(api_key: int, version: int) -> bytes:
-    """What follows the correlation id of a response: the place for no tags, or nothing."""
+    """Return the bytes after the correlation id of a response: an empty tag section, or nothing."""
     if api_key == ApiKey.API_VERSIONS or version < API_BY_KEY[api_key].response.flexible_from:
         return b""
     return b"\0"

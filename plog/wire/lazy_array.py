@@ -1,8 +1,8 @@
-"""Arrays of a response whose elements are made while the response is encoded.
+"""Arrays of a response whose elements are created while the response is encoded.
 
-A response to a request for thousands of elements would otherwise exist twice, as objects and as
-bytes, and the objects take ten times the memory. The encoder makes one element, writes it and drops
-it; where the response is encoded in slices, the elements are made in slices, too.
+A response with thousands of elements would otherwise exist twice, as objects and as bytes, and the
+objects take ten times the memory. The encoder creates one element, writes it and drops it; if the
+response is encoded in slices, its elements are created in slices, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ U = TypeVar("U")
 
 
 class _LazyArray(Sequence[T], Generic[T, U]):
-    """What `make` returns for each of `sources`, made each time it is looked at."""
+    """A sequence with ``make(source)`` for each of `sources`, computed at each access."""
 
     __slots__ = ("_make", "_sources")
 
@@ -40,10 +40,11 @@ class _LazyArray(Sequence[T], Generic[T, U]):
 
 
 def lazy_array(sources: Sequence[U], make: Callable[[U], T]) -> list[T]:
-    """An array field's value with the element ``make(source)`` for each of `sources`.
+    """Return a value for an array field, with the element ``make(source)`` for each of `sources`.
 
-    `make` must not raise, and `sources` must not change before the response is encoded. Typed as
-    the list that the field declares; it supports what the encoder needs: length and iteration.
+
+    `make` must not raise, and `sources` must not change before the response is encoded. The value
+    is typed as the list that the field declares; the encoder only needs length and iteration.
 
     >>> len(lazy_array([1, 2], str)), *lazy_array([1, 2], str)
     (2, '1', '2')

@@ -1,8 +1,8 @@
-"""The smallest pieces of Kafka's encoding: varints, and what may stand for records.
+"""Primitives of Kafka's encoding: varints, tagged fields, and the representation of records.
 
-Everything else of a message is encoded by code that decoder.py and encoder.py generate, which calls
-the functions below only for what does not fit in one byte. Source: the protocol guide of Kafka 4.3,
-"Protocol Primitive Types"; KIP-482 (compact lengths, tagged fields).
+The code that decoder.py and encoder.py generate encodes everything else; it calls these functions
+only for varints that do not fit in one byte. Source: the protocol guide of Kafka 4.3, "Protocol
+Primitive Types"; KIP-482 (compact lengths, tagged fields).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ MAX_STRING_BYTES = 0x7FFF
 
 
 class WireError(PlogError):
-    """The bytes are not what their schema says, or a value cannot be written by it."""
+    """The bytes do not match their schema, or the schema cannot represent a value."""
 
 
 class Passthrough(Protocol):
-    """Records that lie elsewhere, such as a slice of a file: only their length is known here."""
+    """Records outside memory, such as a slice of a file; only their length is known."""
 
     @property
     def nbytes(self) -> int:
-        """How many bytes will follow when this is sent."""
+        """Number of bytes that sending this produces."""
         ...
 
 
 Part: TypeAlias = bytes | memoryview | Passthrough
-"""A piece of an encoded message. Only records travel as anything but bytes."""
+"""A part of an encoded message. Only records are represented by anything but bytes."""
 
 
 def encode_varint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, least significant first.
+    """Encode an unsigned varint: seven bits per byte, least significant first.
 
     >>> encode_varint(300).hex()
     'ac02'
@@ -49,7 +49,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, and where the next byte is.
+    """Return the unsigned varint at `position`, and the position after it.
 
     Raises WireError if it is longer than five bytes, IndexError if the data ends inside it.
 
@@ -67,29 +67,29 @@ def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 SHORT_VARINTS = tuple(bytes([value]) for value in range(0x80))
-"""The varints of one byte, ready made: nearly all lengths and counts are that short."""
+"""All varints of one byte, precomputed: nearly all lengths and counts are that short."""
 
 
 def encode_string_length(length: int) -> bytes:
-    """The compact form of a string's length. Raises WireError above 32767, Kafka's limit."""
+    """Return the compact length of a string. Raises WireError above 32767, Kafka's limit."""
     if length > MAX_STRING_BYTES:
         raise WireError(f"a string of {length} bytes is longer than {MAX_STRING_BYTES}")
     return encode_varint(length + 1)
 
 
 def records_size(records: Part) -> int:
-    """The length in bytes of what stands for records."""
+    """Return the size of records in bytes."""
     return len(records) if isinstance(records, bytes) else records.nbytes
 
 
 def skip_tagged_fields(data: Buffer, position: int) -> int:
-    """Where the tagged fields that begin at `position` end. Their values are dropped (KIP-482)."""
+    """Skip the tagged fields at `position`, and return the position after them (KIP-482)."""
     count, position = decode_varint(data, position)
     return skip_counted_fields(data, position, count)
 
 
 def skip_counted_fields(data: Buffer, position: int, count: int) -> int:
-    """As `skip_tagged_fields`, where their count has been read."""
+    """Skip `count` tagged fields at `position`, and return the position after them."""
     for _ in range(count):
         _, position = decode_varint(data, position)
         size, position = decode_varint(data, position)

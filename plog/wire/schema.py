@@ -1,12 +1,12 @@
-"""What a message declaration imports, and what a declared message can do.
+"""The base classes of message declarations, and the names that declarations import.
 
     class MetadataRequest(ApiMessage, api_key=ApiKey.METADATA, versions="0-13", flexible="9+"):
         topics: list[MetadataRequestTopic] | None = field(nullable="1+")
 
     MetadataRequest.decode(data, 12).topics
 
-The declarations are in messages/ and internal/; structs.py says how they are written. The code that
-encodes and decodes one version is generated the first time it is used, about a millisecond each.
+The declarations are in messages/ and internal/; structs.py describes their syntax. The code that
+encodes or decodes a version is generated at its first use, which takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ __all__ = [
 
 
 class Message(Struct):
-    """A struct that has versions of its own, and so can be encoded by itself."""
+    """A struct with versions, which can be encoded and decoded on its own."""
 
     min_version: ClassVar[int]
     max_version: ClassVar[int]
     flexible_from: ClassVar[int]
-    """The first version with compact lengths and tagged fields; above every version if none is."""
+    """The first version with compact lengths and tagged fields; above all versions if none has."""
 
     _decoders: ClassVar[dict[int, Decoder]]
     _bounded_decoders: ClassVar[dict[int, BoundedDecoder]]
@@ -99,16 +99,15 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: Buffer, version: int) -> Self:
-        """The message that begins at the start of `data`; bytes behind it are not looked at.
+        """Return the message at the start of `data`; bytes after it are ignored.
 
-        Records are views of `data`. Raises WireError, or UnsupportedVersion if we know no such
-        version.
+        Records are views of `data`. Raises WireError, or UnsupportedVersion for an unknown version.
         """
         return cls.decode_prefix(data, version)[0]
 
     @classmethod
     def decode_prefix(cls, data: Buffer, version: int) -> tuple[Self, int]:
-        """As `decode`, with the number of bytes the message took."""
+        """Return the message at the start of `data`, and its size in bytes; see `decode`."""
         decoder = cls._decoders.get(version)
         if decoder is None:
             decoder = cls._compile_decoder(version)
@@ -119,9 +118,10 @@ class Message(Struct):
 
     @classmethod
     def decode_bounded(cls, data: Buffer, version: int, max_elements: int) -> Self:
-        """As `decode`; all arrays together may have `max_elements`, or TooManyElements is raised.
+        """Return the message at the start of `data`, as `decode` does.
 
-        Where there are not even that many bytes, `decode` does as well, and is faster.
+        Raises TooManyElements if all arrays together have more than `max_elements`. If `data` has
+        fewer bytes than that, `decode` is as safe, and faster.
         """
         decoder = cls._bounded_decoders.get(version)
         if decoder is None:
@@ -138,9 +138,9 @@ class Message(Struct):
     def decode_in_slices(
         cls, data: Buffer, version: int, max_elements: int, slice_size: int
     ) -> Generator[None, Buffer, Self]:
-        """As `decode_bounded`, as a generator that yields after every `slice_size` elements.
+        """Decode as `decode_bounded` does, in a generator that yields every `slice_size` elements.
 
-        `data` need not outlive the first slice: each ``send`` passes a copy of it, to go on with.
+        `data` need not outlive the first slice: each ``send`` passes a copy of it to continue with.
         """
         decoder = cls._sliced_decoders.get(version)
         if decoder is None:
@@ -156,24 +156,26 @@ class Message(Struct):
 
     @classmethod
     def _unreadable(cls, version: int, error: Exception) -> WireError:
-        return WireError(f"{cls.__name__} version {version} cannot be read: {error}")
+        return WireError(f"cannot decode {cls.__name__} version {version}: {error}")
 
     def encode(self, version: int) -> bytes:
-        """The message as bytes. Raises WireError, also if records are a Passthrough.
+        """Return the message as bytes. Raises WireError, also if records are a Passthrough.
 
-        Raises UnsupportedVersion if `version` is unknown, or lacks a field that is set and matters.
+        Raises UnsupportedVersion if `version` is unknown, or lacks a field that is set and not
+        ignorable.
         """
         try:
             return b"".join(self._encode(version))  # type: ignore[arg-type]  # checked by join
         except TypeError as error:
-            raise WireError(f"{type(self).__name__} is not all bytes: {error}") from error
+            name = type(self).__name__
+            raise WireError(f"cannot encode {name}: not all parts are bytes: {error}") from error
 
     def encode_parts(self, version: int) -> list[Part]:
-        """The message in pieces: bytes, and records as the views or Passthroughs they are."""
+        """Return the message in parts: bytes, and records as the views or Passthroughs they are."""
         return _joined(self._encode(version))
 
     def encode_bounded(self, version: int, max_elements: int) -> list[Part] | None:
-        """As `encode_parts`; None if all arrays together have more than `max_elements`."""
+        """Return the message in parts; None if all arrays together exceed `max_elements`."""
         encoder = self._bounded_encoders.get(version)
         if encoder is None:
             flexible = self._is_flexible(version)
@@ -186,9 +188,9 @@ class Message(Struct):
         return None if parts is None else _joined(parts)
 
     def encode_in_slices(self, version: int, slice_size: int) -> Generator[int, None, list[Part]]:
-        """As `encode_parts`, as a generator that yields after every `slice_size` elements.
+        """Encode as `encode_parts` does, in a generator that yields every `slice_size` elements.
 
-        It yields how many bytes the parts so far have; its caller gives up where they are too many.
+        It yields the size of the parts so far; the caller can stop if the message is too large.
         """
         encoder = self._sliced_encoders.get(version)
         if encoder is None:
@@ -222,8 +224,7 @@ class Message(Struct):
             raise self._unwritable(version, error) from error
 
     def _unwritable(self, version: int, error: Exception) -> WireError:
-        what = f"{type(self).__name__} version {version}"
-        return WireError(f"{what} cannot be written: {error}")
+        return WireError(f"cannot encode {type(self).__name__} version {version}: {error}")
 
     @classmethod
     def _compile_decoder(cls, version: int) -> Decoder:
@@ -256,13 +257,13 @@ class ApiMessage(Message):
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """The same with neighboring bytes joined; records stay what they are."""
+    """Return `parts` with adjacent bytes joined; records are kept as they are."""
     joined: list[Part] = []
     run: list[bytes] = []
     for part in parts:
         if isinstance(part, bytes):
             run.append(part)
-        else:  # Records: their length, at least, stands before them.
+        else:  # Records: at least their length precedes them.
             joined += (b"".join(run), part)
             run.clear()
     if run:

@@ -1,11 +1,11 @@
-"""The Produce request most clients send, one batch for one partition, decoded in one step.
+"""Fast path for the Produce request that most clients send: one batch for one partition.
 
-librdkafka sends no other, and the smaller the batch, the more a tree of objects to decode and one
-to encode weigh against the append itself. A request of another form (several partitions, a
-transaction, tagged fields) is left to messages/produce.py, and so is the response to a batch that
-is refused. The bytes of both responses are the same (tests/unit/wire/test_single_produce.py).
+librdkafka sends no other form. The smaller the batch, the larger is the cost of decoding and
+encoding a tree of objects, compared to the append itself. messages/produce.py handles requests of
+other forms (several partitions, a transaction, tagged fields) and responses to rejected batches.
+Both encode the same bytes (tests/unit/wire/test_single_produce.py).
 
-The response names the partition in the same bytes as the request did: they are its `place`.
+The response identifies the partition with the same bytes as the request: `place`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from plog.wire.primitives import WireError, decode_varint
 
 FIRST_VERSION, LAST_VERSION = 7, 13
-"""Before 7 zstd is to be refused, which takes a look at the batch."""
+"""Before version 7, zstd must be rejected, which requires parsing the batch."""
 _FIRST_FLEXIBLE = 9
 _FIRST_TOPIC_ID = 13
 
@@ -43,23 +43,23 @@ class SingleProduce(NamedTuple):
     acks: int
     timeout_ms: int
     topic: str
-    """Empty where the request has a topic id."""
+    """Empty if the request has a topic id."""
     topic_id: Uuid
-    """Zero where it has a name."""
+    """Zero if the request has a topic name."""
     partition: int
     records: memoryview
     """The batch, a view of the request's frame."""
     place: bytes
 
     def as_message(self) -> ProduceRequest:
-        """The same request as the general decoder returns it."""
+        """Return the request as the general decoder would."""
         data = PartitionProduceData(index=self.partition, records=self.records)
         topic = TopicProduceData(name=self.topic, topic_id=self.topic_id, partition_data=[data])
         return ProduceRequest(acks=self.acks, timeout_ms=self.timeout_ms, topic_data=[topic])
 
 
 def decode_single_produce(frame: memoryview) -> SingleProduce | None:
-    """The request in `frame`, whose API key is Produce; None if it has another form, or none."""
+    """Return the Produce request in `frame`, or None if it has another form or is malformed."""
     try:
         api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
         client_id, body = None, _HEADER.size
@@ -70,7 +70,7 @@ def decode_single_produce(frame: memoryview) -> SingleProduce | None:
         decode = _decode if version < _FIRST_FLEXIBLE else _decode_flexible
         return decode(frame, body, header)
     except (struct.error, IndexError, UnicodeDecodeError, WireError):
-        return None  # The general decoder says what is wrong with it.
+        return None  # The general decoder reports the error.
 
 
 def _decode(frame: memoryview, body: int, header: RequestHeader) -> SingleProduce | None:
@@ -100,7 +100,7 @@ def _decode_flexible(frame: memoryview, body: int, header: RequestHeader) -> Sin
     if header.api_version < _FIRST_TOPIC_ID:
         length = frame[start] - 1
         end = start + 1 + length
-        if not 0 < length < 0x7F:  # Longer ones are rare, and have two bytes of length.
+        if not 0 < length < 0x7F:  # Longer names are rare and have a length of two bytes.
             return None
         topic = str(frame[start + 1 : end], "utf-8")
     else:
@@ -125,12 +125,12 @@ def _decode_flexible(frame: memoryview, body: int, header: RequestHeader) -> Sin
 
 
 def _rest_of_response(version: int) -> bytes:
-    """What follows the log start offset: nothing out of the ordinary, and no wait for a quota."""
+    """Return the bytes after the log start offset: no errors and no throttle time."""
     if version < 8:
         return struct.pack(">i", 0)  # throttle time
     if version < _FIRST_FLEXIBLE:
         return struct.pack(">ihi", 0, -1, 0)  # record errors, error message, throttle time
-    return struct.pack(">BBBBiB", 1, 0, 0, 0, 0, 0)  # the same, with three places for tags
+    return struct.pack(">BBBBiB", 1, 0, 0, 0, 0, 0)  # the same, with three empty tag sections
 
 
 _REST = {version: _rest_of_response(version) for version in range(FIRST_VERSION, LAST_VERSION + 1)}
@@ -139,6 +139,6 @@ _REST = {version: _rest_of_response(version) for version in range(FIRST_VERSION,
 def encode_single_response(
     produce: SingleProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """The response that the batch was appended, without its header."""
+    """Return the response for an appended batch, without its header."""
     result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset)
     return produce.place + result + _REST[produce.header.api_version]

@@ -1,17 +1,17 @@
-"""Declarations: what a struct of Kafka's protocol is made of, and in which versions.
+"""Declarations of the structs of Kafka's protocol, with the versions of their fields.
 
-A struct is a class whose attributes are its fields, in wire order. The annotation gives the type on
-the wire, `field` the versions:
+A struct is a class whose attributes are its fields, in wire order. The annotation is the type on
+the wire, `field` sets the versions:
 
     class TopicProduceData(Struct):
         name: str = field("0-12", ignorable=True)
         topic_id: uuid = field("13+", ignorable=True)
         partition_data: list[PartitionProduceData] = field()
 
-``| None`` makes a field nullable, a class nests, ``list`` is an array. Every field has a default,
-so `TopicProduceData()` is a value; instances have slots, `==` and a repr that leaves defaults out.
-Encoding and decoding are generated from `Struct.fields` by encoder.py and decoder.py.
-Source: the message definitions of Kafka 4.3 and the meaning its generator gives them.
+``| None`` makes a field nullable, a class is a nested struct, ``list`` is an array. Every field has
+a default, so `TopicProduceData()` is a value; instances have slots, `==` and a repr without default
+values. encoder.py and decoder.py generate code from `Struct.fields`.
+Source: the message definitions of Kafka 4.3, with the semantics of its generator.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from plog.types import ZERO_UUID, Uuid
 from plog.wire.primitives import Part
 
 LAST_VERSION = 0x7FFF
-"""Larger than any version a message will ever have."""
+"""Larger than any version of a message."""
 
 
 class Versions(NamedTuple):
-    """A range of versions, both ends inclusive; empty when the first is above the last."""
+    """A range of versions, both ends inclusive; empty if `first` is above `last`."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """The range in Kafka's notation.
+        """Parse a range in Kafka's notation.
 
         >>> Versions.parse("3+"), Versions.parse("0-12").last, Versions.parse("7").last
         (Versions(first=3, last=32767), 12, 7)
@@ -59,7 +59,7 @@ class Versions(NamedTuple):
         return cls(int(first), int(last) if separator else int(first))
 
     def has(self, version: int) -> bool:
-        """Whether `version` lies in the range."""
+        """Return whether `version` is in the range."""
         return self.first <= version <= self.last
 
 
@@ -74,26 +74,26 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """UTF-8 behind its length."""
+    """A UTF-8 string after its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes behind their length; ``is_records`` ones are neither copied nor looked into."""
+    """Bytes after their length; with ``is_records``, they are neither copied nor parsed."""
 
     is_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Elements of one type behind their count."""
+    """Elements of one type after their count."""
 
     element: WireType
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A struct in its place."""
+    """A struct as the value of a field or an element."""
 
     struct: type[Struct]
 
@@ -109,7 +109,7 @@ int64: TypeAlias = Annotated[int, Fixed("q", 8, 0)]
 float64: TypeAlias = Annotated[float, Fixed("d", 8, 0.0)]
 uuid: TypeAlias = Annotated[Uuid, Fixed("16s", 16, ZERO_UUID)]
 Records: TypeAlias = Annotated[Part, Blob(is_records=True)]
-"""Record batches: a memoryview when decoded; bytes or a Passthrough may be sent as well."""
+"""Record batches: decoding returns a memoryview; encoding also accepts bytes or a Passthrough."""
 
 _PLAIN_TYPES: dict[Any, WireType] = {
     bool: Fixed("?", 1, False),
@@ -132,21 +132,21 @@ class Field:
 
     @property
     def has_fresh_default(self) -> bool:
-        """Whether each instance needs a default of its own, because it can be changed in place."""
+        """Whether each instance needs its own default, because the value is mutable."""
         return self.default is not None and isinstance(self.type, Array | Nested)
 
     @property
     def can_be_null(self) -> bool:
-        """Whether there is a version in which null can be written."""
+        """Whether the field is nullable in any version."""
         return self.nullable.first <= self.nullable.last
 
     def is_nullable(self, version: int) -> bool:
-        """Whether null can be written in this version."""
+        """Return whether the field is nullable in this version."""
         return self.nullable.has(version)
 
 
 _UNSET: Any = object()
-"""The mark of an argument not given."""
+"""The default of arguments that were not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,20 +166,20 @@ def field(
     default: Any = _UNSET,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a field. The result is Any so that a type checker sees an attribute with a default.
+    """Declare a field. It returns Any, so that type checkers see an attribute with a default.
 
     Args:
-        versions: Where the field exists: "3+", "0-12", "7".
-        nullable: Where a ``| None`` field may be null, if that is not everywhere it exists.
-        tag: Its number if it is a tagged field (KIP-482).
-        default: Its value when absent; if not given, whatever is zero or empty in its type.
-        ignorable: Whether a value is dropped, rather than refused, in versions that lack the field.
+        versions: Versions that have the field: "3+", "0-12", "7".
+        nullable: Versions in which a ``| None`` field may be null, if not all that have it.
+        tag: Number of a tagged field (KIP-482).
+        default: Value in versions that lack the field; zero or empty if not given.
+        ignorable: Whether versions that lack the field drop its value instead of rejecting it.
     """
     return _Declaration(versions, nullable, tag, default, ignorable)
 
 
 def _wire_type(hint: Any) -> tuple[WireType, bool]:
-    """The wire type of an annotation, and whether it allows None."""
+    """Return the wire type of an annotation, and whether it allows None."""
     if get_origin(hint) in (Union, types.UnionType):
         (inner,) = (choice for choice in get_args(hint) if choice is not types.NoneType)
         return _wire_type(inner)[0], True
@@ -227,7 +227,7 @@ def _resolve(name: str, declaration: _Declaration, hint: Any) -> Field:
 
 
 def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
-    """An `__init__` with one keyword per field: a loop over the fields takes five times as long."""
+    """Return an `__init__` with one keyword per field, five times as fast as a loop over fields."""
     namespace: dict[str, Any] = {"_UNSET": _UNSET}
     parameters, statements = [], ["pass"]
     for item in fields:
@@ -250,14 +250,14 @@ def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
     return init
 
 
-# `field` is left out of field_specifiers on purpose: a checker that knows it as one takes a field
-# without default= for a required argument, but Kafka gives all of them a default.
+# field_specifiers deliberately omits `field`: a type checker would otherwise treat a field without
+# default= as a required argument, but in Kafka all fields have a default.
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Turns declared fields into slots and an `__init__`.
+    """The metaclass of structs, which turns declared fields into slots and an `__init__`.
 
-    What a field is, and the `__init__`, are worked out when a struct is used for the first time: a
-    program that imports all messages uses few.
+    It resolves fields and compiles the `__init__` at the first use of a struct, because a program
+    imports all messages but uses few.
     """
 
     _declared: dict[str, _Declaration] = {}
@@ -282,7 +282,7 @@ class StructType(type):
 
 
 def _first_init(self: Struct, **values: Any) -> None:
-    """The `__init__` of a struct that nobody has made yet: puts the true one in its place."""
+    """Compile the real `__init__` when the first instance is created, replace this one, call it."""
     struct = type(self)
     struct.__init__ = _compile_init(struct.fields)  # type: ignore[method-assign]  # made by exec
     struct.__init__(self, **values)

@@ -1,4 +1,4 @@
-"""Numbers of the protocol: each has one name in all modules."""
+"""plog/enums.py: enums of the protocol."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ KINDS = WireEnum.__subclasses__()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_unknown_number_differs_from_all_known_ones(kind: type[WireEnum]) -> None:
+def test_unknown_number_becomes_unknown(kind: type[WireEnum]) -> None:
     assert kind(99) is kind["UNKNOWN"]
     assert not kind(99).is_known
     assert [one.is_known for one in kind if one.name != "UNKNOWN"] == [True] * (len(kind) - 1)
 
 
-def test_other_types_are_not_members() -> None:
+def test_value_that_is_not_a_number_is_rejected() -> None:
     with pytest.raises(ValueError, match="x"):
         ConfigResourceType("x")
     assert AlterOperation(-7) is AlterOperation.UNKNOWN
 
 
-def test_setting_type_is_one_that_brokers_return() -> None:
-    names = {kind.name: kind.value for kind in ConfigType if kind.is_known}
-    assert names == {kind.name: kind.value for kind in SettingType}
+def test_setting_types_are_those_of_describe_configs() -> None:
+    described = {kind.name: kind.value for kind in ConfigType if kind.is_known}
+    assert described == {kind.name: kind.value for kind in SettingType}

@@ -1,4 +1,4 @@
-"""The texts of errors."""
+"""plog/errors.py: the messages of errors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from plog.error_base import MESSAGE_MAX_CHARACTERS
 from plog.errors import InvalidRequest
 
 
-def test_error_without_a_text_has_a_default_text() -> None:
+def test_message_defaults_to_description_of_class() -> None:
     assert InvalidRequest().message == InvalidRequest.__doc__
 
 
 @pytest.mark.parametrize("character", ["x", "é", "漢", "𝄞"])
-def test_long_text_is_truncated_to_a_string_of_the_protocol(character: str) -> None:
+def test_long_message_is_truncated_to_fit_protocol_string(character: str) -> None:
     text = "there is no topic " + character * 40_000
     message = InvalidRequest(text).message
     assert len(message) == MESSAGE_MAX_CHARACTERS
@@ -21,6 +21,6 @@ def test_long_text_is_truncated_to_a_string_of_the_protocol(character: str) -> N
     assert message.removesuffix("...") == text[: MESSAGE_MAX_CHARACTERS - 3]
 
 
-def test_short_text_is_unchanged() -> None:
+def test_short_message_is_unchanged() -> None:
     text = "x" * MESSAGE_MAX_CHARACTERS
     assert InvalidRequest(text).message == text

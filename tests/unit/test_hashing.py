@@ -1,4 +1,4 @@
-"""The hashes equal those of other programs: murmur2 of Kafka (Utils.murmur2), hashCode of Java."""
+"""plog/hashing.py: murmur2 with the values of Kafka's own test, and Java's hash of a string."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ def test_murmur2_equals_kafkas(data: bytes, signed: int) -> None:
 
 
 @pytest.mark.parametrize(("data", "signed"), KAFKAS.items())
-def test_key_is_assigned_to_the_partition_that_kafkas_producers_choose(
-    data: bytes, signed: int
-) -> None:
+def test_partition_for_key_equals_kafkas(data: bytes, signed: int) -> None:
     assert partition_for_key(data, 7) == (signed & 0x7FFFFFFF) % 7
 
 
-def test_hash_covers_last_words_of_every_length() -> None:
+def test_murmur2_includes_last_incomplete_word() -> None:
     hashes = {murmur2(b"abcdefgh"[:length]) for length in range(9)}
     assert len(hashes) == 9
 
@@ -37,5 +35,5 @@ def test_hash_covers_last_words_of_every_length() -> None:
     ("text", "expected"),
     [("", 0), ("g", 103), ("grün", 3185949), ("日本", 835047), ("🦆 duck", 392036561)],
 )
-def test_hash_of_a_text_equals_javas(text: str, expected: int) -> None:
+def test_java_hash_equals_javas(text: str, expected: int) -> None:
     assert java_hash(text) == expected

@@ -1,4 +1,4 @@
-"""Detection of keys and certificates in PEM texts."""
+"""plog/pem.py: keys and certificates in PEM data."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n%b\n-----END CERTIFICATE-----\n"
 KEY = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nQUJD\n-----END ENCRYPTED PRIVATE KEY-----\n"
 
 
-def test_blocks_are_found_by_their_kind_in_order() -> None:
+def test_blocks_of_kind_are_found_in_order() -> None:
     text = b"Bag Attributes\n" + KEY + CERTIFICATE % b"MQ==" + b"# x\n" + CERTIFICATE % b"Mg=="
     assert pem_blocks(text, "CERTIFICATE") == [CERTIFICATE % b"MQ==", CERTIFICATE % b"Mg=="]
     assert pem_blocks(text, "PRIVATE KEY") == [KEY]
     assert pem_blocks(b"no PEM", "CERTIFICATE") == []
 
 
-def test_line_ends_are_restored_in_a_block_without_them() -> None:
+def test_missing_line_ends_are_added() -> None:
     (block,) = pem_blocks((CERTIFICATE % BODY).replace(b"\n", b" "), "CERTIFICATE")
     assert block == CERTIFICATE % (BODY[:64] + b"\n" + BODY[64:])
 
 
-def test_headers_keep_their_lines() -> None:
+def test_headers_keep_line_ends() -> None:
     old = (
         b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nQUJD\n"
         b"-----END RSA PRIVATE KEY-----\n"
@@ -46,5 +46,5 @@ def test_encrypted_key_is_recognized() -> None:
         (b"", None),
     ],
 )
-def test_other_formats_are_recognized_by_their_first_bytes(data: bytes, form: str | None) -> None:
+def test_other_formats_are_recognized_by_first_bytes(data: bytes, form: str | None) -> None:
     assert other_form(data) == form

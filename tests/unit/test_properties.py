@@ -1,4 +1,4 @@
-"""Parsing of Java's .properties format."""
+"""plog/properties.py: Java's .properties format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pairs(text: str) -> list[tuple[str, str]]:
         ("a=1 # no comment", ("a", "1 # no comment")),
     ],
 )
-def test_assignment_is_split_into_name_and_value(line: str, expected: tuple[str, str]) -> None:
+def test_assignment_is_parsed(line: str, expected: tuple[str, str]) -> None:
     assert pairs(line) == [expected]
 
 
@@ -39,7 +39,7 @@ def test_comments_and_blank_lines_are_skipped() -> None:
     assert pairs("# a=1\n  ! b=2\n\n \t\nc=3") == [("c", "3")]
 
 
-def test_odd_number_of_backslashes_continues_a_line() -> None:
+def test_odd_number_of_backslashes_continues_line() -> None:
     assert pairs("a=1,\\\n   2,\\\r\n\t3\nb=x\\\\\nc=y") == [
         ("a", "1,2,3"),
         ("b", "x\\"),
@@ -51,35 +51,35 @@ def test_comment_is_never_continued() -> None:
     assert pairs("# a \\\nb=1") == [("b", "1")]
 
 
-def test_comment_sign_after_a_continuation_is_content() -> None:
+def test_comment_sign_after_continuation_is_content() -> None:
     assert pairs("a=1\\\n#2") == [("a", "1#2")]
 
 
-def test_backslash_at_the_end_of_the_file_is_dropped() -> None:
+def test_backslash_at_end_of_file_is_ignored() -> None:
     assert pairs("a=1\\") == [("a", "1")]
 
 
-def test_repeated_keys_are_all_returned_in_order() -> None:
+def test_repeated_keys_are_returned_in_order() -> None:
     assert pairs("a=1\na=2") == [("a", "1"), ("a", "2")]
 
 
-def test_line_numbers_are_those_of_the_first_natural_line() -> None:
+def test_line_number_is_that_of_first_natural_line() -> None:
     assignments = parse_properties("# head\na=1,\\\n  2\r\n\rb=3")
     assert [(a.key, a.line) for a in assignments] == [("a", 2), ("b", 5)]
 
 
 @pytest.mark.parametrize("escape", [r"\u12", r"\uzzzz", r"\u"])
-def test_invalid_unicode_escape_is_reported_with_its_line(escape: str) -> None:
+def test_error_of_invalid_unicode_escape_has_line_number(escape: str) -> None:
     with pytest.raises(PropertiesError) as caught:
         parse_properties(f"\na={escape}")
     assert caught.value.line == 2
 
 
 @given(st.text())
-def test_escaped_value_survives_a_round_trip(value: str) -> None:
+def test_escaped_value_survives_round_trip(value: str) -> None:
     assert pairs(f"key={escape_value(value)}") == [("key", value)]
 
 
 @given(st.text().filter(lambda text: "\\u" not in text))
-def test_any_text_without_a_unicode_escape_can_be_parsed(text: str) -> None:
+def test_any_text_without_unicode_escape_is_parsed(text: str) -> None:
     assert all(a.line >= 1 for a in parse_properties(text))

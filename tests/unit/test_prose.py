@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 CALQUES = {
     r"nobody|no one": "name the actor: no client, no broker",
-    r"somebody|someone|anybody|anyone": "name the actor: a client, the operator",
+    r"somebody|someone|anybody": "name the actor: a client, the operator",
     r"whoever|whomever": "name the actor: pending requests, the caller",
     r"anew": "again, or a verb with re-",
     r"mend(s|ed|ing)?": "repair, recover, fix",

@@ -1,4 +1,4 @@
-"""SCRAM computations compared with the example of RFC 7677, and client against server."""
+"""plog/scram.py: the example of RFC 7677, and proofs between client and server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXCHANGE = (
 ).encode()
 
 
-def test_messages_equal_the_example_of_rfc_7677() -> None:
+def test_proofs_equal_example_of_rfc_7677() -> None:
     sha_256 = ScramMechanism.SCRAM_SHA_256
     salted = scram.salted_password(sha_256, b"pencil", salt=SALT, iterations=4096)
     proof = b64encode(scram.client_proof(sha_256, salted, EXCHANGE))
@@ -28,7 +28,7 @@ def test_messages_equal_the_example_of_rfc_7677() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
-def test_server_verifies_the_proof_with_the_stored_key(mechanism: ScramMechanism) -> None:
+def test_server_verifies_proof_with_stored_key(mechanism: ScramMechanism) -> None:
     salted = scram.salted_password(mechanism, b"secret", salt=b"salt", iterations=4096)
     proof = scram.client_proof(mechanism, salted, b"exchange")
     stored = scram.stored_key(mechanism, salted)
@@ -37,5 +37,5 @@ def test_server_verifies_the_proof_with_the_stored_key(mechanism: ScramMechanism
     assert hashlib.new(mechanism.hash_name, key).digest() == stored
 
 
-def test_mechanisms_have_their_sasl_names() -> None:
+def test_mechanisms_have_sasl_names() -> None:
     assert [each.sasl_name for each in ScramMechanism] == ["SCRAM-SHA-256", "SCRAM-SHA-512"]

@@ -1,4 +1,4 @@
-"""Parsing, validation and formatting of single setting values."""
+"""plog/settings.py: parsing, validating and printing values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(type: SettingType, **rest: object) -> Setting:
         (SettingType.LIST, " a , b", ("a", "b")),
     ],
 )
-def test_value_is_parsed_according_to_its_type(type: SettingType, text: str, value: Value) -> None:
+def test_value_is_parsed_by_type(type: SettingType, text: str, value: Value) -> None:
     assert row(type).parse(text) == value
 
 
@@ -50,23 +50,23 @@ def test_value_is_parsed_according_to_its_type(type: SettingType, text: str, val
         (SettingType.LIST, "a,a"),
     ],
 )
-def test_text_of_another_type_is_rejected(type: SettingType, text: str) -> None:
+def test_value_of_another_type_is_rejected(type: SettingType, text: str) -> None:
     with pytest.raises(ValueError):
         row(type).parse(text)
 
 
-def test_error_names_the_allowed_values_and_the_unit() -> None:
+def test_error_contains_allowed_values_and_unit() -> None:
     with pytest.raises(ValueError, match=r"too small; allowed: -1, or 1 to 9 \(ms\)"):
         row(SettingType.INT, at_least=1, at_most=9, also=(-1,), unit="ms").parse("0")
     with pytest.raises(ValueError, match=r"too large; allowed: at most 9$"):
         row(SettingType.INT, at_most=9).parse("10")
-    with pytest.raises(ValueError, match="not one of the possible values; allowed: x, y"):
+    with pytest.raises(ValueError, match="not one of the allowed values; allowed: x, y"):
         row(SettingType.STRING, one_of=("x", "y")).parse("X")
     with pytest.raises(ValueError, match="allowed: any of x, y"):
         row(SettingType.LIST, one_of=("x", "y")).parse("x,z")
 
 
-def test_single_values_outside_the_bounds_may_be_allowed() -> None:
+def test_also_allows_values_outside_bounds() -> None:
     assert row(SettingType.INT, at_least=1, also=(-1,)).parse("-1") == -1
 
 
@@ -74,7 +74,7 @@ def test_single_values_outside_the_bounds_may_be_allowed() -> None:
     ("value", "text"),
     [(None, None), (True, "true"), (7, "7"), (0.5, "0.5"), ((), ""), (("a", "b"), "a,b")],
 )
-def test_value_is_formatted_as_in_kafka(value: Value, text: str | None) -> None:
+def test_value_is_printed_as_kafka_does(value: Value, text: str | None) -> None:
     assert row(SettingType.STRING).format(value) == text
 
 
@@ -93,7 +93,7 @@ class Table:
     not_a_setting: int = 3
 
 
-def test_type_of_a_setting_is_derived_from_its_default() -> None:
+def test_type_is_inferred_from_default() -> None:
     assert [(name, row.type.name) for name, row in settings_of(Table).items()] == [
         ("flag", "BOOLEAN"),
         ("size.bytes", "INT"),
@@ -104,10 +104,10 @@ def test_type_of_a_setting_is_derived_from_its_default() -> None:
     assert Table().size_bytes == 1
 
 
-def test_default_of_none_needs_a_type() -> None:
+def test_default_of_none_requires_type() -> None:
     with pytest.raises(TypeError):
         setting("a", None, "")
 
 
-def test_no_name_is_suggested_for_a_very_different_one() -> None:
+def test_nearest_name_is_none_for_unrelated_name() -> None:
     assert nearest_name("colour", ["log.dirs", "listeners"]) is None

@@ -2,7 +2,7 @@
 
 Versions served 0-2.
 
-  1 endpoint type (KIP-919)      2 fenced brokers (KIP-1073), of which there are none
+  1 endpoint type (KIP-919)      2 fenced brokers (KIP-1073); plog does not fence brokers
 
 The address is the same as in Metadata. Controllers have no separate listener here, so a request
 for controller endpoints gets MISMATCHED_ENDPOINT_TYPE.

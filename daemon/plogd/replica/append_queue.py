@@ -402,7 +402,7 @@ class AppendQueues:
                 queued.append.error = error.bare()
             else:
                 self._on_bug(f"append to {queued.append.topic_partition}", error)
-                queued.append.error = KafkaError("unexpected error, see the broker's log")
+                queued.append.error = KafkaError("unexpected error; see the broker's log")
                 if queued.records is not None:
                     self._note_refused(queue.partition, queued.records, queued.producer_id)
         self._append(queue, queued, None)

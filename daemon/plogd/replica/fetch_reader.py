@@ -320,7 +320,7 @@ class FetchReader:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
         except Exception as error:  # As for appends, a bug fails only its own partition.
             self._on_bug(f"read of {partition.topic_partition}", error)
-            return PartitionRead(KafkaError("unexpected error, see the broker's log"))
+            return PartitionRead(KafkaError("unexpected error; see the broker's log"))
         if read.error is not None:
             read.error.bare()
         return read

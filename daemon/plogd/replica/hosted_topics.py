@@ -257,7 +257,7 @@ def _ignore(topic: TopicState) -> None:
 
 
 def _done(_: None) -> None:
-    """Nobody waits until all partitions of a topic use its new settings."""
+    """Ignore the outcome: partitions adopt the settings of their topic in the background."""
 
 
 def _raise(error: Exception) -> None:

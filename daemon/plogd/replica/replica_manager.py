@@ -187,7 +187,7 @@ class ReplicaManager:
             append.error = error.bare()
         except Exception as error:  # A bug in one partition must not fail the others.
             self._on_bug(f"append to {key}", error)
-            append.error = KafkaError("unexpected error, see the broker's log")
+            append.error = KafkaError("unexpected error; see the broker's log")
         if append.partition is not None:
             append.log_start_offset = append.partition.log.log_start_offset
 

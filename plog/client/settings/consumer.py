@@ -269,5 +269,5 @@ def parse_offset_reset(text: str) -> OffsetReset:
         if text == kind and kind != "by_duration":
             return OffsetReset(kind)
     raise ValueError(
-        "not one of the possible values; allowed: earliest, latest, none, by_duration:PnDTnHnMnS"
+        "not one of the allowed values; allowed: earliest, latest, none, by_duration:PnDTnHnMnS"
     )

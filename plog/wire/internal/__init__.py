@@ -1,5 +1,5 @@
-"""The records that Kafka keeps in its internal topics and in its metadata log, by family.
+"""Records of Kafka's internal topics and of its metadata log, with a module for each family.
 
-Declarations of keys and values belong here, with the functions that choose one by its type. What a
-coordinator or the controller does with a record does not. Start with group_records.py.
+The modules declare keys and values, and contain the functions that choose one by its type.
+Coordinators and the controller apply the records. Start with group_records.py.
 """

@@ -1,9 +1,10 @@
-"""What consumers of a group tell each other through the broker: subscriptions and assignments.
+"""Subscriptions and assignments, which consumers of a group exchange through the broker.
 
-A subscription is the metadata a member of protocol type "consumer" sends with JoinGroup, an
-assignment what its leader sends it with SyncGroup: its version as an int16, then the fields of that
-version. Each version only adds at the end, so whoever needs the topics alone reads any version as
-version 0, and a version to come is read as the last one known. Source: Kafka 4.3 ConsumerProtocol.
+A subscription is the metadata that a member of protocol type "consumer" sends with JoinGroup; an
+assignment is what the leader sends for it with SyncGroup. Both start with their version as an
+int16, followed by the fields of that version. Each version only appends fields, so the topics of
+any version are decoded as version 0, and a future version is decoded as the latest known one.
+Source: Kafka 4.3 ConsumerProtocol.
 
 Versions of a subscription; an assignment has the same numbers, and the same fields in all:
 
@@ -20,7 +21,7 @@ from plog.wire.primitives import Buffer, WireError
 from plog.wire.schema import Message, Struct, field, int32
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type of groups whose members consume topics."""
+"""The protocol type of groups of consumers."""
 
 _VERSION_SIZE = 2
 _LAST_VERSION = 3
@@ -34,7 +35,7 @@ class OwnedPartitions(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """The topics a member wants."""
+    """The topics that a member subscribes to."""
 
     topics: list[str] = field()
     user_data: bytes | None = field(default=None)
@@ -44,14 +45,14 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """The partitions a member gets."""
+    """The partitions assigned to a member."""
 
     assigned_partitions: list[OwnedPartitions] = field()
     user_data: bytes | None = field(default=None)
 
 
 def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
-    """The metadata for a JoinGroup.
+    """Encode the metadata for a JoinGroup request.
 
     >>> encode_subscription(ConsumerProtocolSubscription(topics=["a"]), 0).hex(" ", -2)
     '0000 0000 0001 0001 61ff ffff ff'
@@ -60,7 +61,7 @@ def encode_subscription(subscription: ConsumerProtocolSubscription, version: int
 
 
 def subscribed_topics(metadata: Buffer) -> frozenset[str]:
-    """The topics in a member's metadata, whatever its version. Raises WireError.
+    """Return the topics in a member's metadata of any version. Raises WireError.
 
     >>> subscription = ConsumerProtocolSubscription(topics=["a", "b"], generation_id=4)
     >>> sorted(subscribed_topics(encode_subscription(subscription, 3)))
@@ -71,9 +72,10 @@ def subscribed_topics(metadata: Buffer) -> frozenset[str]:
 
 
 def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
-    """All that a member tells. Raises WireError.
+    """Decode a member's metadata. Raises WireError.
 
-    Who says version 1 and stops where version 0 ends, as clients have done, is taken at version 0.
+    Metadata of version 1 without the fields of version 1, which some clients send, is decoded as
+    version 0.
 
     >>> decode_subscription(bytes.fromhex("0001 00000001 000161 ffffffff")).topics
     ['a']
@@ -87,7 +89,7 @@ def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
 
 
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
-    """What a leader sends for one member.
+    """Encode the assignment of one member for a SyncGroup request.
 
     >>> encode_assignment(ConsumerProtocolAssignment(), 0).hex(" ", -2)
     '0000 0000 0000 ffff ffff'
@@ -96,12 +98,12 @@ def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> b
 
 
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """What a leader has sent. Raises WireError."""
+    """Decode the assignment of one member. Raises WireError."""
     return ConsumerProtocolAssignment.decode(data[_VERSION_SIZE:], _version(data, "an assignment"))
 
 
 def _version(data: Buffer, what: str) -> int:
     version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
     if len(data) < _VERSION_SIZE or version < 0:
-        raise WireError(f"{what} begins with its version")
+        raise WireError(f"{what} is too short: its version is missing")
     return min(version, _LAST_VERSION)

@@ -1,11 +1,11 @@
 """The records of `__consumer_offsets`: committed offsets and the metadata of groups.
 
-Key and value of a log record are messages of their own, each behind its version as an int16. The
-version of the key tells what the record is: 0 and 1 a committed offset, 2 the metadata of a classic
-group. Higher ones belong to protocols this broker does not speak; they are decoded to None, because
-a log taken over from Kafka may hold them. Kafka writes values it can still read after a downgrade,
-so `encode_value` takes the highest version that is not flexible, and version 1 for the one field
-only that has.
+Key and value of a log record are separate messages, each after its version as an int16. The version
+of the key is the type of the record: 0 and 1 are committed offsets, 2 is the metadata of a classic
+group. Higher versions belong to protocols that this broker does not serve; they are decoded to
+None, because a log imported from Kafka may contain them. Kafka writes values that it can read after
+a downgrade, so `encode_value` uses the highest version that is not flexible, or version 1 for the
+one field that only version 1 has.
 
 Source: Kafka 4.3 group-coordinator messages, CoordinatorRecordSerde, GroupCoordinatorRecordHelpers.
 
@@ -31,7 +31,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class OffsetCommitKey(Message, versions="0-1"):
-    """What a committed offset belongs to."""
+    """The group and partition of a committed offset."""
 
     group: str = field()
     topic: str = field()
@@ -39,7 +39,7 @@ class OffsetCommitKey(Message, versions="0-1"):
 
 
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """A committed offset. Timestamps are wall-clock ms; -1 where there is none."""
+    """A committed offset. Timestamps are wall-clock ms; -1 means none."""
 
     offset: int64 = field()
     leader_epoch: int32 = field("3+", default=-1, ignorable=True)
@@ -50,7 +50,7 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Message, versions="2"):
-    """The group a metadata record is about."""
+    """The group of a metadata record."""
 
     group: str = field()
 
@@ -93,23 +93,24 @@ M = TypeVar("M", bound=Message)
 
 
 class GroupRecord(NamedTuple):
-    """A record of the log; `value` is None for a tombstone."""
+    """A decoded record; `value` is None for a tombstone."""
 
     key: GroupKey
     value: GroupValue | None
 
 
 def encode_key(key: Message) -> bytes:
-    """The key of a log record."""
+    """Encode the key of a log record."""
     is_offset = isinstance(key, OffsetCommitKey)
     version = _OFFSET_COMMIT_KEY_VERSION if is_offset else _GROUP_METADATA_KEY_VERSION
     return _VERSION.pack(version) + key.encode(version)
 
 
 def encode_value(value: Message | None) -> bytes | None:
-    """The value of a log record, in the version Kafka writes; None for a tombstone.
+    """Encode the value of a log record in the version that Kafka writes; None for a tombstone.
 
-    Raises WireError for what the format cannot hold, such as a text of more than 32,767 bytes.
+    Raises WireError for a value that the format cannot represent, such as a string of more than
+    32,767 bytes.
     """
     if value is None:
         return None
@@ -120,9 +121,9 @@ def encode_value(value: Message | None) -> bytes | None:
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
-    """The record in a log record's key and value; None for a key of a kind we do not know.
+    """Decode the key and value of a log record; return None for a key of an unknown type.
 
-    Raises WireError for bytes that are no such record, or a version of the value from the future.
+    Raises WireError for invalid bytes, or for an unknown version of the value.
     """
     key_version, key_bytes = _split("key", key)
     match key_version:
@@ -148,7 +149,7 @@ def _value(message: type[M], data: Buffer | None) -> M | None:
 
 
 def _split(what: str, data: Buffer | None) -> tuple[int, memoryview]:
-    """The version in front, and the bytes behind it."""
+    """Return the version at the start of `data`, and the bytes after it."""
     view = memoryview(data or b"")
     if len(view) < _VERSION.size:
         raise WireError(f"a {what} of {len(view)} bytes has no version")
@@ -156,8 +157,8 @@ def _split(what: str, data: Buffer | None) -> tuple[int, memoryview]:
 
 
 def _whole(message: type[M], data: memoryview, version: int) -> M:
-    """The message that fills `data`."""
+    """Return the message in `data`, which it must fill completely."""
     decoded, size = message.decode_prefix(data, version)
     if size != len(data):
-        raise WireError(f"{len(data) - size} bytes follow a {message.__name__}")
+        raise WireError(f"{len(data) - size} extra bytes follow a {message.__name__}")
     return decoded

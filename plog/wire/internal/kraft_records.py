@@ -1,7 +1,7 @@
-"""The records of Kafka's metadata log that one broker by itself never writes.
+"""Records of Kafka's metadata log that a plog broker never writes.
 
-Nobody replays these; whoever shows or adopts a log of Kafka's controllers has to read them. Their
-keys and metadata_records.py's are one number space.
+The tools that print or import a log of Kafka's controllers read them; the broker never replays
+them. Their keys and those of metadata_records.py share one number space.
 Source: Kafka 4.3 metadata/src/main/resources.
 """
 
@@ -19,28 +19,28 @@ from plog.wire.schema import field, int8, int32, int64, uuid
 
 
 class UnregisterBrokerRecord(MetadataRecord, record_key=1, versions="0", flexible="0+"):
-    """A broker is gone for good."""
+    """A broker was unregistered."""
 
     broker_id: int32 = field()
     broker_epoch: int64 = field()
 
 
 class FenceBrokerRecord(MetadataRecord, record_key=7, versions="0", flexible="0+"):
-    """A broker may no longer lead."""
+    """A broker was fenced and may no longer lead partitions."""
 
     id: int32 = field()
     epoch: int64 = field()
 
 
 class UnfenceBrokerRecord(MetadataRecord, record_key=8, versions="0", flexible="0+"):
-    """A broker may lead."""
+    """A broker was unfenced and may lead partitions."""
 
     id: int32 = field()
     epoch: int64 = field()
 
 
 class DelegationTokenRecord(MetadataRecord, record_key=10, versions="0", flexible="0+"):
-    """A delegation token exists; timestamps are wall-clock ms."""
+    """A delegation token was created or renewed; timestamps are wall-clock ms."""
 
     owner: str = field()
     requester: str = field()
@@ -52,39 +52,39 @@ class DelegationTokenRecord(MetadataRecord, record_key=10, versions="0", flexibl
 
 
 class NoOpRecord(MetadataRecord, record_key=20, versions="0", flexible="0+"):
-    """Nothing happened, and the leader is still there."""
+    """A no-op record, which shows that the leader is alive."""
 
 
 class ZkMigrationStateRecord(MetadataRecord, record_key=21, versions="0", flexible="0+"):
-    """How far the move away from ZooKeeper has come."""
+    """The state of the migration from ZooKeeper."""
 
     zk_migration_state: int8 = field()
 
 
 class BeginTransactionRecord(MetadataRecord, record_key=23, versions="0", flexible="0+"):
-    """What follows counts once its end is there (KIP-868)."""
+    """The start of a metadata transaction, which takes effect at its end (KIP-868)."""
 
     name: str | None = field(tag=0, default=None)
 
 
 class EndTransactionRecord(MetadataRecord, record_key=24, versions="0", flexible="0+"):
-    """All since the beginning counts."""
+    """The end of a metadata transaction: its records take effect."""
 
 
 class AbortTransactionRecord(MetadataRecord, record_key=25, versions="0", flexible="0+"):
-    """Nothing since the beginning counts."""
+    """The abort of a metadata transaction: its records are ignored."""
 
     reason: str | None = field(tag=0, default=None)
 
 
 class RemoveDelegationTokenRecord(MetadataRecord, record_key=26, versions="0", flexible="0+"):
-    """A delegation token is gone."""
+    """A delegation token was removed."""
 
     token_id: str = field()
 
 
 class RegisterControllerRecord(MetadataRecord, record_key=27, versions="0", flexible="0+"):
-    """A controller has started."""
+    """A controller was registered."""
 
     controller_id: int32 = field()
     incarnation_id: uuid = field()
@@ -94,7 +94,7 @@ class RegisterControllerRecord(MetadataRecord, record_key=27, versions="0", flex
 
 
 class ClearElrRecord(MetadataRecord, record_key=28, versions="0", flexible="0+"):
-    """The eligible leaders of one topic, or of all if it has no name, are forgotten (KIP-966)."""
+    """The eligible leaders of a topic, or of all topics if unnamed, were cleared (KIP-966)."""
 
     topic_name: str = field()
 
@@ -116,4 +116,4 @@ KRAFT_RECORDS: Final[tuple[type[MetadataRecord], ...]] = (
 KNOWN_RECORDS: Final[dict[int, type[MetadataRecord]]] = {
     record.record_key: record for record in (*METADATA_RECORDS, *KRAFT_RECORDS)
 }
-"""All kinds of record Kafka 4.3 knows, by key."""
+"""All record types of Kafka 4.3, by key."""

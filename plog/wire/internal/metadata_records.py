@@ -1,9 +1,9 @@
-"""The records of `__cluster_metadata-0`: what happened to brokers, topics, settings and users.
+"""The records of `__cluster_metadata-0`: changes of brokers, topics, settings and users.
 
-Those of Kafka's KRaft metadata log which one broker by itself needs. Each is the value of a log
-record, behind a frame of three unsigned varints: frame version 1, record key, record version. The
-keys have nothing to do with `ApiKey`. Whoever replays the log must know every record in it, so an
-unknown one is an error. Source: Kafka 4.3 metadata/src/main/resources, AbstractApiMessageSerde.
+These are the records of Kafka's KRaft metadata log that a plog broker needs. Each is the value of a
+log record, after a frame of three unsigned varints: frame version 1, record key, record version.
+The keys are unrelated to `ApiKey`. A broker that replays the log must know every record in it, so
+an unknown one is an error. Source: Kafka 4.3 metadata/src/main/resources, AbstractApiMessageSerde.
 
   PartitionRecord, PartitionChangeRecord    1 directories (KIP-858)   2 eligible leaders (KIP-966)
   RegisterBrokerRecord           1 controlled shutdown   2 migration from ZooKeeper   3 directories
@@ -36,7 +36,7 @@ _FRAME_VERSION = 1
 
 
 class MetadataRecord(Message):
-    """One thing that happened."""
+    """A record of the metadata log: one change."""
 
     record_key: ClassVar[int]
 
@@ -55,7 +55,7 @@ class BrokerEndpoint(Struct):
 
 
 class BrokerFeature(Struct):
-    """A feature the broker could run at these levels."""
+    """A feature, with the levels that the broker supports."""
 
     name: str = field()
     min_supported_version: int16 = field()
@@ -63,7 +63,7 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-4", flexible="0+"):
-    """A broker has started."""
+    """A broker was registered, which it requests when it starts."""
 
     broker_id: int32 = field()
     is_migrating_zk_broker: bool = field("2+")
@@ -79,14 +79,14 @@ class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-4", flexibl
 
 
 class TopicRecord(MetadataRecord, record_key=2, versions="0", flexible="0+"):
-    """A topic exists. Its partitions follow."""
+    """A topic was created. The records of its partitions follow."""
 
     name: str = field()
     topic_id: uuid = field()
 
 
 class PartitionRecord(MetadataRecord, record_key=3, versions="0-2", flexible="0+"):
-    """The whole state of a new partition."""
+    """The complete state of a new partition."""
 
     partition_id: int32 = field(default=-1)
     topic_id: uuid = field()
@@ -104,7 +104,7 @@ class PartitionRecord(MetadataRecord, record_key=3, versions="0-2", flexible="0+
 
 
 class ConfigRecord(MetadataRecord, record_key=4, versions="0", flexible="0+"):
-    """A setting was given a value, or taken away if that is null."""
+    """A setting was changed, or deleted if the value is null."""
 
     resource_type: int8 = field()
     resource_name: str = field()
@@ -113,7 +113,7 @@ class ConfigRecord(MetadataRecord, record_key=4, versions="0", flexible="0+"):
 
 
 class PartitionChangeRecord(MetadataRecord, record_key=5, versions="0-2", flexible="0+"):
-    """What changed in a partition; the rest is null, or -2 for the leader."""
+    """A partition was changed; unchanged fields are null, or -2 for the leader."""
 
     partition_id: int32 = field(default=-1)
     topic_id: uuid = field()
@@ -129,13 +129,13 @@ class PartitionChangeRecord(MetadataRecord, record_key=5, versions="0-2", flexib
 
 
 class RemoveTopicRecord(MetadataRecord, record_key=9, versions="0", flexible="0+"):
-    """A topic and all its partitions are gone."""
+    """A topic and all its partitions were deleted."""
 
     topic_id: uuid = field()
 
 
 class UserScramCredentialRecord(MetadataRecord, record_key=11, versions="0", flexible="0+"):
-    """A user's credential for one mechanism. Secret: not to be shown."""
+    """A user's credential for one mechanism. It is secret: the repr hides it."""
 
     name: str = field()
     mechanism: int8 = field()
@@ -149,21 +149,21 @@ class UserScramCredentialRecord(MetadataRecord, record_key=11, versions="0", fle
 
 
 class FeatureLevelRecord(MetadataRecord, record_key=12, versions="0", flexible="0+"):
-    """A feature was finalized at a level; 0 means off."""
+    """A feature was finalized at a level; 0 disables it."""
 
     name: str = field()
     feature_level: int16 = field()
 
 
 class QuotaEntityData(Struct):
-    """A part of a quota's entity; a null name means the default."""
+    """A component of a quota entity; a null name means the default."""
 
     entity_type: str = field()
     entity_name: str | None = field()
 
 
 class ClientQuotaRecord(MetadataRecord, record_key=14, versions="0", flexible="0+"):
-    """A quota was set, or taken away."""
+    """A quota was set or removed."""
 
     entity: list[QuotaEntityData] = field()
     key: str = field()
@@ -172,7 +172,7 @@ class ClientQuotaRecord(MetadataRecord, record_key=14, versions="0", flexible="0
 
 
 class ProducerIdsRecord(MetadataRecord, record_key=15, versions="0", flexible="0+"):
-    """Producer ids below ``next_producer_id`` are given away."""
+    """Producer ids below ``next_producer_id`` were allocated."""
 
     broker_id: int32 = field()
     broker_epoch: int64 = field(default=-1)
@@ -180,7 +180,7 @@ class ProducerIdsRecord(MetadataRecord, record_key=15, versions="0", flexible="0
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord, record_key=17, versions="0-3", flexible="0+"):
-    """What changed in a broker: 1 and -1 set and clear a mark, 0 leaves it."""
+    """A broker's registration was changed: 1 sets a flag, -1 clears it, 0 leaves it unchanged."""
 
     broker_id: int32 = field()
     broker_epoch: int64 = field()
@@ -191,7 +191,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, record_key=17, versions="0-
 
 
 class AccessControlEntryRecord(MetadataRecord, record_key=18, versions="0", flexible="0+"):
-    """An ACL exists."""
+    """An ACL was created."""
 
     id: uuid = field()
     resource_type: int8 = field()
@@ -204,13 +204,13 @@ class AccessControlEntryRecord(MetadataRecord, record_key=18, versions="0", flex
 
 
 class RemoveAccessControlEntryRecord(MetadataRecord, record_key=19, versions="0", flexible="0+"):
-    """An ACL is gone."""
+    """An ACL was deleted."""
 
     id: uuid = field()
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord, record_key=22, versions="0", flexible="0+"):
-    """A user's credential for one mechanism is gone."""
+    """A user's credential for one mechanism was deleted."""
 
     name: str = field()
     mechanism: int8 = field()
@@ -236,33 +236,33 @@ _RECORD_BY_KEY = {record.record_key: record for record in METADATA_RECORDS}
 
 
 def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
-    """The value of the log record that holds `record`."""
+    """Encode `record` as the value of a log record."""
     frame = (_FRAME_VERSION, record.record_key, version)
     return b"".join(map(encode_varint, frame)) + record.encode(version)
 
 
 def decode_metadata_record(data: Buffer) -> MetadataRecord:
-    """The record in the value of a log record. Raises WireError if it is none we know."""
+    """Decode the value of a log record. Raises WireError for an unknown record."""
     return decode_known_record(data, _RECORD_BY_KEY)[0]
 
 
 def decode_known_record(
     data: Buffer, record_by_key: Mapping[int, type[MetadataRecord]]
 ) -> tuple[MetadataRecord, int]:
-    """The record in a log record's value, and its version. WireError if it is none of these."""
+    """Decode a record of the types in `known`, and its version. Raises WireError for others."""
     view = memoryview(data)
     try:
         frame_version, position = decode_varint(view, 0)
         key, position = decode_varint(view, position)
         version, position = decode_varint(view, position)
     except IndexError:
-        raise WireError(f"a metadata record of {len(view)} bytes is cut short") from None
+        raise WireError(f"a metadata record of {len(view)} bytes is truncated") from None
     record = record_by_key.get(key)
     if frame_version != _FRAME_VERSION or record is None:
-        raise WireError(f"no metadata record has key {key} in frame version {frame_version}")
+        raise WireError(f"unknown metadata record: key {key}, frame version {frame_version}")
     if not record.min_version <= version <= record.max_version:
         raise WireError(f"{record.__name__} has no version {version}")
     decoded, size = record.decode_prefix(view[position:], version)
     if position + size != len(view):
-        raise WireError(f"{len(view) - position - size} bytes follow a {record.__name__}")
+        raise WireError(f"{len(view) - position - size} extra bytes follow a {record.__name__}")
     return decoded, version

@@ -1,8 +1,8 @@
-"""Records of `__consumer_offsets` about the kinds of group that plog does not coordinate.
+"""Records of `__consumer_offsets` for the types of groups that plog does not coordinate.
 
-Consumer groups of KIP-848, share groups (KIP-932) and streams groups (KIP-1071): a log of Kafka's
-holds them, and whoever shows it has to read them. Each has a key, all of version 0, and a value;
-`NEWER_GROUP_RECORDS` has both by the number that stands before the key.
+These are consumer groups (KIP-848), share groups (KIP-932) and streams groups (KIP-1071). Kafka's
+logs contain them, and tools print them. Each has a key of version 0, and a value;
+`NEWER_GROUP_RECORDS` maps the number before the key to both.
 Source: Kafka 4.3 group-coordinator messages.
 """
 
@@ -14,13 +14,13 @@ from plog.wire.schema import Message, Struct, field, int8, int16, int32, int64, 
 
 
 class GroupKey(Message, versions="0"):
-    """A group."""
+    """The key of a group."""
 
     group_id: str = field()
 
 
 class MemberKey(Message, versions="0"):
-    """A member of a group."""
+    """The key of a group's member."""
 
     group_id: str = field()
     member_id: str = field()
@@ -34,7 +34,7 @@ class AssignedTopic(Struct):
 
 
 class AssignedTopicWithEpochs(Struct):
-    """Partitions of one topic, and since which epoch of the member each is its own."""
+    """Partitions of one topic, and the member epochs in which they were assigned."""
 
     topic_id: uuid = field()
     partitions: list[int32] = field()
@@ -42,7 +42,7 @@ class AssignedTopicWithEpochs(Struct):
 
 
 class TargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    """Which epoch of the group the target assignment is of, and when it was worked out."""
+    """The group epoch and the time of the target assignment."""
 
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0, ignorable=True)
@@ -52,21 +52,21 @@ class TargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
-    """The epoch of a group, and a hash of the topics it reads."""
+    """The epoch of a consumer group, and a hash of its subscribed topics."""
 
     epoch: int32 = field()
     metadata_hash: int64 = field(tag=0)
 
 
 class PartitionMetadata(Struct):
-    """Where a partition is."""
+    """A partition and the racks of its replicas."""
 
     partition: int32 = field()
     racks: list[str] = field()
 
 
 class TopicMetadata(Struct):
-    """A topic that a group reads."""
+    """A topic that a group subscribes to."""
 
     topic_id: uuid = field()
     topic_name: str = field()
@@ -75,27 +75,27 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """The topics a group reads; written before Kafka 4.1."""
+    """The topics that a group subscribes to; written before Kafka 4.1."""
 
     topics: list[TopicMetadata] = field()
 
 
 class ClassicProtocol(Struct):
-    """An assignor, and what the member told it."""
+    """An assignor, and the member's metadata for it."""
 
     name: str = field()
     metadata: bytes = field()
 
 
 class ClassicMemberMetadata(Struct):
-    """What else is known of a member that speaks the classic protocol."""
+    """Additional fields of a member that uses the classic protocol."""
 
     session_timeout_ms: int32 = field()
     supported_protocols: list[ClassicProtocol] = field()
 
 
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """A member and what it wants."""
+    """A member and its subscription."""
 
     instance_id: str | None = field()
     rack_id: str | None = field()
@@ -109,13 +109,13 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class TargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """What a member is to have."""
+    """The target assignment of a member."""
 
     topic_partitions: list[AssignedTopic] = field()
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """What a member has, and has to give up."""
+    """The current assignment of a member, and the partitions it must revoke."""
 
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()
@@ -125,14 +125,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
 
 
 class RegularExpressionKey(Message, versions="0"):
-    """A pattern that members of a group subscribe to."""
+    """The key of a pattern that members of a group subscribe to."""
 
     group_id: str = field()
     regular_expression: str = field()
 
 
 class RegularExpressionValue(Message, versions="0", flexible="0+"):
-    """The topics a pattern means."""
+    """The topics that match a pattern."""
 
     topics: list[str] = field()
     version: int64 = field()
@@ -143,7 +143,7 @@ class RegularExpressionValue(Message, versions="0", flexible="0+"):
 
 
 class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """A member and what it wants."""
+    """A member and its subscription."""
 
     rack_id: str | None = field()
     client_id: str = field()
@@ -152,14 +152,14 @@ class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class GroupEpochValue(Message, versions="0", flexible="0+"):
-    """The epoch of a share group, and a hash of the topics it reads."""
+    """The epoch of a share group, and a hash of its subscribed topics."""
 
     epoch: int32 = field()
     metadata_hash: int64 = field()
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """What a member has."""
+    """The current assignment of a member."""
 
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()
@@ -168,7 +168,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+
 
 
 class SharedTopic(Struct):
-    """Partitions of a topic whose state is kept."""
+    """Partitions of a topic with share-group state."""
 
     topic_id: uuid = field()
     topic_name: str = field()
@@ -183,7 +183,7 @@ class DeletedTopic(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """Of which partitions the state of a share group is kept."""
+    """The partitions with state of a share group."""
 
     initializing_topics: list[SharedTopic] = field()
     initialized_topics: list[SharedTopic] = field()
@@ -210,7 +210,7 @@ class StreamsGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class StreamsEndpoint(Struct):
-    """Where an application's instance is reached."""
+    """The address of an application's instance."""
 
     host: str = field()
     port: uint16 = field()
@@ -231,14 +231,14 @@ class StreamsGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 
 class TaskIds(Struct):
-    """Tasks of one part of the topology."""
+    """Tasks of one subtopology."""
 
     subtopology_id: str = field()
     partitions: list[int32] = field()
 
 
 class TaskIdsWithEpochs(Struct):
-    """Tasks of one part of the topology, and since which epoch of the member each is its own."""
+    """Tasks of one subtopology, and the member epochs in which they were assigned."""
 
     subtopology_id: str = field()
     partitions: list[int32] = field()
@@ -246,7 +246,7 @@ class TaskIdsWithEpochs(Struct):
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """What a member is to do."""
+    """The target assignment of a member's tasks."""
 
     active_tasks: list[TaskIds] = field()
     standby_tasks: list[TaskIds] = field()
@@ -254,7 +254,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """What a member does, and has to give up."""
+    """The current tasks of a member, and the tasks it must revoke."""
 
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()
@@ -268,7 +268,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="
 
 
 class StreamsTopic(Struct):
-    """A topic an application makes for itself."""
+    """An internal topic that an application creates."""
 
     name: str = field()
     partitions: int32 = field()
@@ -277,7 +277,7 @@ class StreamsTopic(Struct):
 
 
 class CopartitionGroup(Struct):
-    """Topics that have to have as many partitions as each other, by their places in the lists."""
+    """Topics that must have the same number of partitions, by their indexes in the lists."""
 
     source_topics: list[int16] = field()
     source_topic_regex: list[int16] = field()
@@ -285,7 +285,7 @@ class CopartitionGroup(Struct):
 
 
 class Subtopology(Struct):
-    """A part of an application's topology."""
+    """A subtopology of an application."""
 
     subtopology_id: str = field()
     source_topics: list[str] = field()
@@ -324,7 +324,7 @@ NEWER_GROUP_RECORDS: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     22: (MemberKey, StreamsGroupCurrentMemberAssignmentValue),
     23: (GroupKey, StreamsGroupTopologyValue),
 }
-"""Key and value by the kind of record."""
+"""Key and value classes by record type."""
 NEWER_GROUP_MESSAGES: Final[tuple[type[Message], ...]] = tuple(
     dict.fromkeys(message for pair in NEWER_GROUP_RECORDS.values() for message in pair)
 )

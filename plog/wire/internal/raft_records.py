@@ -1,7 +1,7 @@
-"""What the control records of a KRaft metadata log say: leaders, voters, ends of snapshots.
+"""Control records of a KRaft metadata log: leaders, voters, snapshot headers and footers.
 
-One broker by itself has no Raft and writes none of them; logs and snapshots of Kafka's controllers
-hold them. Each begins with its version, which is a field of it as well.
+A plog broker does not use Raft and never writes them; logs and snapshots of Kafka's controllers
+contain them. Each starts with its version, which is also one of its fields.
 Source: Kafka 4.3 clients/src/main/resources/common/message, ControlRecordUtils.
 
   LeaderChangeMessage   1 directory ids of the voters (KIP-853)
@@ -18,14 +18,14 @@ _VERSION_BYTES = 2
 
 
 class LeaderChangeVoter(Struct):
-    """A node that may vote, or did."""
+    """A node that may vote, or has voted."""
 
     voter_id: int32 = field()
     voter_directory_id: uuid = field("1+")
 
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
-    """Who leads from here on, and by whose votes."""
+    """The new leader, the voters, and the votes it received."""
 
     version: int16 = field()
     leader_id: int32 = field()
@@ -34,27 +34,27 @@ class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
 
 
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
-    """The beginning of a snapshot; the time of the last record it stands for, in ms."""
+    """The header of a snapshot, with the timestamp of its last record in ms."""
 
     version: int16 = field()
     last_contained_log_timestamp: int64 = field()
 
 
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
-    """The end of a snapshot."""
+    """The footer of a snapshot."""
 
     version: int16 = field()
 
 
 class KRaftVersionRecord(Message, versions="0", flexible="0+"):
-    """The version of KRaft that is spoken from here on."""
+    """The version of KRaft for the records that follow."""
 
     version: int16 = field()
     k_raft_version: int16 = field()
 
 
 class VoterEndpoint(Struct):
-    """Where a voter is reached."""
+    """An address of a voter."""
 
     name: str = field()
     host: str = field()
@@ -62,7 +62,7 @@ class VoterEndpoint(Struct):
 
 
 class KRaftVersionFeature(Struct):
-    """The versions of KRaft a voter speaks."""
+    """The versions of KRaft that a voter supports."""
 
     min_supported_version: int16 = field()
     max_supported_version: int16 = field()
@@ -78,7 +78,7 @@ class Voter(Struct):
 
 
 class VotersRecord(Message, versions="0", flexible="0+"):
-    """The nodes that may vote."""
+    """The set of voters."""
 
     version: int16 = field()
     voters: list[Voter] = field()
@@ -91,11 +91,11 @@ RAFT_RECORDS: Final[dict[int, type[Message]]] = {
     5: KRaftVersionRecord,
     6: VotersRecord,
 }
-"""By the kind in the control record's key: `plog.records.control.ControlType`."""
+"""Record classes by `plog.records.control.ControlType`, the type in the key."""
 
 
 def decode_raft_record(kind: int, value: Buffer | None) -> tuple[Message, int]:
-    """What the value of a control record of this kind says, and its version. Raises WireError."""
+    """Decode the value of a control record, and its version. Raises WireError."""
     record = RAFT_RECORDS[kind]
     data = value or b""
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)

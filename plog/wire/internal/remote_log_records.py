@@ -1,7 +1,7 @@
-"""The records of `__remote_log_metadata`: what Kafka keeps in tiered storage (KIP-405).
+"""The records of `__remote_log_metadata`, which describe Kafka's tiered storage (KIP-405).
 
-A log of Kafka's holds them, and whoever shows it has to read them. They are framed like the records
-of `__cluster_metadata`, with keys of their own. Source: Kafka 4.3 storage messages.
+Kafka's logs contain them, and tools print them. They have the same frame as the records of
+`__cluster_metadata`, but their own keys. Source: Kafka 4.3 storage messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plog.wire.schema import Struct, field, int8, int32, int64, uuid
 
 
 class RemoteTopicPartition(Struct):
-    """A partition of one topic of this name."""
+    """A partition, with the name and id of its topic."""
 
     name: str = field()
     id: uuid = field()
@@ -28,14 +28,14 @@ class RemoteSegmentId(Struct):
 
 
 class SegmentLeaderEpoch(Struct):
-    """Where a leader epoch begins."""
+    """A leader epoch and its start offset."""
 
     leader_epoch: int32 = field()
     offset: int64 = field()
 
 
 class RemoteLogSegmentMetadataRecord(MetadataRecord, record_key=0, versions="0", flexible="0+"):
-    """A segment is being copied, or was: its end offset is its last one."""
+    """A segment that is copied or being copied; the end offset is inclusive."""
 
     remote_log_segment_id: RemoteSegmentId = field()
     start_offset: int64 = field()
@@ -53,7 +53,7 @@ class RemoteLogSegmentMetadataRecord(MetadataRecord, record_key=0, versions="0",
 class RemoteLogSegmentMetadataUpdateRecord(
     MetadataRecord, record_key=1, versions="0", flexible="0+"
 ):
-    """A segment has another state."""
+    """The state of a segment was changed."""
 
     remote_log_segment_id: RemoteSegmentId = field()
     broker_id: int32 = field()
@@ -65,7 +65,7 @@ class RemoteLogSegmentMetadataUpdateRecord(
 class RemotePartitionDeleteMetadataRecord(
     MetadataRecord, record_key=2, versions="0", flexible="0+"
 ):
-    """A partition is being deleted, or was."""
+    """A partition that is deleted or being deleted."""
 
     topic_id_partition: RemoteTopicPartition = field()
     broker_id: int32 = field()
@@ -76,7 +76,7 @@ class RemotePartitionDeleteMetadataRecord(
 class RemoteLogSegmentMetadataSnapshotRecord(
     MetadataRecord, record_key=3, versions="0", flexible="0+"
 ):
-    """A segment of a partition that is known from elsewhere."""
+    """A segment in a snapshot, which identifies the partition elsewhere."""
 
     segment_id: uuid = field()
     start_offset: int64 = field()

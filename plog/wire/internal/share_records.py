@@ -1,7 +1,7 @@
-"""The records of `__share_group_state`: how far share groups have come in partitions (KIP-932).
+"""The records of `__share_group_state`: the positions of share groups in partitions (KIP-932).
 
-A log of Kafka's holds them, and whoever shows it has to read them. Keys and values stand behind a
-number as in `__consumer_offsets`; `SHARE_RECORDS` has both by the one before the key.
+Kafka's logs contain them, and tools print them. Keys and values follow a number, as in
+`__consumer_offsets`; `SHARE_RECORDS` maps the number before the key to both.
 Source: Kafka 4.3 share-coordinator messages.
 """
 
@@ -13,7 +13,7 @@ from plog.wire.schema import Message, Struct, field, int8, int16, int32, int64, 
 
 
 class SharePartitionKey(Message, versions="0"):
-    """A partition, as a share group reads it."""
+    """The key: a share group and a partition."""
 
     group_id: str = field()
     topic_id: uuid = field()
@@ -21,7 +21,7 @@ class SharePartitionKey(Message, versions="0"):
 
 
 class StateBatch(Struct):
-    """Records of one state: 0 available, 2 acknowledged, 4 archived."""
+    """Consecutive records in one state: 0 available, 2 acknowledged, 4 archived."""
 
     first_offset: int64 = field()
     last_offset: int64 = field()
@@ -30,7 +30,7 @@ class StateBatch(Struct):
 
 
 class ShareSnapshotValue(Message, versions="0", flexible="0+"):
-    """The whole state; timestamps are wall-clock ms."""
+    """A snapshot of the state; timestamps are wall-clock ms."""
 
     snapshot_epoch: int32 = field()
     state_epoch: int32 = field()
@@ -43,7 +43,7 @@ class ShareSnapshotValue(Message, versions="0", flexible="0+"):
 
 
 class ShareUpdateValue(Message, versions="0", flexible="0+"):
-    """What has changed since the snapshot; a start offset of -1 has not."""
+    """A change since the snapshot; a start offset of -1 means unchanged."""
 
     snapshot_epoch: int32 = field()
     leader_epoch: int32 = field()

@@ -1,7 +1,7 @@
-"""The records of `__transaction_state`: what Kafka's transaction coordinator remembers.
+"""The records of `__transaction_state`, written by Kafka's transaction coordinator.
 
-Key and value are messages of their own, each behind its version as an int16; the key's version
-tells the kind, and there is only one. Source: Kafka 4.3 transaction-coordinator messages.
+Key and value are separate messages, each after its version as an int16. The key's version is the
+record type, of which there is only one. Source: Kafka 4.3 transaction-coordinator messages.
 
   TransactionLogValue   1 flexible, producer ids before and after, transaction version (KIP-890)
 """
@@ -12,7 +12,7 @@ from plog.wire.schema import Message, Struct, field, int8, int16, int32, int64
 
 
 class TransactionLogKey(Message, versions="0"):
-    """Whose transaction it is."""
+    """The key: a transactional id."""
 
     transactional_id: str = field()
 

@@ -1,7 +1,7 @@
-"""The messages of Kafka's protocol, one file for each family, and the table of them all.
+"""The messages of Kafka's protocol, with a module for each API, and a table of all APIs.
 
-A message belongs here as soon as its encoding is known. Whether the broker serves it, and in which
-versions, is decided in apis/api_table.py. Start with heartbeat.py, then read fetch.py.
+The package contains every message that plog can encode; apis/api_table.py determines the APIs and
+versions that the broker serves. Start with heartbeat.py, then read fetch.py.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ from plog.wire.schema import ApiMessage
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What is asked and what is answered; both have the same versions."""
+    """The request and the response of an API; both have the same versions."""
 
     request: type[ApiMessage]
     response: type[ApiMessage]

@@ -1,11 +1,11 @@
-"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): who may do what to which resource.
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): access control lists.
 
   1  pattern types (KIP-290)
   2  flexible
   3  resource type "user" (KIP-373)
 
-All three change together. Version 0 is gone since Kafka 4.0. What the numbers mean stands in
-plogd/security/acl.py.
+All three APIs have the same versions. Version 0 was removed in Kafka 4.0. plog/enums.py defines the
+numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LITERAL = 3
 
 
 class DescribeAclsRequest(ApiMessage, api_key=ApiKey.DESCRIBE_ACLS, versions="1-3", flexible="2+"):
-    """Which ACLs to describe; null names match all."""
+    """A filter for the ACLs to describe; null names match all."""
 
     resource_type_filter: int8 = field()
     resource_name_filter: str | None = field()
@@ -38,7 +38,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """A resource, or a pattern of resources, with its ACLs."""
+    """A resource or a pattern of resources, with its ACLs."""
 
     resource_type: int8 = field()
     resource_name: str = field()
@@ -74,21 +74,21 @@ class CreateAclsRequest(ApiMessage, api_key=ApiKey.CREATE_ACLS, versions="1-3", 
 
 
 class AclCreationResult(Struct):
-    """What became of one creation."""
+    """The result of creating one ACL."""
 
     error_code: int16 = field()
     error_message: str | None = field()
 
 
 class CreateAclsResponse(ApiMessage, api_key=ApiKey.CREATE_ACLS, versions="1-3", flexible="2+"):
-    """What became of each creation, in the order of the request."""
+    """The result of each creation, in the order of the request."""
 
     throttle_time_ms: int32 = field()
     results: list[AclCreationResult] = field()
 
 
 class DeleteAclsFilter(Struct):
-    """Which ACLs to delete; null names match all."""
+    """A filter for the ACLs to delete; null names match all."""
 
     resource_type_filter: int8 = field()
     resource_name_filter: str | None = field()
@@ -100,13 +100,13 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(ApiMessage, api_key=ApiKey.DELETE_ACLS, versions="1-3", flexible="2+"):
-    """Filters; what matches any of them goes."""
+    """Filters; ACLs that match any of them are deleted."""
 
     filters: list[DeleteAclsFilter] = field()
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """An ACL that matched, deleted unless there is an error."""
+    """An ACL that matched; it was deleted unless an error is set."""
 
     error_code: int16 = field()
     error_message: str | None = field()
@@ -120,7 +120,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What matched one filter."""
+    """The ACLs that matched one filter."""
 
     error_code: int16 = field()
     error_message: str | None = field()
@@ -128,7 +128,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(ApiMessage, api_key=ApiKey.DELETE_ACLS, versions="1-3", flexible="2+"):
-    """What matched each filter, in the order of the request."""
+    """The ACLs that matched each filter, in the order of the request."""
 
     throttle_time_ms: int32 = field()
     filter_results: list[DeleteAclsFilterResult] = field()

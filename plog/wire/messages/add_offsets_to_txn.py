@@ -1,10 +1,10 @@
-"""AddOffsetsToTxn (key 25): a transaction is about to commit offsets of a group (KIP-98).
+"""AddOffsetsToTxn (key 25): add the offsets of a group to a transaction (KIP-98).
 
-  2  PRODUCER_FENCED may be answered (KIP-588)
+  2  PRODUCER_FENCED may be returned (KIP-588)
   3  flexible
-  4  TRANSACTION_ABORTABLE may be answered (KIP-890)
+  4  TRANSACTION_ABORTABLE may be returned (KIP-890)
 
-Versions 0 and 1 are the same.
+Versions 0 and 1 are identical.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plog.wire.schema import ApiMessage, field, int16, int32, int64
 class AddOffsetsToTxnRequest(
     ApiMessage, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"
 ):
-    """The group whose offsets will be committed with the transaction."""
+    """The group whose offsets the transaction will commit."""
 
     transactional_id: str = field()
     producer_id: int64 = field()
@@ -27,7 +27,7 @@ class AddOffsetsToTxnRequest(
 class AddOffsetsToTxnResponse(
     ApiMessage, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"
 ):
-    """Whether the group belongs to the transaction now."""
+    """Whether the group was added to the transaction."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -1,12 +1,12 @@
-"""AddPartitionsToTxn (key 24): a transaction is about to write to partitions (KIP-98).
+"""AddPartitionsToTxn (key 24): add partitions to a transaction (KIP-98).
 
-  2  PRODUCER_FENCED may be answered (KIP-588)
+  2  PRODUCER_FENCED may be returned (KIP-588)
   3  flexible
-  4  for brokers: several transactions at once, and asking without adding (KIP-890)
-  5  TRANSACTION_ABORTABLE may be answered (KIP-890)
+  4  for brokers: several transactions, and verification without adding (KIP-890)
+  5  TRANSACTION_ABORTABLE may be returned (KIP-890)
 
-Versions 0 and 1 are the same. Clients send at most version 3; from 4 on it is what brokers ask the
-coordinator on their behalf.
+Versions 0 and 1 are identical. Clients use at most version 3; brokers use later versions to verify
+transactions with the coordinator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AddPartitionsToTxnTopic(Struct):
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    """A transaction, and what it is to have, or is asked whether it has."""
+    """A transaction, and the partitions to add to it or to verify."""
 
     transactional_id: str = field("4+")
     producer_id: int64 = field("4+")
@@ -35,7 +35,7 @@ class AddPartitionsToTxnTransaction(Struct):
 class AddPartitionsToTxnRequest(
     ApiMessage, api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"
 ):
-    """Partitions to add, of one transaction up to version 3."""
+    """Partitions to add; up to version 3, of one transaction."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+")
     v3_and_below_transactional_id: str = field("0-3")
@@ -45,21 +45,21 @@ class AddPartitionsToTxnRequest(
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: int32 = field()
     partition_error_code: int16 = field()
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """What became of the partitions of one topic."""
+    """The results for the partitions of one topic."""
 
     name: str = field()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field()
 
 
 class AddPartitionsToTxnResult(Struct):
-    """What became of the partitions of one transaction."""
+    """The results for the partitions of one transaction."""
 
     transactional_id: str = field("4+")
     topic_results: list[AddPartitionsToTxnTopicResult] = field("4+")
@@ -68,7 +68,7 @@ class AddPartitionsToTxnResult(Struct):
 class AddPartitionsToTxnResponse(
     ApiMessage, api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"
 ):
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field("4+", ignorable=True)

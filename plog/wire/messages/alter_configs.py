@@ -1,9 +1,9 @@
-"""AlterConfigs (key 33): a resource gets these settings, and loses all others it had.
+"""AlterConfigs (key 33): replace all settings of a resource.
 
-  1  as 0
+  1  identical to version 0
   2  flexible
 
-IncrementalAlterConfigs has come in its place (KIP-339); older clients know only this one.
+IncrementalAlterConfigs replaces it (KIP-339); older clients only support this one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """A resource, and all the settings it is to have."""
+    """A resource, and all its new settings."""
 
     resource_type: int8 = field()
     resource_name: str = field()
@@ -28,14 +28,14 @@ class AlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(ApiMessage, api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
-    """Resources to change, each by itself."""
+    """Resources to change independently."""
 
     resources: list[AlterConfigsResource] = field()
     validate_only: bool = field()
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: int16 = field()
     error_message: str | None = field()
@@ -44,7 +44,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(ApiMessage, api_key=ApiKey.ALTER_CONFIGS, versions="0-2", flexible="2+"):
-    """Outcomes, by resource."""
+    """Results by resource."""
 
     throttle_time_ms: int32 = field()
     responses: list[AlterConfigsResourceResponse] = field()

@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (key 45): other brokers for partitions.
+"""AlterPartitionReassignments (key 45): move partitions to other brokers.
 
-1  whether the number of replicas may change (KIP-860)
+1  whether the replication factor may change (KIP-860)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class ReassignablePartition(Struct):
-    """The brokers that are to hold a partition; null cancels a reassignment under way."""
+    """The new replicas of a partition; null cancels its reassignment."""
 
     partition_index: int32 = field()
     replicas: list[int32] | None = field(default=None)
@@ -26,7 +26,7 @@ class ReassignableTopic(Struct):
 class AlterPartitionReassignmentsRequest(
     ApiMessage, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
 ):
-    """Partitions to move."""
+    """Partitions to reassign."""
 
     timeout_ms: int32 = field(default=60000)
     allow_replication_factor_change: bool = field("1+", default=True)
@@ -34,7 +34,7 @@ class AlterPartitionReassignmentsRequest(
 
 
 class ReassignablePartitionResponse(Struct):
-    """Whether a partition is being moved, or why it is not."""
+    """Whether the reassignment of a partition has started."""
 
     partition_index: int32 = field()
     error_code: int16 = field()
@@ -51,7 +51,7 @@ class ReassignableTopicResponse(Struct):
 class AlterPartitionReassignmentsResponse(
     ApiMessage, api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS, versions="0-1", flexible="0+"
 ):
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int32 = field()
     allow_replication_factor_change: bool = field("1+", default=True, ignorable=True)

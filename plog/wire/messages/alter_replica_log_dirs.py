@@ -2,7 +2,7 @@
 
 2  flexible
 
-Version 0, like version 1, is gone since Kafka 4.0.
+Versions 0 and 1 are identical; version 0 was removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class AlterReplicaLogDirTopic(Struct):
 
 
 class AlterReplicaLogDir(Struct):
-    """A directory, by its absolute path, and what is to lie in it."""
+    """The absolute path of a log directory, and the partitions to move there."""
 
     path: str = field()
     topics: list[AlterReplicaLogDirTopic] = field()
@@ -28,13 +28,13 @@ class AlterReplicaLogDir(Struct):
 class AlterReplicaLogDirsRequest(
     ApiMessage, api_key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="1-2", flexible="2+"
 ):
-    """What is to lie where."""
+    """The new log directories of replicas."""
 
     dirs: list[AlterReplicaLogDir] = field()
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """Whether a replica is on its way, or why it is not."""
+    """Whether the move of a replica has started."""
 
     partition_index: int32 = field()
     error_code: int16 = field()
@@ -50,7 +50,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 class AlterReplicaLogDirsResponse(
     ApiMessage, api_key=ApiKey.ALTER_REPLICA_LOG_DIRS, versions="1-2", flexible="2+"
 ):
-    """What became of each replica."""
+    """The result for each replica."""
 
     throttle_time_ms: int32 = field()
     results: list[AlterReplicaLogDirTopicResult] = field()

@@ -1,11 +1,11 @@
-"""ApiVersions (key 18): what this broker speaks; the first request on every connection.
+"""ApiVersions (key 18): supported APIs and features; the first request on every connection.
 
   1  throttle time
   3  flexible; client software (KIP-511), features (KIP-584)
-  4  supported features may begin at 0 (KAFKA-17011)
+  4  supported features may start at 0 (KAFKA-17011)
 
-A request of an unknown version is answered in version 0 with UNSUPPORTED_VERSION, and the response
-header never has tagged fields: a client cannot know yet what the broker understands (KIP-511).
+The broker responds to an unknown version with version 0 and UNSUPPORTED_VERSION. The response
+header never has tagged fields, because the client does not know the broker's versions (KIP-511).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
 
 
 class ApiVersionsRequest(ApiMessage, api_key=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
-    """Who is asking."""
+    """Name and version of the client's software."""
 
     client_software_name: str = field("3+", ignorable=True)
     client_software_version: str = field("3+", ignorable=True)
 
 
 class ApiVersion(Struct):
-    """An API and the versions of it that are served."""
+    """An API and its range of supported versions."""
 
     api_key: int16 = field()
     min_version: int16 = field()
@@ -30,7 +30,7 @@ class ApiVersion(Struct):
 
 
 class SupportedFeatureKey(Struct):
-    """A feature this broker could run at these levels."""
+    """A feature, and its range of supported levels."""
 
     name: str = field()
     min_version: int16 = field()
@@ -38,7 +38,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """A feature the cluster runs at this level."""
+    """A feature, and its finalized range of levels."""
 
     name: str = field()
     max_version_level: int16 = field()
@@ -46,7 +46,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(ApiMessage, api_key=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
-    """What is served. An epoch of -1 means the finalized features are not known."""
+    """Supported APIs and features. An epoch of -1 means unknown finalized features."""
 
     error_code: int16 = field()
     api_keys: list[ApiVersion] = field()

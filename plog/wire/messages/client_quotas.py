@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, AlterClientQuotas (keys 48, 49): how much users and clients may take.
+"""DescribeClientQuotas, AlterClientQuotas (keys 48, 49): quotas of users, clients and addresses.
 
   1  flexible
 
@@ -12,14 +12,14 @@ from plog.wire.schema import ApiMessage, Struct, field, float64, int8, int16, in
 
 
 class EntityData(Struct):
-    """A part of an entity: its type, and its name or null for the default."""
+    """A component of an entity: its type, and its name or null for the default."""
 
     entity_type: str = field()
     entity_name: str | None = field()
 
 
 class ComponentData(Struct):
-    """What an entity's part of one type must be: 0 this name, 1 the default, 2 anything."""
+    """A filter for one component type: 0 this name, 1 the default, 2 any specified name."""
 
     entity_type: str = field()
     match_type: int8 = field()
@@ -29,7 +29,7 @@ class ComponentData(Struct):
 class DescribeClientQuotasRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"
 ):
-    """Which entities to describe; `strict`: only those without parts of other types."""
+    """A filter for entities; `strict` excludes those with other components."""
 
     components: list[ComponentData] = field()
     strict: bool = field()
@@ -61,7 +61,7 @@ class DescribeClientQuotasResponse(
 
 
 class OpData(Struct):
-    """A quota to set, or to remove."""
+    """A quota to set or remove."""
 
     key: str = field()
     value: float64 = field()
@@ -69,7 +69,7 @@ class OpData(Struct):
 
 
 class AlterationEntry(Struct):
-    """What to change of one entity."""
+    """The changes of one entity."""
 
     entity: list[EntityData] = field()
     ops: list[OpData] = field()
@@ -78,14 +78,14 @@ class AlterationEntry(Struct):
 class AlterClientQuotasRequest(
     ApiMessage, api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"
 ):
-    """Changes, by entity; perhaps only to hear whether they could be made."""
+    """Changes by entity, which may be validated only."""
 
     entries: list[AlterationEntry] = field()
     validate_only: bool = field()
 
 
 class AlteredEntry(Struct):
-    """What became of the changes of one entity."""
+    """The result for one entity."""
 
     error_code: int16 = field()
     error_message: str | None = field()
@@ -95,7 +95,7 @@ class AlteredEntry(Struct):
 class AlterClientQuotasResponse(
     ApiMessage, api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"
 ):
-    """What became of each entity."""
+    """The result for each entity."""
 
     throttle_time_ms: int32 = field()
     entries: list[AlteredEntry] = field()

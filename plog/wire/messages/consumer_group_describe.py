@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (key 69): groups of the protocol where the broker assigns (KIP-848).
+"""ConsumerGroupDescribe (key 69): groups of the consumer protocol (KIP-848).
 
-1  the protocol each member speaks (KIP-1099)
+1  the protocol of each member (KIP-1099)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32, uuid
 
 OPERATIONS_NOT_ASKED: Final = -(1 << 31)
-"""The value of `authorized_operations` that means nobody has asked for them."""
+"""The value of `authorized_operations` if they were not requested."""
 
 
 class ConsumerGroupDescribeRequest(
@@ -32,13 +32,13 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What a member has, or is to have."""
+    """The current or target assignment of a member."""
 
     topic_partitions: list[TopicPartitions] = field()
 
 
 class Member(Struct):
-    """A member; `member_type` is 0 if it speaks the classic protocol, 1 if the new, -1 untold."""
+    """A member; `member_type` is 0 for the classic protocol, 1 for the new one, -1 if unknown."""
 
     member_id: str = field()
     instance_id: str | None = field(default=None)
@@ -54,7 +54,7 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group, with the epochs of its membership and of the assignment made for it."""
+    """A group, with the epochs of its membership and of its target assignment."""
 
     error_code: int16 = field()
     error_message: str | None = field(default=None)
@@ -70,7 +70,7 @@ class DescribedGroup(Struct):
 class ConsumerGroupDescribeResponse(
     ApiMessage, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"
 ):
-    """Every group that was asked for."""
+    """The requested groups."""
 
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()

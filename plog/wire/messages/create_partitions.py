@@ -1,7 +1,7 @@
-"""CreatePartitions (key 37): more partitions for topics that exist.
+"""CreatePartitions (key 37): add partitions to existing topics.
 
 2  flexible
-3  THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
+3  THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599)
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class CreatePartitionsAssignment(Struct):
-    """The brokers chosen by hand for one new partition."""
+    """The replicas of one new partition."""
 
     broker_ids: list[int32] = field()
 
 
 class CreatePartitionsTopic(Struct):
-    """How many partitions a topic is to have; null assignments let the broker choose."""
+    """The new partition count of a topic; null assignments let the broker choose."""
 
     name: str = field()
     count: int32 = field()
@@ -27,7 +27,7 @@ class CreatePartitionsTopic(Struct):
 class CreatePartitionsRequest(
     ApiMessage, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"
 ):
-    """Topics to give more partitions, or only to check."""
+    """Topics to add partitions to, which may be validated only."""
 
     topics: list[CreatePartitionsTopic] = field()
     timeout_ms: int32 = field()
@@ -35,7 +35,7 @@ class CreatePartitionsRequest(
 
 
 class CreatePartitionsTopicResult(Struct):
-    """What became of a topic."""
+    """The result for one topic."""
 
     name: str = field()
     error_code: int16 = field()
@@ -45,7 +45,7 @@ class CreatePartitionsTopicResult(Struct):
 class CreatePartitionsResponse(
     ApiMessage, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"
 ):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int32 = field()
     results: list[CreatePartitionsTopicResult] = field()

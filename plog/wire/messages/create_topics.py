@@ -1,12 +1,12 @@
-"""CreateTopics (key 19).
+"""CreateTopics (key 19): create topics.
 
   2  throttle time
-  4  -1 asks for the broker's default of partitions and replicas (KIP-464)
-  5  flexible; the answer tells partitions, replicas and settings (KIP-525)
-  6  THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
+  4  -1 requests the broker's default number of partitions and replicas (KIP-464)
+  5  flexible; the response contains partitions, replicas and settings (KIP-525)
+  6  THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599)
   7  topic id (KIP-516)
 
-Versions 0 and 1 are gone since Kafka 4.0.
+Versions 0 and 1 were removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32, uuid
 
 
 class CreatableReplicaAssignment(Struct):
-    """The brokers chosen by hand for one partition."""
+    """The replicas of one partition."""
 
     partition_index: int32 = field()
     broker_ids: list[int32] = field()
@@ -30,7 +30,7 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """A topic to create; counts are -1 with assignments, or for the default."""
+    """A topic to create; counts are -1 for the default, or with assignments."""
 
     name: str = field()
     num_partitions: int32 = field()
@@ -40,7 +40,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(ApiMessage, api_key=ApiKey.CREATE_TOPICS, versions="2-7", flexible="5+"):
-    """Topics to create, or only to check."""
+    """Topics to create, which may be validated only."""
 
     topics: list[CreatableTopic] = field()
     timeout_ms: int32 = field(default=60000)
@@ -48,7 +48,7 @@ class CreateTopicsRequest(ApiMessage, api_key=ApiKey.CREATE_TOPICS, versions="2-
 
 
 class CreatableTopicConfigs(Struct):
-    """A setting the topic got."""
+    """A setting of the created topic."""
 
     name: str = field()
     value: str | None = field()
@@ -58,7 +58,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """A created topic, or why it was not."""
+    """A created topic, or an error."""
 
     name: str = field()
     topic_id: uuid = field("7+", ignorable=True)
@@ -71,7 +71,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(ApiMessage, api_key=ApiKey.CREATE_TOPICS, versions="2-7", flexible="5+"):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int32 = field()
     topics: list[CreatableTopicResult] = field()

@@ -1,8 +1,8 @@
-"""DeleteGroups (key 42): forget groups that have no members, and the offsets they committed.
+"""DeleteGroups (key 42): delete groups without members, and their committed offsets.
 
   2  flexible
 
-Version 1 is like version 0.
+Versions 0 and 1 are identical.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class DeleteGroupsRequest(ApiMessage, api_key=ApiKey.DELETE_GROUPS, versions="0-
 
 
 class DeletableGroupResult(Struct):
-    """A deleted group, or why it was not."""
+    """The result for one group."""
 
     group_id: str = field()
     error_code: int16 = field()
 
 
 class DeleteGroupsResponse(ApiMessage, api_key=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
-    """What became of each."""
+    """The result for each group."""
 
     throttle_time_ms: int32 = field()
     results: list[DeletableGroupResult] = field()

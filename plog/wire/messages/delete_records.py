@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21).
+"""DeleteRecords (key 21): delete the records below an offset.
 
 2  flexible
 """
@@ -10,7 +10,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
 
 
 class DeleteRecordsPartition(Struct):
-    """All records below the offset are to go; -1 means the high watermark."""
+    """The offset below which records are deleted; -1 means the high watermark."""
 
     partition_index: int32 = field()
     offset: int64 = field()
@@ -26,14 +26,14 @@ class DeleteRecordsTopic(Struct):
 class DeleteRecordsRequest(
     ApiMessage, api_key=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"
 ):
-    """Where each log is to begin."""
+    """The new start offset of each log."""
 
     topics: list[DeleteRecordsTopic] = field()
     timeout_ms: int32 = field()
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """Where the log begins on all its replicas now, or why it does not."""
+    """The new low watermark of a partition, or an error."""
 
     partition_index: int32 = field()
     low_watermark: int64 = field()
@@ -50,7 +50,7 @@ class DeleteRecordsTopicResult(Struct):
 class DeleteRecordsResponse(
     ApiMessage, api_key=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"
 ):
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: int32 = field()
     topics: list[DeleteRecordsTopicResult] = field()

@@ -1,12 +1,12 @@
-"""DeleteTopics (key 20).
+"""DeleteTopics (key 20): delete topics.
 
   1  throttle time
-  3  TOPIC_DELETION_DISABLED may be answered (KIP-322)
+  3  TOPIC_DELETION_DISABLED may be returned (KIP-322)
   4  flexible
-  5  error message; THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
+  5  error message; THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599)
   6  by name or by id (KIP-516)
 
-Version 0 is gone since Kafka 4.0.
+Version 0 was removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeleteTopicsRequest(ApiMessage, api_key=ApiKey.DELETE_TOPICS, versions="1-
 
 
 class DeletableTopicResult(Struct):
-    """A deleted topic, or why it was not."""
+    """The result for one topic."""
 
     name: str | None = field(nullable="6+")
     topic_id: uuid = field("6+", ignorable=True)
@@ -40,7 +40,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(ApiMessage, api_key=ApiKey.DELETE_TOPICS, versions="1-6", flexible="4+"):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: int32 = field()
     responses: list[DeletableTopicResult] = field()

@@ -10,13 +10,13 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
 
 NO_OPERATIONS = -(2**31)
-"""Stands for operations nobody asked for."""
+"""The value of authorized operations if they were not requested."""
 
 
 class DescribeClusterRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+"
 ):
-    """What to tell; endpoints are those of brokers (1) or of controllers (2)."""
+    """The endpoint type: brokers (1) or controllers (2)."""
 
     include_cluster_authorized_operations: bool = field()
     endpoint_type: int8 = field("1+", default=1)
@@ -36,7 +36,7 @@ class DescribeClusterBroker(Struct):
 class DescribeClusterResponse(
     ApiMessage, api_key=ApiKey.DESCRIBE_CLUSTER, versions="0-2", flexible="0+"
 ):
-    """The cluster; operations are bits, by the codes of KIP-430."""
+    """The cluster; authorized operations are a bit field of KIP-430's codes."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -1,10 +1,10 @@
-"""DescribeConfigs (key 32): the settings of topics and brokers, and where each comes from.
+"""DescribeConfigs (key 32): the settings of topics and brokers, and their sources.
 
   1  source and synonyms (KIP-226)
   3  type and documentation (KIP-569)
   4  flexible
 
-Version 0 is gone since Kafka 4.0.
+Version 0 was removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
 
 
 class DescribeConfigsResource(Struct):
-    """A topic or broker; null keys ask for all of its settings."""
+    """A topic or broker; null keys request all its settings."""
 
     resource_type: int8 = field()
     resource_name: str = field()
@@ -32,7 +32,7 @@ class DescribeConfigsRequest(
 
 
 class DescribeConfigsSynonym(Struct):
-    """A setting that would have given the value, in order of precedence."""
+    """A setting that the value may come from, in order of precedence."""
 
     name: str = field()
     value: str | None = field()
@@ -65,7 +65,7 @@ class DescribeConfigsResult(Struct):
 class DescribeConfigsResponse(
     ApiMessage, api_key=ApiKey.DESCRIBE_CONFIGS, versions="1-4", flexible="4+"
 ):
-    """Settings, by resource."""
+    """Settings by resource."""
 
     throttle_time_ms: int32 = field()
     results: list[DescribeConfigsResult] = field()

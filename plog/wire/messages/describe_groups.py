@@ -1,12 +1,12 @@
 """DescribeGroups (key 15): the state and the members of groups.
 
   1  throttle time
-  3  what the client may do with a group (KIP-430)
+  3  authorized operations (KIP-430)
   4  group instance ids (KIP-345)
   5  flexible
-  6  error message; a group nobody knows is GROUP_ID_NOT_FOUND instead of Dead (KIP-1043)
+  6  error message; an unknown group is GROUP_ID_NOT_FOUND instead of Dead (KIP-1043)
 
-Version 2 is like version 1.
+Versions 1 and 2 are identical.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 OPERATIONS_NOT_ASKED: Final = -(1 << 31)
-"""The value of `authorized_operations` that means nobody has asked for them."""
+"""The value of `authorized_operations` if they were not requested."""
 
 
 class DescribeGroupsRequest(
@@ -30,7 +30,7 @@ class DescribeGroupsRequest(
 
 
 class DescribedGroupMember(Struct):
-    """A member; its metadata and assignment are what members have told each other."""
+    """A member; other members interpret its metadata and assignment."""
 
     member_id: str = field()
     group_instance_id: str | None = field("4+", default=None, ignorable=True)
@@ -41,7 +41,7 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
-    """A group; `protocol_data` is the name of the protocol its members agreed on."""
+    """A group; `protocol_data` is the name of the protocol its members have chosen."""
 
     error_code: int16 = field()
     error_message: str | None = field("6+", default=None, ignorable=True)
@@ -56,7 +56,7 @@ class DescribedGroup(Struct):
 class DescribeGroupsResponse(
     ApiMessage, api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"
 ):
-    """Every group that was asked for."""
+    """The requested groups."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     groups: list[DescribedGroup] = field()

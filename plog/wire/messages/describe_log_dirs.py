@@ -1,11 +1,11 @@
-"""DescribeLogDirs (key 35): what lies where, and how much room there is.
+"""DescribeLogDirs (key 35): the logs in each log directory, and its disk space.
 
   2  flexible
-  3  an error for the request as a whole
+  3  an error code for the request
   4  total and usable bytes (KIP-827)
   5  cordoned directories (KIP-1066)
 
-Version 0 is gone since Kafka 4.0, but kafka-python 2.3 knows no other: it looks as version 1 does.
+Version 0 was removed in Kafka 4.0, but kafka-python 2.3 only supports it. It is identical to 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
 
 
 class DescribableLogDirTopic(Struct):
-    """Partitions to tell of."""
+    """Partitions to describe."""
 
     topic: str = field()
     partitions: list[int32] = field()
@@ -24,13 +24,13 @@ class DescribableLogDirTopic(Struct):
 class DescribeLogDirsRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"
 ):
-    """What to tell of; null for every partition."""
+    """Partitions to describe; null means all."""
 
     topics: list[DescribableLogDirTopic] | None = field()
 
 
 class DescribeLogDirsPartition(Struct):
-    """A log; a future one is to replace the partition's current log."""
+    """A log; a future log will replace the partition's current one."""
 
     partition_index: int32 = field()
     partition_size: int64 = field()
@@ -46,7 +46,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """A log directory; bytes are of its whole file system, -1 if they are not known."""
+    """A log directory; sizes are of its file system in bytes, -1 if unknown."""
 
     error_code: int16 = field()
     log_dir: str = field()

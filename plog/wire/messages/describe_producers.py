@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): which idempotent producers a partition knows (KIP-664)."""
+"""DescribeProducers (key 61): the idempotent producers of a partition (KIP-664)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
 
 
 class TopicRequest(Struct):
-    """Partitions asked about."""
+    """Partitions of one topic."""
 
     name: str = field()
     partition_indexes: list[int32] = field()
@@ -16,13 +16,13 @@ class TopicRequest(Struct):
 class DescribeProducersRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"
 ):
-    """What to tell of."""
+    """Partitions to describe."""
 
     topics: list[TopicRequest] = field()
 
 
 class ProducerState(Struct):
-    """A producer; the last sequence, time and transaction's start are -1 if there is none."""
+    """A producer; last sequence, timestamp and transaction start offset are -1 if unset."""
 
     producer_id: int64 = field()
     producer_epoch: int32 = field()

@@ -1,6 +1,6 @@
-"""DescribeQuorum (key 55): who keeps the metadata log, and how far each of them has got.
+"""DescribeQuorum (key 55): the replicas of the metadata log and their positions.
 
-1  when each replica last fetched and was caught up (KIP-836)
+1  times when each replica last fetched and last caught up (KIP-836)
 2  error messages, addresses, directory ids (KIP-853)
 """
 
@@ -11,13 +11,13 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64, uin
 
 
 class QuorumPartition(Struct):
-    """A partition asked about."""
+    """A partition to describe."""
 
     partition_index: int32 = field()
 
 
 class QuorumTopic(Struct):
-    """A topic asked about; only the metadata log has a quorum."""
+    """A topic to describe; only the metadata log has a quorum."""
 
     topic_name: str = field()
     partitions: list[QuorumPartition] = field()
@@ -26,13 +26,13 @@ class QuorumTopic(Struct):
 class DescribeQuorumRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_QUORUM, versions="0-2", flexible="0+"
 ):
-    """The metadata log, by its name."""
+    """The metadata log, by name."""
 
     topics: list[QuorumTopic] = field()
 
 
 class ReplicaState(Struct):
-    """A replica of the metadata log; times are -1 if they are not known."""
+    """A replica of the metadata log; times are -1 if unknown."""
 
     replica_id: int32 = field()
     replica_directory_id: uuid = field("2+")
@@ -70,7 +70,7 @@ class QuorumListener(Struct):
 
 
 class QuorumNode(Struct):
-    """A voter and where it listens."""
+    """A voter and its listeners."""
 
     node_id: int32 = field()
     listeners: list[QuorumListener] = field()

@@ -9,7 +9,7 @@ NO_OPERATIONS = -(2**31)
 
 
 class DescribedTopic(Struct):
-    """A topic asked about."""
+    """A topic to describe."""
 
     name: str = field()
 
@@ -24,7 +24,7 @@ class Cursor(Struct):
 class DescribeTopicPartitionsRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
 ):
-    """Topics, none of them for all; where to go on, null for the beginning."""
+    """Topics, all if empty, and the first partition of the page or null."""
 
     topics: list[DescribedTopic] = field()
     response_partition_limit: int32 = field(default=2000)
@@ -32,7 +32,7 @@ class DescribeTopicPartitionsRequest(
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """A partition: who leads it, who holds it, who could lead it."""
+    """A partition: leader, replicas, ISR and eligible leaders."""
 
     error_code: int16 = field()
     partition_index: int32 = field()
@@ -46,7 +46,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    """A topic, with those of its partitions that fit."""
+    """A topic, with the partitions that fit in the page."""
 
     error_code: int16 = field()
     name: str | None = field()
@@ -59,7 +59,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 class DescribeTopicPartitionsResponse(
     ApiMessage, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
 ):
-    """One page; the cursor of the next, null if this was the last."""
+    """A page, and the cursor of the next one; null if it is the last."""
 
     throttle_time_ms: int32 = field(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = field()

@@ -1,6 +1,6 @@
-"""ElectLeaders (key 43).
+"""ElectLeaders (key 43): run elections of partition leaders.
 
-1  preferred or unclean elections (KIP-460), an error for the request as a whole
+1  preferred or unclean elections (KIP-460), an error code for the request
 2  flexible
 """
 
@@ -11,14 +11,14 @@ from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
 
 
 class TopicPartitions(Struct):
-    """Partitions that are to have their leader elected."""
+    """Partitions that elect their leaders."""
 
     topic: str = field()
     partitions: list[int32] = field()
 
 
 class ElectLeadersRequest(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
-    """Elections to hold: of preferred leaders (0) or unclean ones (1); null for all partitions."""
+    """Preferred (0) or unclean (1) elections to run; null for all partitions."""
 
     election_type: int8 = field("1+")
     topic_partitions: list[TopicPartitions] | None = field()
@@ -26,7 +26,7 @@ class ElectLeadersRequest(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-
 
 
 class PartitionResult(Struct):
-    """What became of an election."""
+    """The result of one election."""
 
     partition_id: int32 = field()
     error_code: int16 = field()
@@ -41,7 +41,7 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
-    """What became of each election."""
+    """The result of each election."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field("1+")

@@ -1,11 +1,11 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
-  2  PRODUCER_FENCED may be answered (KIP-588)
+  2  PRODUCER_FENCED may be returned (KIP-588)
   3  flexible
-  4  TRANSACTION_ABORTABLE may be answered (KIP-890)
-  5  the next transaction has another epoch, which is answered (KIP-890)
+  4  TRANSACTION_ABORTABLE may be returned (KIP-890)
+  5  the response contains the epoch of the next transaction (KIP-890)
 
-Versions 0 and 1 are the same.
+Versions 0 and 1 are identical.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plog.wire.schema import ApiMessage, field, int16, int32, int64
 
 
 class EndTxnRequest(ApiMessage, api_key=ApiKey.END_TXN, versions="0-5", flexible="3+"):
-    """How a transaction is to end."""
+    """The transaction, and whether to commit or abort it."""
 
     transactional_id: str = field()
     producer_id: int64 = field()
@@ -24,7 +24,7 @@ class EndTxnRequest(ApiMessage, api_key=ApiKey.END_TXN, versions="0-5", flexible
 
 
 class EndTxnResponse(ApiMessage, api_key=ApiKey.END_TXN, versions="0-5", flexible="3+"):
-    """Whether it ends so, and under which id and epoch the producer goes on."""
+    """The result, and the producer id and epoch of the next transaction."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -2,19 +2,19 @@
 
    4  record batch v2, isolation level, aborted transactions (KIP-98)
    5  log start offsets (KIP-107)
-   7  fetch sessions: only what changed is asked and answered (KIP-227)
-   9  the leader epoch the reader knows, for fencing (KIP-320)
+   7  fetch sessions: requests and responses only contain changes (KIP-227)
+   9  the leader epoch that the client knows, for fencing (KIP-320)
   10  zstd (KIP-110)
   11  rack, preferred read replica (KIP-392)
-  12  flexible; last fetched epoch and where it diverges (KIP-595)
+  12  flexible; last fetched epoch and diverging epoch (KIP-595)
   13  topic ids instead of names (KIP-516)
-  14  OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405)
+  14  OFFSET_MOVED_TO_TIERED_STORAGE may be returned (KIP-405)
   15  replica id moves into a tagged field, with the broker epoch (KIP-903)
   16  addresses of new leaders (KIP-951)
   17  directory id of the follower (KIP-853)
-  18  high watermark the follower knows (KIP-1166)
+  18  high watermark that the follower knows (KIP-1166)
 
-Versions 0 to 3 carried the older message formats and are gone since Kafka 4.0.
+Versions 0 to 3 had the older message formats and were removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ INT64_MAX = (1 << 63) - 1
 
 
 class ReplicaState(Struct):
-    """The follower that asks, and its broker epoch."""
+    """The follower that sends the request, and its broker epoch."""
 
     replica_id: int32 = field(default=-1)
     replica_epoch: int64 = field(default=-1)
 
 
 class FetchPartition(Struct):
-    """A partition to read, and from where."""
+    """A partition to read, and the position."""
 
     partition: int32 = field()
     current_leader_epoch: int32 = field("9+", default=-1, ignorable=True)
@@ -63,7 +63,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(ApiMessage, api_key=ApiKey.FETCH, versions="4-18", flexible="12+"):
-    """Partitions to read. Waits up to ``max_wait_ms`` until there are ``min_bytes``."""
+    """Partitions to read. The broker waits up to ``max_wait_ms`` for ``min_bytes``."""
 
     cluster_id: str | None = field("12+", tag=0, default=None, ignorable=True)
     replica_id: int32 = field("0-14", default=-1)
@@ -80,35 +80,35 @@ class FetchRequest(ApiMessage, api_key=ApiKey.FETCH, versions="4-18", flexible="
 
 
 class EpochEndOffset(Struct):
-    """Where the follower's log leaves the leader's: the largest common epoch and its end."""
+    """The largest epoch that leader and follower share, and its end offset."""
 
     epoch: int32 = field(default=-1)
     end_offset: int64 = field(default=-1)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now; -1 if that is not known."""
+    """The current leader of the partition; -1 if unknown."""
 
     leader_id: int32 = field(default=-1)
     leader_epoch: int32 = field(default=-1)
 
 
 class SnapshotId(Struct):
-    """The snapshot to fetch instead, of the cluster metadata log."""
+    """The snapshot of the metadata log to fetch instead."""
 
     end_offset: int64 = field(default=-1)
     epoch: int32 = field(default=-1)
 
 
 class AbortedTransaction(Struct):
-    """An aborted transaction whose records a read_committed consumer has to skip."""
+    """An aborted transaction, whose records a read_committed consumer skips."""
 
     producer_id: int64 = field()
     first_offset: int64 = field()
 
 
 class PartitionData(Struct):
-    """What was read from one partition."""
+    """The records read from one partition."""
 
     partition_index: int32 = field()
     error_code: int16 = field()
@@ -124,7 +124,7 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
-    """What was read from one topic."""
+    """The records read from one topic."""
 
     topic: str = field("0-12", ignorable=True)
     topic_id: uuid = field("13+", ignorable=True)
@@ -132,7 +132,7 @@ class FetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where to find a leader named in this answer."""
+    """The address of a leader in this response."""
 
     node_id: int32 = field()
     host: str = field()
@@ -141,7 +141,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(ApiMessage, api_key=ApiKey.FETCH, versions="4-18", flexible="12+"):
-    """Record batches. The first one may begin below the offset asked for."""
+    """Record batches. The first one may start below the requested offset."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field("7+", ignorable=True)

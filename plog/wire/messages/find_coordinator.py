@@ -1,12 +1,12 @@
-"""FindCoordinator (key 10): which broker looks after a group, a transaction or a share partition.
+"""FindCoordinator (key 10): the coordinator of a group, a transaction or a share partition.
 
   1  key type, error message, throttle time (KIP-98)
   3  flexible
-  4  many keys at once (KIP-699)
-  5  TRANSACTION_ABORTABLE may be answered (KIP-890)
+  4  several keys (KIP-699)
+  5  TRANSACTION_ABORTABLE may be returned (KIP-890)
   6  share partitions, with the key "group:topic id:partition" (KIP-932)
 
-Version 0 knows groups only.
+Version 0 only supports groups.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Coordinator(Struct):
 class FindCoordinatorResponse(
     ApiMessage, api_key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"
 ):
-    """Coordinators: one until version 3, a list from 4 on."""
+    """Coordinators: one until version 3, a list from version 4."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field("0-3")

@@ -1,10 +1,10 @@
-"""Heartbeat (key 12): a member of a group is alive.
+"""Heartbeat (key 12): keep a member's session in a group alive.
 
   1  throttle time
   3  group instance id (KIP-345)
   4  flexible
 
-Version 2 is like version 1.
+Versions 1 and 2 are identical.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.wire.schema import ApiMessage, field, int16, int32
 
 
 class HeartbeatRequest(ApiMessage, api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
-    """A member, and the generation it takes part in."""
+    """A member and its generation."""
 
     group_id: str = field()
     generation_id: int32 = field()
@@ -23,7 +23,7 @@ class HeartbeatRequest(ApiMessage, api_key=ApiKey.HEARTBEAT, versions="0-4", fle
 
 
 class HeartbeatResponse(ApiMessage, api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
-    """Whether all is well; REBALANCE_IN_PROGRESS asks the member to join again."""
+    """An error code; REBALANCE_IN_PROGRESS tells the member to join again."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field()

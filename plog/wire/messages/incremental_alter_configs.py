@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): changes of single settings, the others stay (KIP-339).
+"""IncrementalAlterConfigs (key 44): change some settings of a resource (KIP-339).
 
 1  flexible
 """
@@ -19,7 +19,7 @@ class IncrementalAlterableConfig(Struct):
 
 
 class IncrementalAlterConfigsResource(Struct):
-    """A resource, and the changes of its settings."""
+    """A resource, and the changes to its settings."""
 
     resource_type: int8 = field()
     resource_name: str = field()
@@ -29,7 +29,7 @@ class IncrementalAlterConfigsResource(Struct):
 class IncrementalAlterConfigsRequest(
     ApiMessage, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
 ):
-    """Resources to change, each by itself."""
+    """Resources to change independently."""
 
     resources: list[IncrementalAlterConfigsResource] = field()
     validate_only: bool = field()
@@ -38,7 +38,7 @@ class IncrementalAlterConfigsRequest(
 class IncrementalAlterConfigsResponse(
     ApiMessage, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
 ):
-    """Outcomes, by resource."""
+    """Results by resource."""
 
     throttle_time_ms: int32 = field()
     responses: list[AlterConfigsResourceResponse] = field()

@@ -1,12 +1,12 @@
 """InitProducerId (key 22): an id and epoch for an idempotent or transactional producer (KIP-98).
 
   2  flexible
-  3  the producer may tell the id and epoch it had, to go on with them (KIP-360)
-  4  PRODUCER_FENCED may be answered (KIP-588)
-  5  TRANSACTION_ABORTABLE may be answered (KIP-890)
-  6  two-phase commit (KIP-939); unstable in Kafka 4.3: never advertised
+  3  the producer may send its previous id and epoch, to continue with them (KIP-360)
+  4  PRODUCER_FENCED may be returned (KIP-588)
+  5  TRANSACTION_ABORTABLE may be returned (KIP-890)
+  6  two-phase commit (KIP-939); unstable in Kafka 4.3, so not advertised
 
-Versions 0 and 1 are the same.
+Versions 0 and 1 are identical.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plog.wire.schema import ApiMessage, field, int16, int32, int64
 class InitProducerIdRequest(
     ApiMessage, api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"
 ):
-    """A producer that starts, or goes on after an error."""
+    """A producer that starts, or recovers from an error."""
 
     transactional_id: str | None = field()
     transaction_timeout_ms: int32 = field()
@@ -31,7 +31,7 @@ class InitProducerIdRequest(
 class InitProducerIdResponse(
     ApiMessage, api_key=ApiKey.INIT_PRODUCER_ID, versions="0-6", flexible="2+"
 ):
-    """The id and epoch to use."""
+    """The producer id and epoch to use."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -2,14 +2,14 @@
 
   1  rebalance timeout (KIP-62)
   2  throttle time
-  4  a member without an id is given one and asks again: MEMBER_ID_REQUIRED (KIP-394)
+  4  a member without an id receives one with MEMBER_ID_REQUIRED and joins again (KIP-394)
   5  group instance id: static membership (KIP-345)
   6  flexible
-  7  the answer tells the protocol type; no protocol is null, and empty before (KIP-559)
+  7  protocol type in the response; no protocol is null, before that empty (KIP-559)
   8  the reason for joining (KIP-800)
-  9  the leader may be told to leave the assignment as it is (KIP-814)
+  9  the broker can instruct the leader to skip the assignment (KIP-814)
 
-Version 3 is like version 2.
+Versions 2 and 3 are identical.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class JoinGroupRequestProtocol(Struct):
-    """A way of assigning the member supports, and what it says to others that do."""
+    """A protocol that the member supports, and its metadata for that protocol."""
 
     name: str = field()
     metadata: bytes = field()
 
 
 class JoinGroupRequest(ApiMessage, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
-    """A member, and what it supports, the preferred protocol first."""
+    """A member and its supported protocols, the preferred one first."""
 
     group_id: str = field()
     session_timeout_ms: int32 = field()
@@ -39,7 +39,7 @@ class JoinGroupRequest(ApiMessage, api_key=ApiKey.JOIN_GROUP, versions="0-9", fl
 
 
 class JoinGroupResponseMember(Struct):
-    """One member, as the leader needs to know it."""
+    """A member and its metadata, for the leader."""
 
     member_id: str = field()
     group_instance_id: str | None = field("5+", default=None, ignorable=True)
@@ -47,7 +47,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(ApiMessage, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
-    """The generation; `members` is empty for all but its leader."""
+    """The new generation; only the leader receives `members`."""
 
     throttle_time_ms: int32 = field("2+", ignorable=True)
     error_code: int16 = field()

@@ -1,11 +1,11 @@
-"""LeaveGroup (key 13): members that go, or that an operator takes out of a group.
+"""LeaveGroup (key 13): members leave a group, or an operator removes them.
 
   1  throttle time
-  3  many members at once, by member id or by group instance id (KIP-345)
+  3  several members, by member id or by group instance id (KIP-345)
   4  flexible
   5  the reason for leaving (KIP-800)
 
-Version 2 is like version 1.
+Versions 1 and 2 are identical.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class MemberIdentity(Struct):
-    """A member that leaves; an empty member id with an instance id means whoever has that now."""
+    """A leaving member; an empty member id means the current owner of the instance id."""
 
     member_id: str = field("3+")
     group_instance_id: str | None = field("3+", default=None)
@@ -23,7 +23,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(ApiMessage, api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
-    """Who leaves: one member until version 2, a list from 3 on."""
+    """The leaving members: one until version 2, a list from version 3."""
 
     group_id: str = field()
     member_id: str = field("0-2")
@@ -31,7 +31,7 @@ class LeaveGroupRequest(ApiMessage, api_key=ApiKey.LEAVE_GROUP, versions="0-5", 
 
 
 class MemberResponse(Struct):
-    """What became of one of them."""
+    """The result for one member."""
 
     member_id: str = field("3+")
     group_instance_id: str | None = field("3+")
@@ -39,7 +39,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(ApiMessage, api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
-    """What became of each; until version 2 the one member's error is the error of the whole."""
+    """The result for each member; until version 2, the error code of the response."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field()

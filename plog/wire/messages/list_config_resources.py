@@ -1,6 +1,6 @@
-"""ListConfigResources (key 74): which resources there are that have, or may have, settings.
+"""ListConfigResources (key 74): the resources that have, or may have, settings.
 
-  1  more than client metrics (KIP-1142)
+  1  resource types other than client metrics (KIP-1142)
 
 Version 0 is KIP-1000's ListClientMetricsResources; all versions are flexible.
 """
@@ -14,13 +14,13 @@ from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
 class ListConfigResourcesRequest(
     ApiMessage, api_key=ApiKey.LIST_CONFIG_RESOURCES, versions="0-1", flexible="0+"
 ):
-    """The types asked for; none asks for all."""
+    """The resource types to list; empty means all."""
 
     resource_types: list[int8] = field("1+")
 
 
 class ConfigResource(Struct):
-    """One resource, of the type client metrics (16) unless said otherwise."""
+    """A resource; its type defaults to client metrics (16)."""
 
     resource_name: str = field()
     resource_type: int8 = field("1+", ignorable=True, default=16)

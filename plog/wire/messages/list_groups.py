@@ -2,10 +2,10 @@
 
   1  throttle time
   3  flexible
-  4  only groups in some states; the state of each (KIP-518)
-  5  only groups of some types; the type of each (KIP-848)
+  4  filter by state; the state of each group (KIP-518)
+  5  filter by type; the type of each group (KIP-848)
 
-Version 2 is like version 1.
+Versions 1 and 2 are identical.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class ListGroupsRequest(ApiMessage, api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
-    """Which groups to list; an empty filter lets every group pass."""
+    """Filters for the groups to list; an empty filter matches every group."""
 
     states_filter: list[str] = field("4+")
     types_filter: list[str] = field("5+")
 
 
 class ListedGroup(Struct):
-    """A group; its protocol type is empty when nobody has joined it, only committed offsets."""
+    """A group; its protocol type is empty if it only has committed offsets."""
 
     group_id: str = field()
     protocol_type: str = field()
@@ -31,7 +31,7 @@ class ListedGroup(Struct):
 
 
 class ListGroupsResponse(ApiMessage, api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
-    """The groups; other brokers may coordinate others."""
+    """The groups that this broker coordinates."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field()

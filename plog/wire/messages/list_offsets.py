@@ -1,17 +1,17 @@
-"""ListOffsets (key 2): the offset that belongs to a time.
+"""ListOffsets (key 2): look up offsets by timestamp.
 
    1  one offset and its timestamp for each partition (KIP-79)
    2  isolation level, throttle time (KIP-98)
    4  leader epochs (KIP-320)
-   5  OFFSET_NOT_AVAILABLE may be answered (KIP-207)
+   5  OFFSET_NOT_AVAILABLE may be returned (KIP-207)
    6  flexible
-   7  offset of the largest timestamp, asked for by -3 (KIP-734)
+   7  offset of the largest timestamp, -3 (KIP-734)
    8  earliest local offset, -4 (KIP-405)
    9  latest tiered offset, -5 (KIP-1005)
-  10  timeout for what lies in remote storage (KIP-1075)
-  11  earliest offset not uploaded yet, -6 (KIP-1023)
+  10  timeout for lookups in remote storage (KIP-1075)
+  11  earliest offset that is not uploaded yet, -6 (KIP-1023)
 
-Version 0 answered a list of segment base offsets and is gone since Kafka 4.0.
+Version 0 returned a list of segment base offsets and was removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32, int6
 
 
 class ListOffsetsPartition(Struct):
-    """A time to look up in milliseconds; -1 is the latest offset, -2 the earliest."""
+    """A timestamp to look up in ms; -1 is the latest offset, -2 the earliest."""
 
     partition_index: int32 = field()
     current_leader_epoch: int32 = field("4+", default=-1, ignorable=True)
@@ -29,14 +29,14 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsTopic(Struct):
-    """The look-ups in one topic."""
+    """The lookups in one topic."""
 
     name: str = field()
     partitions: list[ListOffsetsPartition] = field()
 
 
 class ListOffsetsRequest(ApiMessage, api_key=ApiKey.LIST_OFFSETS, versions="1-11", flexible="6+"):
-    """Times to look up."""
+    """Timestamps to look up."""
 
     replica_id: int32 = field()
     isolation_level: int8 = field("2+")
@@ -45,7 +45,7 @@ class ListOffsetsRequest(ApiMessage, api_key=ApiKey.LIST_OFFSETS, versions="1-11
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """The first offset at or after the time; -1 and -1 if there is none."""
+    """The first offset at or after the timestamp; -1 and -1 if none exists."""
 
     partition_index: int32 = field()
     error_code: int16 = field()
@@ -62,7 +62,7 @@ class ListOffsetsTopicResponse(Struct):
 
 
 class ListOffsetsResponse(ApiMessage, api_key=ApiKey.LIST_OFFSETS, versions="1-11", flexible="6+"):
-    """Offsets, by partition."""
+    """Offsets by partition."""
 
     throttle_time_ms: int32 = field("2+", ignorable=True)
     topics: list[ListOffsetsTopicResponse] = field()

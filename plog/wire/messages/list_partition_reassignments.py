@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): which partitions are being moved."""
+"""ListPartitionReassignments (key 46): the partitions that are being reassigned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class ListPartitionReassignmentsTopics(Struct):
-    """Partitions asked about."""
+    """Partitions of one topic."""
 
     name: str = field()
     partition_indexes: list[int32] = field()
@@ -16,14 +16,14 @@ class ListPartitionReassignmentsTopics(Struct):
 class ListPartitionReassignmentsRequest(
     ApiMessage, api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"
 ):
-    """What to tell of; null for every partition."""
+    """Partitions to list; null means all."""
 
     timeout_ms: int32 = field(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)
 
 
 class OngoingPartitionReassignment(Struct):
-    """A partition on its way."""
+    """A partition that is being reassigned."""
 
     partition_index: int32 = field()
     replicas: list[int32] = field()
@@ -41,7 +41,7 @@ class OngoingTopicReassignment(Struct):
 class ListPartitionReassignmentsResponse(
     ApiMessage, api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions="0", flexible="0+"
 ):
-    """The partitions that are being moved."""
+    """The partitions that are being reassigned."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

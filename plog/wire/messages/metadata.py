@@ -1,19 +1,19 @@
-"""Metadata (key 3): the brokers, and who leads which partition.
+"""Metadata (key 3): the brokers, and the leaders and replicas of partitions.
 
-   1  rack, controller, internal topics; null asks for all topics, an empty list for none
+   1  rack, controller, internal topics; null requests all topics, an empty list none
    2  cluster id (KIP-78)
    3  throttle time
-   4  automatic creation is the client's choice
+   4  the client chooses whether topics are created automatically
    5  offline replicas (KIP-112)
    7  leader epoch (KIP-320)
-   8  authorized operations, if asked for (KIP-430)
+   8  authorized operations on request (KIP-430)
    9  flexible
-  10  topic ids (KIP-516), to be used in requests from 12 on
+  10  topic ids (KIP-516), usable in requests from version 12
   11  the cluster's authorized operations move to DescribeCluster (KIP-700)
-  12  topics may be asked for by id
-  13  error code for the whole answer (KIP-1102)
+  12  topics can be requested by id
+  13  error code for the response (KIP-1102)
 
-In version 0 an empty list asks for all topics.
+In version 0, an empty list requests all topics.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int16, int32, uuid
 
 NO_OPERATIONS = -(1 << 31)
-"""Authorized operations were not asked for."""
+"""The value of authorized operations if they were not requested."""
 
 
 class MetadataRequestTopic(Struct):
-    """A topic asked for, by name or by id."""
+    """A topic, by name or by id."""
 
     topic_id: uuid = field("10+", ignorable=True)
     name: str | None = field(nullable="10+")
 
 
 class MetadataRequest(ApiMessage, api_key=ApiKey.METADATA, versions="0-13", flexible="9+"):
-    """Topics asked for; null means all."""
+    """Topics to describe; null means all."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: bool = field("4+", default=True)
@@ -42,7 +42,7 @@ class MetadataRequest(ApiMessage, api_key=ApiKey.METADATA, versions="0-13", flex
 
 
 class MetadataResponseBroker(Struct):
-    """A broker and the address at which this client can reach it."""
+    """A broker, and its address for this client."""
 
     node_id: int32 = field()
     host: str = field()
@@ -51,7 +51,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """Who leads a partition and who holds copies."""
+    """The leader, replicas and ISR of a partition."""
 
     error_code: int16 = field()
     partition_index: int32 = field()
@@ -63,7 +63,7 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
-    """A topic and its partitions, or why there is none."""
+    """A topic and its partitions, or an error."""
 
     error_code: int16 = field()
     name: str | None = field(nullable="12+")
@@ -74,7 +74,7 @@ class MetadataResponseTopic(Struct):
 
 
 class MetadataResponse(ApiMessage, api_key=ApiKey.METADATA, versions="0-13", flexible="9+"):
-    """The cluster as this broker sees it."""
+    """The cluster's metadata, as known to this broker."""
 
     throttle_time_ms: int32 = field("3+", ignorable=True)
     brokers: list[MetadataResponseBroker] = field()

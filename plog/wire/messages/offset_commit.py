@@ -1,12 +1,12 @@
-"""OffsetCommit (key 8): how far a group has come.
+"""OffsetCommit (key 8): commit the offsets of a group.
 
-  3  throttle time                     5  no retention time any more (KIP-211)
+  3  throttle time                     5  retention time removed (KIP-211)
   6  leader epoch (KIP-320)            7  group instance id (KIP-345)
   8  flexible
-  9  GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH may be answered (KIP-848)
+  9  GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH may be returned (KIP-848)
  10  topic ids instead of names
 
-Versions 0 and 1 are gone since Kafka 4.0.
+Versions 0 and 1 were removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64, uui
 
 
 class OffsetCommitRequestPartition(Struct):
-    """An offset to keep, with what the client wants to remember of it."""
+    """An offset to commit, with the client's metadata."""
 
     partition_index: int32 = field()
     committed_offset: int64 = field()
@@ -33,7 +33,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(ApiMessage, api_key=ApiKey.OFFSET_COMMIT, versions="2-10", flexible="8+"):
-    """Offsets to keep. Generation -1 without a member id comes from who is in no group."""
+    """Offsets to commit. Clients outside a group use generation -1 without a member id."""
 
     group_id: str = field()
     generation_id_or_member_epoch: int32 = field("1+", default=-1, ignorable=True)
@@ -44,14 +44,14 @@ class OffsetCommitRequest(ApiMessage, api_key=ApiKey.OFFSET_COMMIT, versions="2-
 
 
 class OffsetCommitResponsePartition(Struct):
-    """What became of one offset."""
+    """The result for one offset."""
 
     partition_index: int32 = field()
     error_code: int16 = field()
 
 
 class OffsetCommitResponseTopic(Struct):
-    """What became of the offsets of one topic."""
+    """The results for the offsets of one topic."""
 
     name: str = field("0-9", ignorable=True)
     topic_id: uuid = field("10+", ignorable=True)
@@ -61,7 +61,7 @@ class OffsetCommitResponseTopic(Struct):
 class OffsetCommitResponse(
     ApiMessage, api_key=ApiKey.OFFSET_COMMIT, versions="2-10", flexible="8+"
 ):
-    """What became of each offset."""
+    """The result for each offset."""
 
     throttle_time_ms: int32 = field("3+", ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field()

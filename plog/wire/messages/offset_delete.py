@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget offsets of a group (KIP-496)."""
+"""OffsetDelete (key 47): delete committed offsets of a group (KIP-496)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class OffsetDeleteRequestPartition(Struct):
-    """A partition whose offset is to go."""
+    """A partition whose offset is deleted."""
 
     partition_index: int32 = field()
 
@@ -20,28 +20,28 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(ApiMessage, api_key=ApiKey.OFFSET_DELETE, versions="0"):
-    """Offsets of one group to forget."""
+    """Committed offsets of a group to delete."""
 
     group_id: str = field()
     topics: list[OffsetDeleteRequestTopic] = field()
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """What became of one offset."""
+    """The result for one offset."""
 
     partition_index: int32 = field()
     error_code: int16 = field()
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """What became of the offsets of one topic."""
+    """The results for the offsets of one topic."""
 
     name: str = field()
     partitions: list[OffsetDeleteResponsePartition] = field()
 
 
 class OffsetDeleteResponse(ApiMessage, api_key=ApiKey.OFFSET_DELETE, versions="0"):
-    """What became of each offset, or of the request as a whole."""
+    """The result for each offset, or an error of the request."""
 
     error_code: int16 = field()
     throttle_time_ms: int32 = field(ignorable=True)

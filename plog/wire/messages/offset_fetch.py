@@ -1,13 +1,13 @@
-"""OffsetFetch (key 9): how far a group, or several, have come.
+"""OffsetFetch (key 9): read the committed offsets of one or several groups.
 
-  2  null topics for all of them; an error for the request as a whole
+  2  null for all topics; an error code for the request
   3  throttle time        5  leader epoch (KIP-320)        6  flexible
-  7  require stable; UNSTABLE_OFFSET_COMMIT may be answered (KIP-447)
+  7  require stable; UNSTABLE_OFFSET_COMMIT may be returned (KIP-447)
   8  several groups (KIP-709)
   9  member id and epoch (KIP-848)
  10  topic ids instead of names
 
-Version 0, which read from ZooKeeper, is gone since Kafka 4.0.
+Version 0, which read from ZooKeeper, was removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OffsetFetchRequestTopic(Struct):
 
 
 class OffsetFetchRequestTopics(Struct):
-    """Partitions of one topic, from version 8 on."""
+    """Partitions of one topic, from version 8."""
 
     name: str = field("8-9", ignorable=True)
     topic_id: uuid = field("10+", ignorable=True)
@@ -32,7 +32,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """A group; null topics mean all it has offsets of."""
+    """A group; null topics mean all its offsets."""
 
     group_id: str = field("8+")
     member_id: str | None = field("9+", default=None, ignorable=True)
@@ -41,7 +41,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+"):
-    """One group until version 7, several from 8 on."""
+    """One group until version 7, several from version 8."""
 
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
@@ -50,7 +50,7 @@ class OffsetFetchRequest(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10
 
 
 class OffsetFetchResponsePartition(Struct):
-    """An offset, until version 7; -1 if there is none."""
+    """An offset, until version 7; -1 if none is committed."""
 
     partition_index: int32 = field("0-7")
     committed_offset: int64 = field("0-7")
@@ -67,7 +67,7 @@ class OffsetFetchResponseTopic(Struct):
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """An offset, from version 8 on; -1 if there is none."""
+    """An offset, from version 8; -1 if none is committed."""
 
     partition_index: int32 = field("8+")
     committed_offset: int64 = field("8+")
@@ -77,7 +77,7 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
-    """The offsets of one topic, from version 8 on."""
+    """The offsets of one topic, from version 8."""
 
     name: str = field("8-9", ignorable=True)
     topic_id: uuid = field("10+", ignorable=True)
@@ -85,7 +85,7 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    """The offsets of one group, or why there are none to be had."""
+    """The offsets of one group, or an error."""
 
     group_id: str = field("8+")
     topics: list[OffsetFetchResponseTopics] = field("8+")
@@ -93,7 +93,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+"):
-    """One group until version 7, several from 8 on."""
+    """One group until version 7, several from version 8."""
 
     throttle_time_ms: int32 = field("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field("0-7")

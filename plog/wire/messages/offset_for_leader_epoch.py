@@ -1,10 +1,10 @@
-"""OffsetForLeaderEpoch (key 23): where the records of a leader epoch end.
+"""OffsetForLeaderEpoch (key 23): the end offsets of leader epochs.
 
-  2  the epoch the client knows the leader by, to fence it (KIP-320)
-  3  who asks
+  2  the leader epoch that the client knows, for fencing (KIP-320)
+  3  the replica id of the requester
   4  flexible
 
-Versions 0 and 1 are gone since Kafka 4.0.
+Versions 0 and 1 were removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
 
 
 class OffsetForLeaderPartition(Struct):
-    """A partition, the epoch its leader is known by (-1 for any), and the epoch asked about."""
+    """A partition, its current leader epoch (-1 for any), and the epoch to look up."""
 
     partition: int32 = field()
     current_leader_epoch: int32 = field("2+", default=-1, ignorable=True)
@@ -38,7 +38,7 @@ class OffsetForLeaderEpochRequest(
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch up to the one asked about, and its end; both -1 if there is none."""
+    """The largest epoch that is not above the requested one, and its end; -1 if none exists."""
 
     error_code: int16 = field()
     partition: int32 = field()
@@ -56,7 +56,7 @@ class OffsetForLeaderTopicResult(Struct):
 class OffsetForLeaderEpochResponse(
     ApiMessage, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+"
 ):
-    """The ends that were found."""
+    """The end offsets of the epochs."""
 
     throttle_time_ms: int32 = field("2+", ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = field()

@@ -1,17 +1,17 @@
-"""Produce (key 0): record batches to append, and where they went.
+"""Produce (key 0): append record batches.
 
    3  record batch v2, transactional id (KIP-98)
-   4  KAFKA_STORAGE_ERROR may be answered (KIP-112)
+   4  KAFKA_STORAGE_ERROR may be returned (KIP-112)
    5  log start offset
    7  zstd (KIP-110)
-   8  error message, and which records were at fault (KIP-467)
+   8  error message, and the records that caused the error (KIP-467)
    9  flexible
   10  the new leader and its address (KIP-951)
-  11  TRANSACTION_ABORTABLE may be answered (KIP-890)
-  12  a transaction takes the partition in by itself (KIP-890)
+  11  TRANSACTION_ABORTABLE may be returned (KIP-890)
+  12  the broker adds the partition to the transaction (KIP-890)
   13  topic ids instead of names (KIP-516)
 
-Versions 0 to 2 carried the older message formats and are gone since Kafka 4.0.
+Versions 0 to 2 had the older message formats and were removed in Kafka 4.0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PartitionProduceData(Struct):
 
 
 class TopicProduceData(Struct):
-    """What goes to one topic."""
+    """The batches for one topic."""
 
     name: str = field("0-12", ignorable=True)
     topic_id: uuid = field("13+", ignorable=True)
@@ -36,7 +36,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(ApiMessage, api_key=ApiKey.PRODUCE, versions="3-13", flexible="9+"):
-    """Batches to append. ``acks``: 0 asks for no answer, 1 the leader alone, -1 the whole ISR."""
+    """Batches to append. ``acks``: 0 requests no response, 1 the leader's, -1 the whole ISR's."""
 
     transactional_id: str | None = field(default=None)
     acks: int16 = field()
@@ -45,21 +45,21 @@ class ProduceRequest(ApiMessage, api_key=ApiKey.PRODUCE, versions="3-13", flexib
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """A record because of which its batch was refused, by its place in the batch."""
+    """A record that caused its batch to be rejected, by its index in the batch."""
 
     batch_index: int32 = field()
     batch_index_error_message: str | None = field(default=None)
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now; -1 if that is not known."""
+    """The current leader of the partition; -1 if unknown."""
 
     leader_id: int32 = field(default=-1)
     leader_epoch: int32 = field(default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """What became of one batch. ``log_append_time_ms`` is -1 where the producer sets timestamps."""
+    """The result for one batch. ``log_append_time_ms`` is -1 with CreateTime."""
 
     index: int32 = field()
     error_code: int16 = field()
@@ -72,7 +72,7 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """What became of one topic's batches."""
+    """The results for the batches of one topic."""
 
     name: str = field("0-12", ignorable=True)
     topic_id: uuid = field("13+", ignorable=True)
@@ -80,7 +80,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """Where to find a leader named in this answer."""
+    """The address of a leader in this response."""
 
     node_id: int32 = field()
     host: str = field()
@@ -89,7 +89,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(ApiMessage, api_key=ApiKey.PRODUCE, versions="3-13", flexible="9+"):
-    """What became of each batch."""
+    """The result for each batch."""
 
     responses: list[TopicProduceResponse] = field()
     throttle_time_ms: int32 = field()

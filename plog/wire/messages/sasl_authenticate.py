@@ -1,6 +1,6 @@
-"""SaslAuthenticate (key 36): one step of a log-in, in the mechanism SaslHandshake has chosen.
+"""SaslAuthenticate (key 36): one step of an authentication, after SaslHandshake.
 
-1  how long the session lasts (KIP-368)
+1  lifetime of the session (KIP-368)
 2  flexible
 """
 
@@ -13,7 +13,7 @@ from plog.wire.schema import ApiMessage, field, int16, int64
 class SaslAuthenticateRequest(
     ApiMessage, api_key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"
 ):
-    """What the mechanism's client says."""
+    """A message of the mechanism's client."""
 
     auth_bytes: bytes = field()
 
@@ -21,7 +21,7 @@ class SaslAuthenticateRequest(
 class SaslAuthenticateResponse(
     ApiMessage, api_key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"
 ):
-    """What its server says; with a lifetime of 0 the session does not end."""
+    """A message of the mechanism's server; a lifetime of 0 means no expiration."""
 
     error_code: int16 = field()
     error_message: str | None = field(nullable="0+")

@@ -1,9 +1,9 @@
-"""SaslHandshake (key 17): choose the mechanism of a log-in.
+"""SaslHandshake (key 17): select a SASL mechanism.
 
-  1  the log-in itself travels in SaslAuthenticate (KIP-152)
+  1  the authentication uses SaslAuthenticate (KIP-152)
 
-After version 0 the mechanism's bytes follow on the connection without headers; nobody should still
-ask for that.
+After a request of version 0, the mechanism's bytes follow on the connection without headers, which
+is obsolete.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from plog.wire.schema import ApiMessage, field, int16
 
 
 class SaslHandshakeRequest(ApiMessage, api_key=ApiKey.SASL_HANDSHAKE, versions="0-1"):
-    """The mechanism the client would log in by."""
+    """The mechanism that the client wants to use."""
 
     mechanism: str = field()
 
 
 class SaslHandshakeResponse(ApiMessage, api_key=ApiKey.SASL_HANDSHAKE, versions="0-1"):
-    """Whether it may, and the mechanisms there are."""
+    """Whether the mechanism is enabled, and all enabled mechanisms."""
 
     error_code: int16 = field()
     mechanisms: list[str] = field()

@@ -1,11 +1,11 @@
-"""SyncGroup (key 14): the leader tells who gets what, the others hear what they have got.
+"""SyncGroup (key 14): distribute the leader's assignments to the members of a group.
 
   1  throttle time
   3  group instance id (KIP-345)
   4  flexible
-  5  protocol type and name, which have to be those of the generation (KIP-559)
+  5  protocol type and name, which must be those of the generation (KIP-559)
 
-Version 2 is like version 1.
+Versions 1 and 2 are identical.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 
 
 class SyncGroupRequestAssignment(Struct):
-    """What one member gets; only members of the group know what the bytes mean."""
+    """The assignment of one member; only members interpret its bytes."""
 
     member_id: str = field()
     assignment: bytes = field()
 
 
 class SyncGroupRequest(ApiMessage, api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
-    """A member of a generation; `assignments` comes from its leader."""
+    """A member of a generation; only the leader sends `assignments`."""
 
     group_id: str = field()
     generation_id: int32 = field()
@@ -34,7 +34,7 @@ class SyncGroupRequest(ApiMessage, api_key=ApiKey.SYNC_GROUP, versions="0-5", fl
 
 
 class SyncGroupResponse(ApiMessage, api_key=ApiKey.SYNC_GROUP, versions="0-5", flexible="4+"):
-    """What this member gets."""
+    """The assignment of this member."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field()

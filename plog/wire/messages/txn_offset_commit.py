@@ -1,12 +1,12 @@
-"""TxnOffsetCommit (key 28): offsets of a group that count when a transaction commits (KIP-98).
+"""TxnOffsetCommit (key 28): commit offsets of a group in a transaction (KIP-98).
 
   2  leader epoch (KIP-320)
-  3  flexible; generation, member and instance of the group, so that it can refuse who has left it
+  3  flexible; generation, member and instance, so that the group can reject former members
      (KIP-447)
-  4  TRANSACTION_ABORTABLE may be answered (KIP-890)
-  5  the transaction takes the group in by itself (KIP-890)
+  4  TRANSACTION_ABORTABLE may be returned (KIP-890)
+  5  the coordinator adds the group to the transaction (KIP-890)
 
-Versions 0 and 1 are the same.
+Versions 0 and 1 are identical.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
 
 
 class TxnOffsetCommitRequestPartition(Struct):
-    """An offset, with what the client wants to remember of it."""
+    """An offset to commit, with the client's metadata."""
 
     partition_index: int32 = field()
     committed_offset: int64 = field()
@@ -34,7 +34,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 class TxnOffsetCommitRequest(
     ApiMessage, api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"
 ):
-    """Offsets to commit with a transaction; generation -1 comes from who is in no generation."""
+    """Offsets to commit in a transaction; generation -1 means no generation."""
 
     transactional_id: str = field()
     group_id: str = field()
@@ -47,14 +47,14 @@ class TxnOffsetCommitRequest(
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """What became of one offset."""
+    """The result for one offset."""
 
     partition_index: int32 = field()
     error_code: int16 = field()
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """What became of the offsets of one topic."""
+    """The results for the offsets of one topic."""
 
     name: str = field()
     partitions: list[TxnOffsetCommitResponsePartition] = field()
@@ -63,7 +63,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 class TxnOffsetCommitResponse(
     ApiMessage, api_key=ApiKey.TXN_OFFSET_COMMIT, versions="0-5", flexible="3+"
 ):
-    """What became of each offset."""
+    """The result for each offset."""
 
     throttle_time_ms: int32 = field()
     topics: list[TxnOffsetCommitResponseTopic] = field()

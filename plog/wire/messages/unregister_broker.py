@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forget a broker that will not come back (KIP-500). Not served here."""
+"""UnregisterBroker (key 64): remove a broker's registration (KIP-500). Not served."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plog.wire.schema import ApiMessage, field, int16, int32
 class UnregisterBrokerRequest(
     ApiMessage, api_key=ApiKey.UNREGISTER_BROKER, versions="0", flexible="0+"
 ):
-    """Which broker."""
+    """The broker to unregister."""
 
     broker_id: int32 = field()
 
@@ -17,7 +17,7 @@ class UnregisterBrokerRequest(
 class UnregisterBrokerResponse(
     ApiMessage, api_key=ApiKey.UNREGISTER_BROKER, versions="0", flexible="0+"
 ):
-    """What became of it."""
+    """The result."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

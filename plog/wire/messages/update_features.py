@@ -1,7 +1,7 @@
-"""UpdateFeatures (key 57): other levels for the cluster's features (KIP-584).
+"""UpdateFeatures (key 57): change the levels of the cluster's features (KIP-584).
 
-1  validate only, kinds of downgrade (KIP-778)
-2  no more results by feature (KIP-1022)
+1  validate only, types of downgrade (KIP-778)
+2  results by feature removed (KIP-1022)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
 
 
 class FeatureUpdateKey(Struct):
-    """A feature and the level it is to have; kinds: 1 upgrade, 2 safe, 3 unsafe downgrade."""
+    """A feature and its new level; types: 1 upgrade, 2 safe, 3 unsafe downgrade."""
 
     feature: str = field()
     max_version_level: int16 = field()
@@ -22,7 +22,7 @@ class FeatureUpdateKey(Struct):
 class UpdateFeaturesRequest(
     ApiMessage, api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"
 ):
-    """Features to change, or only to check; all or none."""
+    """Features to change atomically, which may be validated only."""
 
     timeout_ms: int32 = field(default=60000)
     feature_updates: list[FeatureUpdateKey] = field()
@@ -30,7 +30,7 @@ class UpdateFeaturesRequest(
 
 
 class UpdatableFeatureResult(Struct):
-    """What became of a feature."""
+    """The result for one feature."""
 
     feature: str = field()
     error_code: int16 = field()
@@ -40,7 +40,7 @@ class UpdatableFeatureResult(Struct):
 class UpdateFeaturesResponse(
     ApiMessage, api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"
 ):
-    """Whether all was changed, or why nothing was."""
+    """The result: all features were changed, or none."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): users with passwords.
+"""DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): SCRAM credentials.
 
-Passwords never travel: the client salts and hashes. What it sends instead is as good as a password
-to whoever sees it, so it is left out of every text form. Source: KIP-554.
+Passwords are never sent: the client salts and hashes them. The result is as sensitive as a
+password, so no repr contains it. Source: KIP-554.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class UserName(Struct):
 class DescribeUserScramCredentialsRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
 ):
-    """Which users to describe; null or none means all."""
+    """Users to describe; null or empty means all."""
 
     users: list[UserName] | None = field()
 
 
 class CredentialInfo(Struct):
-    """A mechanism a user has a credential for."""
+    """A mechanism for which a user has a credential."""
 
     mechanism: int8 = field()
     iterations: int32 = field()
@@ -43,7 +43,7 @@ class DescribeUserScramCredentialsResult(Struct):
 class DescribeUserScramCredentialsResponse(
     ApiMessage, api_key=ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
 ):
-    """Which credentials there are, by user; never the credentials."""
+    """The mechanisms of each user, without the credentials themselves."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -81,7 +81,7 @@ class AlterUserScramCredentialsRequest(
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """What became of the changes of one user."""
+    """The result for one user."""
 
     user: str = field()
     error_code: int16 = field()
@@ -91,7 +91,7 @@ class AlterUserScramCredentialsResult(Struct):
 class AlterUserScramCredentialsResponse(
     ApiMessage, api_key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS, versions="0", flexible="0+"
 ):
-    """What became of each user."""
+    """The result for each user."""
 
     throttle_time_ms: int32 = field()
     results: list[AlterUserScramCredentialsResult] = field()

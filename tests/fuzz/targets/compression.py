@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from plog.records.batch import Compression, CorruptRecords
 from plog.records.compression import compress, decompress
-from plog.records.legacy import mend_lz4_header
+from plog.records.legacy import correct_lz4_header
 from tests.fuzz.target import Target
 
 _MAX_BYTES = 100_000
@@ -33,10 +33,10 @@ def fuzz(data: bytes) -> None:
 
 def _mend(data: bytes) -> None:
     try:
-        mended = mend_lz4_header(data)
+        corrected = correct_lz4_header(data)
     except CorruptRecords:
         return
-    assert len(mended) == len(data)
+    assert len(corrected) == len(data)
 
 
 def _seeds() -> Iterator[bytes]:

@@ -72,7 +72,7 @@ def test_error_without_message_prints_its_description(capsys: pytest.CaptureFixt
     assert (
         run_tool("act", _tool_that_calls(lambda: _raise(UnknownTopicOrPartition())), []) == FAILED
     )
-    assert "hosts no such topic" in capsys.readouterr().err
+    assert "does not host the topic" in capsys.readouterr().err
 
 
 def test_keyboard_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:

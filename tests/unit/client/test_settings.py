@@ -91,7 +91,7 @@ def test_bootstrap_servers_are_parsed(servers: object, addresses: list[tuple[str
         ("a:0", "invalid port 0"),
         ("a:65536", "invalid port 65536"),
         ("a:1,,b:2", "has an empty entry"),
-        ("a:1,a:1", "has an entry twice"),
+        ("a:1,a:1", "has a duplicate entry"),
         ("SSL://a:1", "starts with SSL, but security.protocol is PLAINTEXT"),
         ({"a": 1}, "a dict is not a list"),
     ],

@@ -55,7 +55,7 @@ def test_invalid_values_are_reported_with_their_line_and_the_allowed_values(tmp_
     file = write(tmp_path / "x.properties", "\nlog.segment.bytes=1\nplog.flush.syncfs=maybe\n")
     assert problems("node.id=x", files=(file,)) == (
         f"{file}:2: log.segment.bytes=1: too small; allowed: at least 1048576 (bytes)",
-        f"{file}:3: plog.flush.syncfs=maybe: not one of the possible values; allowed: auto, never",
+        f"{file}:3: plog.flush.syncfs=maybe: not one of the allowed values; allowed: auto, never",
         "-o node.id=x: not a whole number; allowed: at least 0",
     )
 
@@ -71,7 +71,9 @@ def test_missing_file_is_reported(tmp_path: Path) -> None:
 
 def test_malformed_file_is_reported_with_the_line(tmp_path: Path) -> None:
     file = write(tmp_path / "x.properties", "node.id=1\nlog.dirs=\\u12\n")
-    assert problems(files=(file,)) == (f"{file}:2: \\u needs four hexadecimal digits behind it",)
+    assert problems(files=(file,)) == (
+        f"{file}:2: \\u must be followed by four hexadecimal digits",
+    )
 
 
 @pytest.mark.parametrize("override", ["node.id", "=3", ""])

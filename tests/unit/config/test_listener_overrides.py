@@ -53,7 +53,8 @@ def test_problem_of_a_common_value_is_reported_once() -> None:
         load("ssl.keystore.key=secret")
     [problem] = error.value.problems
     assert problem == (
-        "-o ssl.keystore.key=(hidden): ssl.keystore.location is set as well: which one is meant?"
+        "-o ssl.keystore.key=(hidden): cannot be set together with ssl.keystore.location;"
+        " remove one"
     )
 
 

@@ -34,7 +34,7 @@ def test_consistent_settings_are_accepted(values: dict[str, Any]) -> None:
         ({}, "ssl.keystore.location", "private key and certificate"),
         ({**FILE, "ssl_keystore_type": "JKS"}, "ssl.keystore.type", "keytool -importkeystore"),
         ({**FILE, "ssl_keystore_type": "PKCS12"}, "ssl.keystore.type", "openssl pkcs12"),
-        ({**FILE, **INLINE}, "ssl.keystore.key", "which one"),
+        ({**FILE, **INLINE}, "ssl.keystore.key", "remove one"),
         ({"ssl_keystore_key": "key"}, "ssl.keystore.key", "certificate.chain"),
         (
             {"ssl_keystore_certificate_chain": "chain"},
@@ -50,7 +50,7 @@ def test_consistent_settings_are_accepted(values: dict[str, Any]) -> None:
         (
             {**FILE, "ssl_truststore_location": "/t", "ssl_truststore_certificates": "x"},
             "ssl.truststore.certificates",
-            "which one",
+            "remove one",
         ),
         (
             {**FILE, "ssl_enabled_protocols": ()},

@@ -1,4 +1,4 @@
-"""The record codec in both of its forms, interpreted and compiled."""
+"""A fixture for the record codec in both of its forms, interpreted and compiled."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from tests.helpers import codec_forms
 
 @pytest.fixture(scope="module", params=codec_forms.FORMS)
 def codec(request: pytest.FixtureRequest) -> ModuleType:
-    """plog.records.codec; the tests that take it run once for each form."""
+    """Return plog.records.codec; tests with this fixture run once for each form."""
     return codec_forms.need(request.param)

@@ -1,4 +1,4 @@
-"""The header in place: fields, walking over batches, checksum, and what the broker writes there."""
+"""plog/records/batch.py: header fields, iteration over batches, checksum, and changes in place."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _header(**fields: int) -> BatchHeader:
     return parse_header(JAVA)._replace(**fields)
 
 
-def test_every_field_of_a_real_batch() -> None:
+def test_header_of_captured_batch_has_expected_fields() -> None:
     assert parse_header(JAVA) == BatchHeader(
         base_offset=0,
         batch_length=len(JAVA) - 12,
@@ -55,7 +55,7 @@ def test_every_field_of_a_real_batch() -> None:
     )
 
 
-def test_what_follows_from_the_fields() -> None:
+def test_properties_are_derived_from_fields() -> None:
     header = parse_header(load("kafka-python-3.0.12-idempotent"))._replace(base_offset=100)
     assert header.size_bytes == len(JAVA)
     assert (header.last_offset, header.next_offset) == (104, 105)
@@ -66,12 +66,12 @@ def test_what_follows_from_the_fields() -> None:
     assert header.timestamp_type is TimestampType.CREATE_TIME
 
 
-def test_without_a_producer_id_there_is_no_sequence() -> None:
+def test_last_sequence_is_negative_without_producer_id() -> None:
     assert _header().last_sequence == -1
     assert not _header().has_producer_id
 
 
-def test_the_attributes_of_real_batches() -> None:
+def test_attributes_of_captured_batches_are_decoded() -> None:
     assert parse_header(load("java-4.3.1-transactional")).is_transactional
     commit = parse_header(load("kafka-4.3.1-commit"))
     assert commit.is_control
@@ -82,18 +82,18 @@ def test_the_attributes_of_real_batches() -> None:
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])
-def test_an_unknown_codec_is_named(number: int) -> None:
+def test_error_names_unknown_codec(number: int) -> None:
     with pytest.raises(UnsupportedCompressionType, match=str(number)):
         _ = _header(attributes=number).compression
 
 
 @pytest.mark.parametrize(("length", "position"), [(60, 0), (0, 0), (122, 62), (61, -1)])
-def test_a_header_that_is_not_all_there_is_corrupt(length: int, position: int) -> None:
+def test_truncated_header_is_corrupt(length: int, position: int) -> None:
     with pytest.raises(CorruptBatch):
         parse_header(bytes(length), position)
 
 
-def test_size_and_magic_are_read_without_a_whole_header() -> None:
+def test_size_and_magic_are_read_from_partial_header() -> None:
     assert read_size_and_magic(JAVA[:17]) == (len(JAVA), 2)
     data = bytearray(JAVA[:17])
     data[16] = 0xFE
@@ -102,7 +102,7 @@ def test_size_and_magic_are_read_without_a_whole_header() -> None:
         read_size_and_magic(JAVA[:16])
 
 
-def test_walking_stops_before_a_partial_batch() -> None:
+def test_iteration_stops_before_partial_batch() -> None:
     size = len(JAVA)
     for cut in (2 * size, 2 * size + 1, 2 * size + 40, 3 * size - 1):
         positions = [position for position, _ in iter_batches((JAVA * 3)[:cut])]
@@ -110,8 +110,8 @@ def test_walking_stops_before_a_partial_batch() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_walking_refuses_the_old_formats(magic: int) -> None:
-    data = bytearray(34)  # The smallest message of magic 1 is shorter than our header.
+def test_iteration_rejects_old_formats(magic: int) -> None:
+    data = bytearray(34)  # The smallest message of magic 1 is shorter than a header of magic 2.
     pack_into(">qi", data, 0, 0, 22)
     data[16] = magic
     with pytest.raises(UnsupportedForMessageFormat, match=f"magic {magic}"):
@@ -121,7 +121,7 @@ def test_walking_refuses_the_old_formats(magic: int) -> None:
 @pytest.mark.parametrize(
     ("length", "magic"), [(48, 2), (0, 2), (-12, 2), (-(1 << 31), 2), (1098, 3), (1098, 255)]
 )
-def test_walking_never_runs_in_circles(length: int, magic: int) -> None:
+def test_iteration_rejects_invalid_sizes(length: int, magic: int) -> None:
     data = bytearray(JAVA)
     pack_into(">i", data, 8, length)
     data[16] = magic
@@ -130,7 +130,7 @@ def test_walking_never_runs_in_circles(length: int, magic: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_walking_over_anything_ends(data: bytes) -> None:
+def test_iteration_over_any_bytes_ends(data: bytes) -> None:
     try:
         for position, header in iter_batches(data):
             assert position + header.size_bytes <= len(data)
@@ -138,7 +138,7 @@ def test_walking_over_anything_ends(data: bytes) -> None:
         pass
 
 
-def test_the_checksum_sees_every_bit_behind_it() -> None:
+def test_checksum_covers_every_bit_after_it() -> None:
     header = parse_header(JAVA)
     assert crc_is_valid(JAVA, 0, header)
     assert crc_is_valid(b"in front" + JAVA, 8, header)
@@ -149,11 +149,11 @@ def test_the_checksum_sees_every_bit_behind_it() -> None:
 
 
 @pytest.mark.parametrize("length", [48, -1, -(1 << 31), 1 << 30])
-def test_a_size_that_lies_has_no_valid_checksum(length: int) -> None:
+def test_checksum_is_invalid_when_size_is_wrong(length: int) -> None:
     assert not crc_is_valid(JAVA, 0, _header(batch_length=length))
 
 
-def test_offset_and_epoch_are_set_without_breaking_the_checksum() -> None:
+def test_checksum_stays_valid_when_offset_and_epoch_are_set() -> None:
     data = bytearray(b"in front" + JAVA)
     set_base_offset_and_epoch(memoryview(data), 8, 1 << 40, 17)
     header = parse_header(data, 8)
@@ -163,7 +163,7 @@ def test_offset_and_epoch_are_set_without_breaking_the_checksum() -> None:
 
 
 @pytest.mark.parametrize("compression", Compression)
-def test_append_time_becomes_every_records_time(compression: Compression) -> None:
+def test_append_time_replaces_timestamps_of_all_records(compression: Compression) -> None:
     records = [Record(timestamp=5, value=b"a"), Record(timestamp=9, value=b"b")]
     data = bytearray(b"in front" + build_batch(records, compression=compression))
     header = set_append_time(memoryview(data), 8, parse_header(data, 8), 1234)
@@ -193,6 +193,6 @@ def test_append_time_becomes_every_records_time(compression: Compression) -> Non
         records_count=st.integers(-(1 << 31), (1 << 31) - 1),
     )
 )
-def test_any_header_survives(header: BatchHeader) -> None:
+def test_header_survives_round_trip(header: BatchHeader) -> None:
     assert HEADER.size == HEADER_SIZE
     assert parse_header(HEADER.pack(*header)) == header

@@ -1,4 +1,4 @@
-"""Whole batches from values, and other programs' opinion of them."""
+"""plog/records/builder.py: batches, also compared with those of other clients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.corpus.records import RECORDS, load, names
 every_codec = pytest.mark.parametrize("compression", Compression)
 
 
-def test_java_builds_the_same_bytes() -> None:
+def test_batch_equals_java_producers() -> None:
     assert build_batch(RECORDS, partition_leader_epoch=0) == load("java-4.3.1-none")
 
 
 @pytest.mark.parametrize("name", names("idempotent"))
-def test_idempotent_producers_build_the_same_bytes(name: str) -> None:
+def test_batch_equals_idempotent_producers(name: str) -> None:
     theirs = parse_header(load(name))
     ours = build_batch(
         RECORDS,
@@ -38,7 +38,7 @@ def test_idempotent_producers_build_the_same_bytes(name: str) -> None:
 
 
 @every_codec
-def test_a_batch_reads_back(compression: Compression) -> None:
+def test_batch_survives_round_trip(compression: Compression) -> None:
     data = build_batch(RECORDS, compression=compression)
     header = parse_header(data)
     assert crc_is_valid(data, 0, header)
@@ -47,7 +47,7 @@ def test_a_batch_reads_back(compression: Compression) -> None:
     assert read_records(data, 0, header) == list(RECORDS)
 
 
-def test_every_argument_reaches_the_header() -> None:
+def test_arguments_are_written_to_header() -> None:
     header = parse_header(
         build_batch(
             [Record(timestamp=8), Record(timestamp=9), Record(timestamp=7)],
@@ -73,14 +73,14 @@ def test_every_argument_reaches_the_header() -> None:
     ("offsets", "last_delta"),
     [((-1,), 0), ((-1, -1), 1), ((7, 9), 4), ((7, -1), 3), ((-1, 9, -1, -1), 6)],
 )
-def test_the_last_offset_counts_gaps(offsets: tuple[int, ...], last_delta: int) -> None:
+def test_last_offset_delta_includes_gaps(offsets: tuple[int, ...], last_delta: int) -> None:
     data = build_batch([Record(offset) for offset in offsets], base_offset=5)
     header = parse_header(data)
     assert header.last_offset_delta == last_delta
     assert read_records(data, 0, header)[-1].offset == 5 + last_delta
 
 
-def test_the_level_is_used() -> None:
+def test_compression_level_is_used() -> None:
     records = [Record(value=b"%d," % i * 50) for i in range(300)]
     sizes = {
         len(build_batch(records, compression=Compression.GZIP, level=level)) for level in (1, 9)
@@ -88,18 +88,18 @@ def test_the_level_is_used() -> None:
     assert len(sizes) == 2
 
 
-def test_an_empty_batch_is_no_batch() -> None:
-    with pytest.raises(ValueError, match="at least one"):
+def test_empty_batch_is_rejected() -> None:
+    with pytest.raises(ValueError, match="without records"):
         build_batch([])
 
 
-def test_a_negative_timestamp_is_refused() -> None:
+def test_negative_timestamp_is_rejected() -> None:
     with pytest.raises(InvalidTimestamp):
         build_batch([Record(timestamp=0), Record(timestamp=-2)])
 
 
 @every_codec
-def test_kafka_python_reads_what_we_build(compression: Compression) -> None:
+def test_kafka_python_reads_built_batch(compression: Compression) -> None:
     memory_records = pytest.importorskip("kafka.record.memory_records")
     records = [record._replace(offset=1000 + record.offset) for record in RECORDS]
     data = build_batch(records, base_offset=1000, compression=compression, producer_id=5)

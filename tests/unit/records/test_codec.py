@@ -1,4 +1,4 @@
-"""Records to bytes and back, and bytes that no honest producer would send; in both forms."""
+"""plog/records/codec.py in both forms: round trips and hostile input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.codec_forms import Nine
 JAVA = load("java-4.3.1-none")
 INT64_MAX = (1 << 63) - 1
 
-# One record by hand: length 8, attributes, timestamp and offset delta 0, key b"k", value b"v",
+# A hand-made record: length 8, attributes, timestamp and offset delta 0, key b"k", value b"v",
 # no headers.
 BODY = b"\0\0\0" + b"\x02k" + b"\x02v" + b"\0"
 PLAIN = b"\x10" + BODY
@@ -55,20 +55,22 @@ records = st.builds(
 )
 
 
-def test_a_real_batch_decodes_to_what_was_sent(codec: ModuleType) -> None:
+def test_captured_batch_decodes_to_sent_records(codec: ModuleType) -> None:
     assert codec.decode_records(JAVA[61:], parse_header(JAVA)) == list(RECORDS)
 
 
-def test_our_encoding_is_the_java_producers_byte_for_byte(codec: ModuleType) -> None:
+def test_encoded_records_equal_java_producers(codec: ModuleType) -> None:
     assert codec.encode_records(RECORDS, 0, FIRST_TIMESTAMP) == JAVA[61:]
 
 
-def test_the_record_by_hand_is_one(codec: ModuleType) -> None:
+def test_hand_made_record_survives_round_trip(codec: ModuleType) -> None:
     assert codec.decode_records(PLAIN, _header(1)) == [Record(0, 0, b"k", b"v")]
 
 
 @given(st.lists(records, max_size=20), st.integers(0, 1 << 62))
-def test_any_records_survive(codec: ModuleType, originals: list[Record], base_offset: int) -> None:
+def test_records_survive_round_trip(
+    codec: ModuleType, originals: list[Record], base_offset: int
+) -> None:
     base_timestamp = originals[0].timestamp if originals else 0
     assume(all(record.timestamp - base_timestamp <= INT64_MAX for record in originals))
     encoded = codec.encode_records(originals, base_offset, base_timestamp)
@@ -78,56 +80,56 @@ def test_any_records_survive(codec: ModuleType, originals: list[Record], base_of
     assert codec.decode_records(memoryview(bytearray(encoded)), header) == expected
 
 
-def test_timestamps_too_far_apart_for_the_format_are_refused(codec: ModuleType) -> None:
+def test_timestamps_too_far_apart_are_rejected(codec: ModuleType) -> None:
     apart = [Record(timestamp=-1), Record(timestamp=INT64_MAX)]
-    with pytest.raises(InvalidTimestamp, match="further apart"):
+    with pytest.raises(InvalidTimestamp, match="difference of two timestamps"):
         codec.encode_records(apart, 0, -1)
 
 
 @pytest.mark.parametrize("size", [63, 64, 8191, 8192, 1 << 20, 1 << 21])
-def test_lengths_on_both_sides_of_each_varint_size(codec: ModuleType, size: int) -> None:
+def test_lengths_around_each_varint_size_survive_round_trip(codec: ModuleType, size: int) -> None:
     originals = [Record(0, 0, bytes(size), bytes(size + 1), (("h", bytes(size)),))]
     assert codec.decode_records(codec.encode_records(originals, 0, 0), _header(1)) == originals
 
 
-def test_gaps_between_offsets_stay(codec: ModuleType) -> None:
+def test_offset_gaps_are_kept(codec: ModuleType) -> None:
     originals = [Record(offset, 0, None, b"") for offset in (7, 8, 300, 70_000)]
     encoded = codec.encode_records(originals, 5, 0)
     assert codec.decode_records(encoded, _header(4, base_offset=5)) == originals
 
 
-def test_records_without_an_offset_follow_the_one_before(codec: ModuleType) -> None:
+def test_record_without_offset_follows_its_predecessor(codec: ModuleType) -> None:
     encoded = codec.encode_records([Record(), Record(9), Record()], 4, -1)
     decoded = codec.decode_records(encoded, _header(3, base_offset=4))
     assert [record.offset for record in decoded] == [4, 9, 10]
 
 
 @pytest.mark.parametrize("offsets", [(3,), (5, 5), (9, 8), (5, -2)])
-def test_offsets_that_do_not_rise_cannot_be_written(
+def test_encoder_rejects_offsets_that_do_not_increase(
     codec: ModuleType, offsets: tuple[int, ...]
 ) -> None:
-    with pytest.raises(ValueError, match="is due"):
+    with pytest.raises(ValueError, match="is too low"):
         codec.encode_records([Record(offset) for offset in offsets], 5, 0)
 
 
 @pytest.mark.parametrize("offsets", [(1 << 31,), ((1 << 31) - 1, -1), (1 << 80,)])
-def test_offsets_too_far_from_the_first_for_the_format_cannot_be_written(
+def test_encoder_rejects_offsets_too_far_from_base_offset(
     codec: ModuleType, offsets: tuple[int, ...]
 ) -> None:
     with pytest.raises(ValueError, match="too far"):
         codec.encode_records([Record(offset) for offset in offsets], 0, 0)
 
 
-def test_a_batch_that_ends_beyond_the_last_offset_there_can_be_is_refused(
+def test_batch_that_ends_above_largest_offset_is_rejected(
     codec: ModuleType,
 ) -> None:
     for read in (codec.decode_records, lambda *given: list(codec.walk_records(*given))):
         assert len(read(PLAIN, _header(1, base_offset=INT64_MAX, last_delta=0))) == 1
-        with pytest.raises(CorruptRecords, match="no int64"):
+        with pytest.raises(CorruptRecords, match="exceeds an int64"):
             read(PLAIN, _header(1, base_offset=INT64_MAX, last_delta=1))
 
 
-def test_a_consumers_records_say_where_they_are_from(codec: ModuleType) -> None:
+def test_consumer_records_have_topic_and_partition(codec: ModuleType) -> None:
     header = _header(1, base_offset=3, partition_leader_epoch=9)
     [record] = codec.decode_consumer_records(PLAIN, header, Nine, "topic", 2)
     assert record == Nine("topic", 2, 3, 0, 0, b"k", b"v", (), 9)
@@ -137,38 +139,38 @@ def test_a_consumers_records_say_where_they_are_from(codec: ModuleType) -> None:
     assert type(record) is Nine
 
 
-def test_log_append_time_is_every_records_time(codec: ModuleType) -> None:
+def test_log_append_time_applies_to_all_records(codec: ModuleType) -> None:
     header = _header(1, attributes=0x08, max_timestamp=77)
     assert codec.decode_records(PLAIN, header) == [Record(0, 77, b"k", b"v")]
 
 
-def test_header_keys_that_are_not_utf_8_can_be_written_again(codec: ModuleType) -> None:
+def test_header_keys_that_are_not_utf_8_survive_round_trip(codec: ModuleType) -> None:
     body = BODY[:-1] + b"\x02" + b"\x04\xff\xfe" + b"\x01"
     decoded = codec.decode_records(_record(body), _header(1))
     assert codec.encode_records(decoded, 0, 0) == _record(body)
 
 
 @pytest.mark.parametrize("count", [-1, -(1 << 31), 0, 2, 1 << 30])
-def test_a_count_that_lies_is_refused(codec: ModuleType, count: int) -> None:
+def test_wrong_record_count_is_rejected(codec: ModuleType, count: int) -> None:
     with pytest.raises(CorruptRecords) as caught:
         codec.decode_records(PLAIN, _header(count))
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_a_huge_count_costs_nothing(codec: ModuleType) -> None:
-    """The check is on the count, before any loop: each record takes seven bytes or more."""
-    with pytest.raises(CorruptRecords, match="cannot be the 2147483647"):
+def test_huge_record_count_is_rejected_before_decoding(codec: ModuleType) -> None:
+    # The codec checks the count before any loop: a record has at least seven bytes.
+    with pytest.raises(CorruptRecords, match="cannot contain the 2147483647"):
         codec.decode_records(bytes(10_000), _header((1 << 31) - 1))
 
 
-def test_a_payload_cut_anywhere_is_refused(codec: ModuleType) -> None:
+def test_truncated_payload_is_rejected(codec: ModuleType) -> None:
     header = parse_header(JAVA)
     for end in range(61, len(JAVA)):
         with pytest.raises(CorruptRecords):
             codec.decode_records(JAVA[61:end], header)
 
 
-def test_bytes_behind_the_last_record_are_refused(codec: ModuleType) -> None:
+def test_bytes_after_last_record_are_rejected(codec: ModuleType) -> None:
     with pytest.raises(CorruptRecords, match="1 bytes follow"):
         codec.decode_records(PLAIN + b"\0", _header(1))
 
@@ -203,14 +205,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_records_are_refused(codec: ModuleType, what: str) -> None:
+def test_hostile_records_are_rejected(codec: ModuleType, what: str) -> None:
     data = HOSTILE[what]
     for count in (1, 2):
         with pytest.raises(CorruptRecords):
             codec.decode_records(data, _header(count))
 
 
-def test_offsets_that_do_not_rise_are_refused(codec: ModuleType) -> None:
+def test_decoder_rejects_offsets_that_do_not_increase(codec: ModuleType) -> None:
     assert len(codec.decode_records(PLAIN + _record(b"\0\0\x02" + BODY[3:]), _header(2))) == 2
     with pytest.raises(CorruptRecords, match="out of order"):
         codec.decode_records(PLAIN + PLAIN, _header(2))
@@ -219,16 +221,14 @@ def test_offsets_that_do_not_rise_are_refused(codec: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("base", "delta"), [(INT64_MAX, 1), (-INT64_MAX - 1, -1), (INT64_MAX, INT64_MAX)]
 )
-def test_a_timestamp_that_no_int64_holds_is_refused(
-    codec: ModuleType, base: int, delta: int
-) -> None:
+def test_timestamp_that_exceeds_int64_is_rejected(codec: ModuleType, base: int, delta: int) -> None:
     data = _record(b"\0" + _varint(delta) + BODY[2:])
     with pytest.raises(CorruptRecords, match="timestamp"):
         codec.decode_records(data, _header(1, base_timestamp=base))
 
 
 @given(st.binary(max_size=100), st.integers(0, 10))
-def test_any_bytes_decode_or_are_refused(codec: ModuleType, data: bytes, count: int) -> None:
+def test_any_bytes_are_decoded_or_rejected(codec: ModuleType, data: bytes, count: int) -> None:
     try:
         decoded = codec.decode_records(data, _header(count))
     except CorruptRecords:
@@ -237,7 +237,7 @@ def test_any_bytes_decode_or_are_refused(codec: ModuleType, data: bytes, count: 
 
 
 @given(st.integers(0, len(JAVA) - 62), st.integers(1, 255))
-def test_any_changed_byte_decodes_or_is_refused(
+def test_records_with_changed_byte_are_decoded_or_rejected(
     codec: ModuleType, position: int, change: int
 ) -> None:
     payload = bytearray(JAVA[61:])
@@ -269,7 +269,7 @@ def _decoded(
 
 
 @given(st.lists(records, max_size=20), st.sampled_from([0, 8]), st.data())
-def test_a_walk_finds_what_decoding_finds_and_refuses_what_it_refuses(
+def test_walk_agrees_with_decoder(
     codec: ModuleType, originals: list[Record], attributes: int, data: st.DataObject
 ) -> None:
     assume(all(record.timestamp - originals[0].timestamp <= INT64_MAX for record in originals))
@@ -283,12 +283,12 @@ def test_a_walk_finds_what_decoding_finds_and_refuses_what_it_refuses(
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_walk_refuses_hostile_records(codec: ModuleType, what: str) -> None:
+def test_walk_rejects_hostile_records(codec: ModuleType, what: str) -> None:
     for count in (1, 2):
         assert _walked(codec, HOSTILE[what], _header(count)) is None
 
 
-def test_a_walk_takes_no_more_headers_than_it_may(codec: ModuleType) -> None:
+def test_walk_limits_number_of_headers(codec: ModuleType) -> None:
     headers = tuple(("h", None) for _ in range(30))
     payload = codec.encode_records(
         [Record(0, 0, headers=headers), Record(1, 0, headers=headers)], 0, 0
@@ -298,7 +298,7 @@ def test_a_walk_takes_no_more_headers_than_it_may(codec: ModuleType) -> None:
         list(codec.walk_records(payload, _header(2), max_headers=59))
 
 
-def test_a_walk_gives_what_lies_in_front_of_the_damage(codec: ModuleType) -> None:
+def test_walk_yields_records_before_damage(codec: ModuleType) -> None:
     good = codec.encode_records([Record(value=b"v")] * 250, 0, 0)
     walk = codec.walk_records(good + b"\x01" + bytes(7), _header(251))
     assert [next(walk).offset for _ in range(250)] == list(range(250))
@@ -310,7 +310,7 @@ def test_a_walk_gives_what_lies_in_front_of_the_damage(codec: ModuleType) -> Non
         next(walk)
 
 
-def test_the_examples_in_its_text_are_true() -> None:
-    """Here, for pytest cannot collect them from a module that was imported in another form."""
+def test_doctests_pass() -> None:
+    # pytest cannot collect them from a module that was imported in another form.
     results = doctest.testmod(codec_forms.interpreted())
     assert results.attempted and not results.failed

@@ -1,4 +1,4 @@
-"""Records in the form a consumer gives out: the same as `decode_records` finds, in one go."""
+"""`decode_consumer_records`: the same records as `decode_records`, in the consumer's type."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def decoded(batch: bytes) -> list[ConsumerRecord]:
 
 
 @given(records_of_a_batch, st.sampled_from(TimestampType))
-def test_it_finds_what_the_plain_decoder_finds(
+def test_consumer_records_equal_decoded_records(
     records: list[Record], timestamp_type: TimestampType
 ) -> None:
     batch = build_batch(
@@ -50,13 +50,13 @@ def test_it_finds_what_the_plain_decoder_finds(
     ]
 
 
-def test_offsets_that_compaction_has_left_are_kept() -> None:
+def test_offset_gaps_of_compaction_are_kept() -> None:
     records = [Record(offset=offset, timestamp=1, value=b"v") for offset in (12, 15, 19)]
     assert [one.offset for one in decoded(build_batch(records, base_offset=10))] == [12, 15, 19]
 
 
 @given(st.data())
-def test_damaged_bytes_end_in_corrupt_records_or_in_records(data: st.DataObject) -> None:
+def test_damaged_bytes_are_decoded_or_rejected(data: st.DataObject) -> None:
     batch = bytearray(build_batch([Record(timestamp=5, key=b"k" * 70, value=b"v" * 200)] * 3))
     position = data.draw(st.integers(61, len(batch) - 1))
     batch[position] = data.draw(st.integers(0, 255))
@@ -67,7 +67,7 @@ def test_damaged_bytes_end_in_corrupt_records_or_in_records(data: st.DataObject)
     assert len(found) == 3
 
 
-def test_a_count_that_cannot_be_is_refused_before_anything_is_made() -> None:
+def test_impossible_record_count_is_rejected_before_decoding() -> None:
     batch = build_batch([Record(timestamp=1, value=b"v")])
     header = parse_header(batch)._replace(records_count=1 << 30)
     with pytest.raises(CorruptRecords):

@@ -28,12 +28,12 @@ EDGES += [-edge for edge in EDGES]
 
 @pytest.fixture(scope="module")
 def compiled() -> ModuleType:
-    """The compiled codec."""
+    """Return the compiled codec."""
     return codec_forms.need("compiled")
 
 
 def assert_same_reading(compiled: ModuleType, data: Any, header: BatchHeader) -> None:
-    """All ways to read records have the same outcome in both forms."""
+    """Assert that all read functions have the same result in both forms."""
     interpreted = codec_forms.interpreted()
     for name, rest, keywords in (
         ("decode_records", (), {}),
@@ -79,13 +79,13 @@ records = st.builds(
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_bytes(compiled: ModuleType, what: str) -> None:
+def test_both_forms_agree_on_hostile_bytes(compiled: ModuleType, what: str) -> None:
     for count in range(4):
         assert_same_reading(compiled, HOSTILE[what], _header(count))
 
 
-def test_bytes_that_end_anywhere(compiled: ModuleType) -> None:
-    """One byte read beyond the end would be the zero behind all bytes of CPython."""
+def test_both_forms_agree_on_truncated_bytes(compiled: ModuleType) -> None:
+    # A byte read after the end would be the zero that CPython appends to all bytes.
     for end in range(61, len(JAVA)):
         for count in (1, 2, 8):
             assert_same_reading(compiled, JAVA[61:end], _header(count))
@@ -93,8 +93,10 @@ def test_bytes_that_end_anywhere(compiled: ModuleType) -> None:
 
 @pytest.mark.parametrize("length", range(1, 13))
 @pytest.mark.parametrize("last", [0, 1, 3, 0x0F, 0x10, 0x7F, 0x80, 0xFF])
-def test_integers_of_any_length(compiled: ModuleType, length: int, last: int) -> None:
-    """In each place where there is one: too long for it, filled up with zeros, or cut off."""
+def test_both_forms_agree_on_integers_of_any_length(
+    compiled: ModuleType, length: int, last: int
+) -> None:
+    # Each integer is too long for its place, padded with zeros, or truncated.
     for first in (b"\x80", b"\xff", b"\x81"):
         varint = first * (length - 1) + bytes([last])
         for body in (
@@ -112,13 +114,15 @@ def test_integers_of_any_length(compiled: ModuleType, length: int, last: int) ->
 
 
 @given(st.binary(max_size=120), headers_of_batches)
-def test_any_bytes(compiled: ModuleType, data: bytes, header: BatchHeader) -> None:
+def test_both_forms_agree_on_any_bytes(
+    compiled: ModuleType, data: bytes, header: BatchHeader
+) -> None:
     assert_same_reading(compiled, data, header)
     assert_same_reading(compiled, memoryview(bytearray(data)), header)
 
 
 @given(st.integers(0, len(JAVA) - 62), st.integers(0, 255), headers_of_batches)
-def test_a_real_batch_with_one_byte_changed(
+def test_both_forms_agree_on_batch_with_changed_byte(
     compiled: ModuleType, position: int, byte: int, header: BatchHeader
 ) -> None:
     payload = bytearray(load("java-4.3.1-none")[61:])
@@ -127,7 +131,7 @@ def test_a_real_batch_with_one_byte_changed(
 
 
 @given(st.lists(records, max_size=6), st.sampled_from(EDGES), st.sampled_from(EDGES))
-def test_any_records_are_written_alike(
+def test_both_forms_encode_records_alike(
     compiled: ModuleType, originals: list[Record], base_offset: int, base_timestamp: int
 ) -> None:
     for given_records in (originals, tuple(map(tuple, originals)), iter(list(originals))):
@@ -165,28 +169,28 @@ def test_any_records_are_written_alike(
         (True, False, None, None, ()),
         None,
     ],
-    # The repr of a memory view holds an address; a test has to have one name in all processes.
+    # The repr of a memory view contains an address; a test needs the same name in all processes.
     ids=lambda fields: re.sub(r" at 0x\w+", "", repr(fields)),
 )
-def test_what_is_no_record_is_refused_alike(compiled: ModuleType, fields: Any) -> None:
+def test_both_forms_reject_invalid_fields_alike(compiled: ModuleType, fields: Any) -> None:
     for given_records in ([fields], [(-1, 0, None, b"v", ()), fields]):
         expected = outcome(codec_forms.interpreted().encode_records, given_records, 0, 0)
         assert outcome(compiled.encode_records, given_records, 0, 0) == expected
 
 
 @pytest.mark.parametrize("payload", [None, 5, "text", [1, 2]])
-def test_what_are_no_bytes_is_refused_alike(compiled: ModuleType, payload: Any) -> None:
+def test_both_forms_reject_invalid_payloads_alike(compiled: ModuleType, payload: Any) -> None:
     assert_same_reading(compiled, payload, _header(1))
 
 
-def test_a_subclass_of_bytes_is_read(compiled: ModuleType) -> None:
+def test_compiled_codec_accepts_subclass_of_bytes(compiled: ModuleType) -> None:
     class Mine(bytes):
         pass
 
     assert_same_reading(compiled, Mine(b"\x10\0\0\0\x02k\x02v\0"), _header(1))
 
 
-def test_they_have_the_same_parameters(compiled: ModuleType) -> None:
+def test_both_forms_have_same_parameters(compiled: ModuleType) -> None:
     source = codec_forms.interpreted()
     for name in ("decode_records", "decode_consumer_records", "walk_records", "encode_records"):
         ours, theirs = getattr(compiled, name), getattr(source, name)

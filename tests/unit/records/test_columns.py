@@ -1,4 +1,4 @@
-"""Records as columns: the same as `decode_records` finds, in the layout of Arrow."""
+"""plog/records/columns.py: the same records as `decode_records`, in Arrow's layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _in_both_forms(codec: ModuleType) -> Iterator[None]:
 
 
 def rows(columns: RecordColumns) -> list[Record]:
-    """The columns, back as records."""
+    """Return the columns as records."""
 
     def values(ends: list[int], data: bytes, present: bytes) -> list[bytes | None]:
         parts = zip(ends, ends[1:], present, strict=False)
@@ -51,7 +51,7 @@ def decode(batch: bytes, columns: RecordColumns, from_offset: int = 0, max_rows:
 
 
 @given(records_of_a_batch, st.sampled_from(TimestampType))
-def test_columns_hold_what_the_plain_decoder_finds(
+def test_columns_equal_decoded_records(
     records: list[Record], timestamp_type: TimestampType
 ) -> None:
     batch = build_batch(records, base_offset=40, timestamp_type=timestamp_type)
@@ -62,9 +62,7 @@ def test_columns_hold_what_the_plain_decoder_finds(
 
 
 @given(records_of_a_batch, st.integers(1, 5), st.integers(38, 64))
-def test_a_batch_can_be_taken_in_pieces(
-    records: list[Record], piece: int, from_offset: int
-) -> None:
+def test_batch_can_be_decoded_in_parts(records: list[Record], piece: int, from_offset: int) -> None:
     batch = build_batch(records, base_offset=40)
     header = parse_header(batch)
     columns = RecordColumns()
@@ -77,7 +75,7 @@ def test_a_batch_can_be_taken_in_pieces(
     assert rows(columns) == wanted
 
 
-def test_batches_follow_each_other_in_the_same_columns() -> None:
+def test_batches_are_appended_to_same_columns() -> None:
     columns = RecordColumns()
     decode(build_batch([Record(timestamp=1, key=b"a", value=None)]), columns)
     decode(build_batch([Record(timestamp=2, key=None, value=b"bc")], base_offset=1), columns)
@@ -86,7 +84,7 @@ def test_batches_follow_each_other_in_the_same_columns() -> None:
 
 
 @given(st.data())
-def test_a_damaged_batch_leaves_the_columns_as_they_were(data: st.DataObject) -> None:
+def test_damaged_batch_leaves_columns_unchanged(data: st.DataObject) -> None:
     columns = RecordColumns()
     first = Record(timestamp=1, key=b"a", value=b"b", headers=(("h", None),))
     decode(build_batch([first]), columns)
@@ -104,7 +102,7 @@ def test_a_damaged_batch_leaves_the_columns_as_they_were(data: st.DataObject) ->
         assert len(columns) == 4
 
 
-def test_bytes_that_end_too_early_are_corrupt() -> None:
+def test_truncated_bytes_are_corrupt() -> None:
     batch = build_batch([Record(timestamp=1, value=b"v" * 20)] * 2)
     header = parse_header(batch)
     columns = RecordColumns()
@@ -114,7 +112,7 @@ def test_bytes_that_end_too_early_are_corrupt() -> None:
     assert columns.value_ends.tolist() == [0]
 
 
-def test_columns_that_are_too_full_to_count_in_an_int32_take_no_more() -> None:
+def test_full_columns_reject_more_records() -> None:
     batch = build_batch([Record(timestamp=1, value=b"v" * 20)] * 2)
     columns = RecordColumns()
     with (
@@ -125,7 +123,7 @@ def test_columns_that_are_too_full_to_count_in_an_int32_take_no_more() -> None:
     assert len(columns) == 0
 
 
-def test_numbers_at_their_limits_fit() -> None:
+def test_largest_offset_and_timestamp_fit() -> None:
     top = (1 << 63) - 1
     columns = RecordColumns()
     batch = build_batch([Record(offset=top, timestamp=top)], base_offset=top)

@@ -1,4 +1,4 @@
-"""Each codec both ways, the forms other clients write, damage, and bombs."""
+"""plog/records/compression.py: round trips, forms of other clients, damage, and bombs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _payloads(codec: Compression) -> list[bytes]:
 
 
 @given(st.sampled_from(Compression), st.binary(max_size=1000), st.integers(0, 100))
-def test_anything_survives(codec: Compression, data: bytes, repeat: int) -> None:
+def test_data_survives_round_trip(codec: Compression, data: bytes, repeat: int) -> None:
     compressed = compress(codec, data * repeat)
     assert decompress(codec, compressed, len(data) * repeat) == data * repeat
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
-def test_as_many_frames_as_fit_are_refused(codec: Compression) -> None:
-    """Each would be copied with all that follows it: a megabyte of empty ones took a minute."""
+def test_too_many_frames_are_rejected(codec: Compression) -> None:
+    # Each frame is copied with all bytes after it: a megabyte of empty frames took a minute.
     frame = compress(codec, b"")
     assert decompress(codec, frame * 100, LIMIT) == b""
     with pytest.raises(CorruptRecords, match="more than 100 frames"):
@@ -46,21 +46,21 @@ def test_as_many_frames_as_fit_are_refused(codec: Compression) -> None:
 
 
 @every_codec
-def test_views_serve_as_well_as_bytes(codec: Compression) -> None:
+def test_codecs_accept_views(codec: Compression) -> None:
     compressed = bytearray(b"__" + compress(codec, memoryview(bytearray(TEXT))) + b"__")
     assert decompress(codec, memoryview(compressed)[2:-2], LIMIT) == TEXT
     assert len(compressed) < len(TEXT) / 5
 
 
 @every_codec
-def test_all_clients_compress_the_same_records(codec: Compression) -> None:
+def test_batches_of_all_clients_decompress_to_same_records(codec: Compression) -> None:
     uncompressed = load("java-4.3.1-none")[61:]
     assert len(_payloads(codec)) == 3
     assert {decompress(codec, payload, 2000) for payload in _payloads(codec)} == {uncompressed}
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_the_bound_is_exact(codec: Compression) -> None:
+def test_limit_is_exact(codec: Compression) -> None:
     compressed = compress(codec, TEXT)
     assert decompress(codec, compressed, len(TEXT)) == TEXT
     with pytest.raises(DecompressionTooLarge, match=str(len(TEXT) - 1)):
@@ -97,7 +97,7 @@ BOMBS: dict[str, tuple[Compression, Callable[[bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("what", BOMBS)
-def test_a_bomb_does_not_go_off(what: str) -> None:
+def test_decompression_bomb_is_rejected(what: str) -> None:
     codec, make = BOMBS[what]
     bomb = make(bytes(64 * LIMIT))
     tracemalloc.start()
@@ -111,20 +111,20 @@ def test_a_bomb_does_not_go_off(what: str) -> None:
 
 
 @every_codec
-def test_cut_anywhere_it_is_refused(codec: Compression) -> None:
+def test_truncated_data_is_rejected(codec: Compression) -> None:
     for payload in [*_payloads(codec), compress(codec, TEXT)]:
         for end in range(0, len(payload), max(1, len(payload) // 150)):
             try:
                 found = decompress(codec, payload[:end], LIMIT)
             except CorruptRecords:
                 continue
-            # Framed snappy may end behind any block: decode_records will miss records then.
+            # Framed snappy may end after any block; decode_records then finds records missing.
             assert codec is Compression.SNAPPY
             assert len(found) % (32 * 1024) == 0
 
 
 @given(st.sampled_from(CODECS), st.data())
-def test_changed_bytes_never_raise_anything_else(codec: Compression, data: st.DataObject) -> None:
+def test_changed_bytes_raise_only_corrupt_records(codec: Compression, data: st.DataObject) -> None:
     payload = bytearray(data.draw(st.sampled_from(_payloads(codec))))
     position = data.draw(st.integers(0, len(payload) - 1))
     payload[position] ^= data.draw(st.integers(1, 255))
@@ -135,7 +135,7 @@ def test_changed_bytes_never_raise_anything_else(codec: Compression, data: st.Da
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=60))
-def test_noise_never_raises_anything_else(codec: Compression, noise: bytes) -> None:
+def test_random_bytes_raise_only_corrupt_records(codec: Compression, noise: bytes) -> None:
     starts = {
         Compression.GZIP: b"\x1f\x8b\x08",
         Compression.SNAPPY: b"\x82SNAPPY\0",
@@ -150,18 +150,18 @@ def test_noise_never_raises_anything_else(codec: Compression, noise: bytes) -> N
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
-def test_members_and_frames_may_follow_each_other_as_java_reads_them(codec: Compression) -> None:
+def test_consecutive_members_and_frames_are_read(codec: Compression) -> None:
     assert decompress(codec, compress(codec, b"one ") + compress(codec, b"two"), 7) == b"one two"
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_bytes_behind_the_end_are_refused(codec: Compression) -> None:
+def test_bytes_after_end_are_rejected(codec: Compression) -> None:
     with pytest.raises(CorruptRecords):
         decompress(codec, compress(codec, b"data") + b"more", 100)
 
 
-def test_snappy_is_written_in_the_framing_java_wants() -> None:
-    """That is 32 KiB blocks, each behind its length, after a header of 16 bytes."""
+def test_snappy_is_written_in_javas_framing() -> None:
+    # A header of 16 bytes, then blocks of 32 KiB, each after its length.
     framed = compress(Compression.SNAPPY, bytes(100_000))
     assert framed.startswith(b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01")
     sizes, position = [], 16
@@ -173,13 +173,13 @@ def test_snappy_is_written_in_the_framing_java_wants() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 0, 1 << 30])
-def test_a_snappy_block_of_impossible_length_is_refused(length: int) -> None:
+def test_snappy_block_of_impossible_length_is_rejected(length: int) -> None:
     framed = compress(Compression.SNAPPY, b"data")
     with pytest.raises(CorruptRecords):
         decompress(Compression.SNAPPY, framed[:16] + struct.pack(">i", length) + framed[20:], 99)
 
 
-def test_lz4_is_written_in_the_only_form_java_reads() -> None:
+def test_lz4_is_written_in_javas_form() -> None:
     info = lz4.frame.get_frame_info(compress(Compression.LZ4, TEXT))
     assert not info["block_linked"]
     assert info["content_size"] == 0
@@ -190,7 +190,7 @@ def test_lz4_is_written_in_the_only_form_java_reads() -> None:
 @pytest.mark.parametrize("block", [lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB])
 @pytest.mark.parametrize("checksums", [True, False])
 @pytest.mark.parametrize("size", [True, False])
-def test_every_form_of_lz4_frame_is_read(
+def test_lz4_frames_of_all_forms_are_read(
     linked: bool, block: int, checksums: bool, size: bool
 ) -> None:
     frame = lz4.frame.compress(
@@ -204,7 +204,7 @@ def test_every_form_of_lz4_frame_is_read(
     assert decompress(Compression.LZ4, frame, len(TEXT)) == TEXT
 
 
-def test_a_zstd_checksum_is_read_and_checked() -> None:
+def test_zstd_checksum_is_verified() -> None:
     frame = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(TEXT))
     assert decompress(Compression.ZSTD, frame, LIMIT) == TEXT
     frame[-1] ^= 1
@@ -212,7 +212,7 @@ def test_a_zstd_checksum_is_read_and_checked() -> None:
         decompress(Compression.ZSTD, frame, LIMIT)
 
 
-def test_a_content_size_that_lies_allocates_nothing() -> None:
+def test_wrong_content_size_is_rejected_without_allocating() -> None:
     frame = bytearray(zstandard.ZstdCompressor().compress(bytes(1 << 17)))
     size = zstandard.frame_header_size(frame)
     assert struct.unpack_from("<I", frame, size - 4) == (1 << 17,)
@@ -232,7 +232,7 @@ def test_a_content_size_that_lies_allocates_nothing() -> None:
         (Compression.ZSTD, (-7, 1, 3, 19)),
     ],
 )
-def test_kafkas_levels_are_taken(codec: Compression, levels: tuple[int, ...]) -> None:
+def test_kafkas_levels_are_accepted(codec: Compression, levels: tuple[int, ...]) -> None:
     for level in levels:
         assert decompress(codec, compress(codec, TEXT[:20_000], level), LIMIT) == TEXT[:20_000]
 
@@ -247,26 +247,26 @@ def test_kafkas_levels_are_taken(codec: Compression, levels: tuple[int, ...]) ->
         (Compression.ZSTD, 23),
     ],
 )
-def test_a_level_the_codec_lacks_is_an_error(codec: Compression, level: int) -> None:
+def test_unknown_level_is_rejected(codec: Compression, level: int) -> None:
     with pytest.raises(ValueError, match="level"):
         compress(codec, b"data", level)
 
 
-def test_gzip_from_the_standard_library_is_read_and_reads_ours() -> None:
+def test_gzip_is_compatible_with_standard_library() -> None:
     assert decompress(Compression.GZIP, gzip.compress(TEXT), LIMIT) == TEXT
     assert gzip.decompress(compress(Compression.GZIP, TEXT)) == TEXT
     with pytest.raises(CorruptRecords):
         decompress(Compression.GZIP, zlib.compress(TEXT), LIMIT)
 
 
-def test_uncompressed_records_are_only_measured() -> None:
+def test_uncompressed_records_are_only_checked_for_size() -> None:
     header = parse_header(load("java-4.3.1-none"))
     assert header.compression is Compression.NONE
     assert decompress(Compression.NONE, memoryview(b"data"), 4) == b"data"
 
 
 @every_codec
-def test_compression_in_steps_gives_the_same_and_can_be_ended(codec: Compression) -> None:
+def test_compression_in_steps_has_same_result_and_can_be_cancelled(codec: Compression) -> None:
     sizes: list[int] = []
     compressed = compress(codec, TEXT, on_step=sizes.append)
     assert compressed == compress(codec, TEXT)
@@ -283,7 +283,7 @@ def test_compression_in_steps_gives_the_same_and_can_be_ended(codec: Compression
 
 @pytest.mark.parametrize("level", [1, 3, 19, 22])
 def test_zstd_of_large_inputs_uses_a_window_of_two_mebibytes(level: int) -> None:
-    """Level 22 would take tables of 500 MB for 64 MiB, whatever the records are."""
+    # Level 22 would need tables of 500 MB for 64 MiB, whatever the records are.
     data = bytes(5 << 20)
     frame = compress(Compression.ZSTD, data, level)
     assert zstandard.get_frame_parameters(frame).window_size <= 2 << 20
@@ -293,7 +293,7 @@ def test_zstd_of_large_inputs_uses_a_window_of_two_mebibytes(level: int) -> None
 
 
 @every_codec
-def test_decompression_takes_little_more_memory_than_its_result(codec: Compression) -> None:
+def test_decompression_uses_little_more_memory_than_its_result(codec: Compression) -> None:
     compressed = compress(codec, bytes(16 << 20))
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Control records: Kafka's own, ours, and broken ones."""
+"""plog/records/control.py: valid and invalid control records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.corpus.records import load
     ("name", "control_type"),
     [("kafka-4.3.1-commit", ControlType.COMMIT), ("kafka-4.3.1-abort", ControlType.ABORT)],
 )
-def test_kafkas_markers(name: str, control_type: ControlType) -> None:
+def test_kafkas_transaction_markers_are_decoded(name: str, control_type: ControlType) -> None:
     data = load(name)
     header = parse_header(data)
     assert header.is_control
@@ -30,17 +30,17 @@ def test_kafkas_markers(name: str, control_type: ControlType) -> None:
     assert (record.key, record.value) == (encode_control_key(control_type), encode_end_txn_value(0))
 
 
-def test_a_kind_of_a_later_kafka_is_unknown_but_no_error() -> None:
+def test_control_type_of_later_kafka_is_unknown() -> None:
     assert decode_control_key(b"\0\0\0\x63") is ControlType.UNKNOWN
 
 
-def test_fields_of_a_later_version_are_left_alone() -> None:
+def test_fields_of_later_version_are_ignored() -> None:
     assert decode_control_key(b"\0\x01\0\x01more") is ControlType.COMMIT
     assert decode_end_txn_value(encode_end_txn_value(9) + b"more") == 9
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0\0\0", b"\xff\xff\0\0\0\0"])
-def test_what_is_no_control_record_is_refused(data: bytes | None) -> None:
+def test_invalid_control_record_is_rejected(data: bytes | None) -> None:
     with pytest.raises(CorruptRecords):
         decode_control_key(data)
     with pytest.raises(CorruptRecords):

@@ -1,4 +1,4 @@
-"""The checksum: published vectors, every implementation that is here, and how one is chosen."""
+"""plog/records/crc32c.py: published vectors, all implementations, and the choice of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from plog.records import crc32c as module
 from plog.records.crc32c import choose, crc32c, implementation, passes_self_test
 
-# RFC 3720, appendix B.4: the register's bytes stand there in wire order.
+# RFC 3720, appendix B.4, which lists the bytes of the register in wire order.
 VECTORS = (
     (b"", 0),
     (b"123456789", 0xE3069283),
@@ -29,17 +29,17 @@ def _isal_or_skip() -> module.Crc32c:
 
 
 @pytest.mark.parametrize(("data", "expected"), VECTORS)
-def test_published_vectors(data: bytes, expected: int) -> None:
+def test_checksum_equals_published_vectors(data: bytes, expected: int) -> None:
     assert crc32c(data) == expected
 
 
 @pytest.mark.parametrize(("data", "expected"), VECTORS)
-def test_libisal_gives_the_published_vectors(data: bytes, expected: int) -> None:
+def test_libisal_equals_published_vectors(data: bytes, expected: int) -> None:
     assert _isal_or_skip()(data) == expected
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
-def test_pieces_chain_to_the_whole(data: bytes, cut: int) -> None:
+def test_checksum_can_be_chained(data: bytes, cut: int) -> None:
     assert crc32c(data[cut:], crc32c(data[:cut])) == crc32c(data)
 
 
@@ -50,7 +50,7 @@ def test_libisal_agrees_on_any_buffer(data: bytes, cut: int) -> None:
     assert isal(memoryview(data)[cut:], isal(memoryview(bytearray(data))[:cut])) == isal(data)
 
 
-def test_libisal_splits_what_a_c_int_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libisal_splits_data_larger_than_c_int(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_ISAL_BYTES", 7)
     assert _isal_or_skip()(bytes(range(32))) == 0x46DD794E
 
@@ -59,16 +59,16 @@ def test_libisal_leaves_no_buffer_locked() -> None:
     isal = _isal_or_skip()
     data = bytearray(b"123456789")
     isal(data)
-    data.append(0)  # Raises BufferError while somebody holds the memory.
+    data.append(0)  # Raises BufferError if the buffer is still locked.
     with pytest.raises(BufferError):
         isal(memoryview(b"123456789")[::2])
 
 
-def test_the_one_in_use_has_a_name() -> None:
+def test_chosen_implementation_has_name() -> None:
     assert implementation in ("crc32c (hardware)", "libisal2", "crc32c (software)")
 
 
-def test_hardware_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hardware_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "hardware_based", True, raising=False)
     assert choose()[1] == "crc32c (hardware)"
 
@@ -77,14 +77,14 @@ def _without_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "hardware_based", False, raising=False)
 
 
-def test_libisal_is_taken_before_software(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libisal_is_preferred_to_software(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_hardware(monkeypatch)
     monkeypatch.setattr(module, "_isal", lambda: package.crc32c)
     assert choose() == (package.crc32c, "libisal2")
 
 
 @pytest.mark.parametrize("error", [OSError, AttributeError])
-def test_software_serves_where_there_is_no_library(
+def test_software_is_used_when_libisal_is_missing(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def missing() -> module.Crc32c:
@@ -95,7 +95,7 @@ def test_software_serves_where_there_is_no_library(
     assert choose()[1] == "crc32c (software)"
 
 
-def test_a_library_that_miscalculates_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_that_fails_self_test_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     def inverted(data: module.Buffer, value: int = 0, /) -> int:
         return int(package.crc32c(data, value)) ^ 0xFFFFFFFF
 
@@ -105,7 +105,7 @@ def test_a_library_that_miscalculates_is_passed_over(monkeypatch: pytest.MonkeyP
     assert choose()[1] == "crc32c (software)"
 
 
-def test_without_any_that_works_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_fails_when_no_implementation_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_candidates", lambda: iter(()))
     with pytest.raises(ImportError, match="self-test"):
         choose()

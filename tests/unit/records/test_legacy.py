@@ -1,4 +1,4 @@
-"""plog/records/legacy.py against kafka-python's message sets, and its own rules."""
+"""plog/records/legacy.py: message sets of kafka-python, and rules for offsets and timestamps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plog.records.codec import Record
 from plog.records.compression import compress
 from plog.records.legacy import (
     LegacyBatch,
-    mend_lz4_header,
+    correct_lz4_header,
     read_legacy_batch,
     upgrade,
     upgrade_all,
@@ -38,7 +38,7 @@ def message(
     value: bytes | None = None,
     attributes: int = 0,
 ) -> bytes:
-    """One message, by the table at the head of legacy.py."""
+    """Return a message in the layout of the table in legacy.py."""
     body = struct.pack(">bb", magic, attributes)
     if magic:
         body += struct.pack(">q", timestamp)
@@ -68,7 +68,7 @@ def upgraded(batches: Sequence[LegacyBatch]) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", corpus.names())
-def test_what_kafka_python_wrote_is_read_and_written_again(name: str) -> None:
+def test_messages_of_kafka_python_are_converted(name: str) -> None:
     magic = int(name.split("-")[1])
     batches = read_all(corpus.load(name))
     assert [r for batch in batches for r in batch.records] == corpus.records(magic)
@@ -78,22 +78,22 @@ def test_what_kafka_python_wrote_is_read_and_written_again(name: str) -> None:
     assert parse_header(new).compression.name.lower() == name.split("-")[2]
 
 
-def test_the_corpus_has_every_codec_of_both_magics() -> None:
+def test_corpus_has_every_codec_of_both_magics() -> None:
     assert len(corpus.names()) == 8
 
 
-def test_the_corpus_has_lz4_with_the_wrong_checksum_of_old_producers() -> None:
+def test_corpus_has_lz4_with_wrong_checksum_of_old_producers() -> None:
     value = read_wrapped_value(corpus.load("magic-0-lz4"))
     with pytest.raises(RuntimeError):
         lz4.frame.decompress(value)
-    assert lz4.frame.decompress(mend_lz4_header(value))
+    assert lz4.frame.decompress(correct_lz4_header(value))
 
 
 def read_wrapped_value(data: bytes) -> bytes:
     return data[26:]  # Magic 0 with a null key.
 
 
-def test_lz4_with_a_wrong_checksum_is_damage_in_magic_1() -> None:
+def test_wrong_lz4_checksum_is_rejected_in_magic_1() -> None:
     frame = bytearray(compress(Compression.LZ4, message(1, 0)))
     frame[6] ^= 0xFF
     data = message(1, 5, value=bytes(frame), attributes=Compression.LZ4)
@@ -102,15 +102,15 @@ def test_lz4_with_a_wrong_checksum_is_damage_in_magic_1() -> None:
 
 
 @pytest.mark.parametrize("store_size", [False, True])
-def test_a_mended_header_is_what_the_library_writes(store_size: bool) -> None:
+def test_corrected_lz4_header_equals_librarys(store_size: bool) -> None:
     frame = lz4.frame.compress(b"plog" * 100, store_size=store_size)
     checksum_at = 14 if store_size else 6
     broken = bytearray(frame)
     broken[checksum_at] ^= 0x5A
-    assert mend_lz4_header(bytes(broken)) == frame
+    assert correct_lz4_header(bytes(broken)) == frame
 
 
-def test_inner_offsets_are_relative_in_magic_1_even_with_gaps() -> None:
+def test_inner_offsets_are_relative_in_magic_1() -> None:
     inner = message(1, 0, value=b"a") + message(1, 4, value=b"b")
     batch = read_legacy_batch(wrapper(1, 104, inner))
     assert [record.offset for record in batch.records] == [100, 104]
@@ -122,12 +122,12 @@ def test_inner_offsets_are_absolute_in_magic_0() -> None:
     assert [record.offset for record in batch.records] == [100, 104]
 
 
-def test_a_wrapper_at_offset_0_starts_there_as_some_librdkafkas_sent_it() -> None:
+def test_wrapper_at_offset_0_keeps_inner_offsets() -> None:
     inner = message(1, 0) + message(1, 1)
     assert [r.offset for r in read_legacy_batch(wrapper(1, 0, inner)).records] == [0, 1]
 
 
-def test_log_append_time_of_a_wrapper_goes_to_all_it_holds() -> None:
+def test_log_append_time_of_wrapper_applies_to_inner_messages() -> None:
     inner = message(1, 0, timestamp=11) + message(1, 1, timestamp=12)
     data = wrapper(1, 1, inner, timestamp=99, attributes=LOG_APPEND_TIME)
     batch = read_legacy_batch(data)
@@ -137,13 +137,13 @@ def test_log_append_time_of_a_wrapper_goes_to_all_it_holds() -> None:
     assert [record.timestamp for record in iter_records(new)] == [99, 99]
 
 
-def test_create_time_of_a_wrapper_leaves_each_its_own() -> None:
+def test_inner_messages_keep_their_create_times() -> None:
     inner = message(1, 0, timestamp=11) + message(1, 1, timestamp=12)
     batch = read_legacy_batch(wrapper(1, 1, inner, timestamp=99))
     assert [record.timestamp for record in batch.records] == [11, 12]
 
 
-def test_single_messages_share_a_batch_while_they_are_of_one_kind() -> None:
+def test_single_messages_of_one_kind_share_batch() -> None:
     data = (
         message(0, 0)
         + message(0, 1)
@@ -162,32 +162,32 @@ def test_single_messages_share_a_batch_while_they_are_of_one_kind() -> None:
     assert times == [(0, -1), (1, -1), (2, 5), (3, 7), (4, 7), (5, 8), (6, 1), (7, 5)]
 
 
-def test_a_batch_made_of_single_messages_does_not_grow_without_end() -> None:
+def test_batch_of_single_messages_is_limited_in_size() -> None:
     data = b"".join(message(0, offset, value=bytes(1000)) for offset in range(300))
     batches = list(upgrade(read_all(data)))
     assert len(batches) > 3
     assert all(len(batch) < 80_000 for batch in batches)
 
 
-def test_offsets_further_apart_than_a_batch_can_say_are_kept() -> None:
+def test_offsets_too_far_apart_for_one_batch_are_kept() -> None:
     data = message(0, 1) + message(0, 2**31 + 5)
     assert [record.offset for record in upgraded(read_all(data))] == [1, 2**31 + 5]
 
 
-def test_offsets_that_fall_are_damage() -> None:
+def test_decreasing_offsets_are_rejected() -> None:
     with pytest.raises(CorruptRecords, match="offset 3 follows 4"):
         list(upgrade(read_all(message(0, 4) + message(0, 3))))
 
 
-def test_offsets_in_one_message_that_no_batch_can_span_are_refused() -> None:
-    """Found by the fuzzer: the deltas of a batch are int32."""
+def test_wrapper_with_offsets_too_far_apart_is_rejected() -> None:
+    # Found by the fuzzer: the deltas of a batch are int32.
     apart = message(0, 0) + message(0, 1 << 31)
     with pytest.raises(CorruptRecords, match="offsets 0 to 2147483648"):
         list(upgrade(read_all(wrapper(0, 1 << 31, apart))))
     assert len(upgraded(read_all(message(0, 0) + message(0, 1 << 31)))) == 2
 
 
-def test_a_message_cut_short_at_the_end_of_a_wrapper_is_passed_over() -> None:
+def test_truncated_last_message_of_wrapper_is_ignored() -> None:
     inner = message(0, 7, value=b"whole") + message(0, 8, value=b"cut")[:-1]
     assert [r.value for r in read_legacy_batch(wrapper(0, 7, inner)).records] == [b"whole"]
 
@@ -195,28 +195,26 @@ def test_a_message_cut_short_at_the_end_of_a_wrapper_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (message(0, 0)[:-1], "no whole message at byte 0 of 25"),
-        (b"\0" * 40, "14 bytes|a message of 0 bytes"),
+        (message(0, 0)[:-1], "no complete message at byte 0 of 25"),
+        (b"\0" * 40, "14 bytes|invalid size of 0 bytes"),
         (message(2, 0), "has magic 2, not 0 or 1"),
-        (message(0, 0, attributes=4), "cannot have compression type 4"),
-        (message(0, 0, attributes=1), "without a value"),
-        (wrapper(1, 9, message(0, 0)), "holds a message of magic 0"),
+        (message(0, 0, attributes=4), "of magic 0 has compression type 4"),
+        (message(0, 0, attributes=1), "has no value"),
+        (wrapper(1, 9, message(0, 0)), "contains a message of magic 0"),
         (wrapper(0, 9, wrapper(0, 9, message(0, 9))), "compression gzip"),
-        (wrapper(1, 9, b""), "with nothing in it"),
-        (wrapper(1, 9, message(1, 10)), "holds relative offset 10"),
+        (wrapper(1, 9, b""), "contains no messages"),
+        (wrapper(1, 9, message(1, 10)), "contains relative offset 10"),
         (wrapper(0, 9, message(0, 9) + message(0, 9)), "offset 9 follows 9"),
         (message(0, 0, value=b"not gzip", attributes=1), "gzip"),
     ],
 )
-def test_what_is_no_message_is_refused_and_said(data: bytes, problem: str) -> None:
+def test_invalid_message_is_rejected(data: bytes, problem: str) -> None:
     with pytest.raises(CorruptRecords, match=problem):
         read_legacy_batch(data)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255), st.sampled_from(corpus.names()))
-def test_a_flipped_byte_is_noticed_everywhere_but_in_the_offset(
-    at: int, flip: int, name: str
-) -> None:
+def test_changed_byte_is_detected_except_in_offset(at: int, flip: int, name: str) -> None:
     data = bytearray(corpus.load(name))
     data[8 + at % (read_legacy_batch(data).size_bytes - 8)] ^= flip
     with pytest.raises(CorruptRecords):
@@ -236,7 +234,7 @@ _optional_bytes = st.none() | st.binary(max_size=50)
         max_size=8,
     ),
 )
-def test_records_survive_whatever_they_are(
+def test_records_survive_conversion(
     magic: int,
     codec: Compression,
     base_offset: int,
@@ -259,7 +257,7 @@ def test_records_survive_whatever_they_are(
     assert upgraded(batches) == expected
 
 
-def test_old_and_new_formats_in_one_fetch_become_the_new_one() -> None:
+def test_fetch_response_with_mixed_formats_is_converted() -> None:
     old = message(0, 5, value=b"a") + wrapper(1, 7, message(1, 0, value=b"b") + message(1, 1))
     new = build_batch([Record(timestamp=3, value=b"c")], base_offset=9)
     data = old + new + message(1, 12, timestamp=4, value=b"d")
@@ -274,11 +272,11 @@ def test_old_and_new_formats_in_one_fetch_become_the_new_one() -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 3, 20, 33])
-def test_a_partial_message_at_the_end_is_left_out(kept: int) -> None:
+def test_partial_last_message_of_fetch_is_ignored(kept: int) -> None:
     data = message(0, 5, value=b"a") + message(1, 6, value=b"b")[:kept]
     assert len(list(iter_records(b"".join(upgrade_all(data))))) == 1
 
 
-def test_neither_old_nor_new_is_corrupt() -> None:
+def test_unknown_magic_in_fetch_is_rejected() -> None:
     with pytest.raises(CorruptRecords):
         list(upgrade_all(message(1, 5, value=b"a") + bytes(16) + b"\x02" + bytes(60)))

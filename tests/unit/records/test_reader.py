@@ -1,4 +1,4 @@
-"""Batches of every client to values; what a fetch returns, which begins and ends where it likes."""
+"""plog/records/reader.py: batches of several clients, and fetch responses with partial batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCED = [name for name in names() if not name.startswith("kafka-4")]
 
 
 @pytest.mark.parametrize("name", PRODUCED)
-def test_every_clients_batch_reads_as_what_was_sent(name: str) -> None:
+def test_captured_batch_decodes_to_sent_records(name: str) -> None:
     data = load(name)
     header = parse_header(data)
     assert crc_is_valid(data, 0, header)
@@ -37,12 +37,12 @@ def test_every_clients_batch_reads_as_what_was_sent(name: str) -> None:
     assert read == list(RECORDS)
 
 
-def test_a_batch_in_the_middle_of_a_buffer() -> None:
+def test_batch_in_middle_of_buffer_is_read() -> None:
     data = memoryview(bytearray(b"in front" + load("java-4.3.1-zstd") + b"behind"))
     assert read_records(data, 8, parse_header(data, 8)) == list(RECORDS)
 
 
-def test_a_batch_that_is_not_all_there_is_refused() -> None:
+def test_truncated_batch_is_rejected() -> None:
     data = load("java-4.3.1-none")
     header = parse_header(data)
     for length in (len(data) - 11, 48, -1, -(1 << 31)):
@@ -50,7 +50,7 @@ def test_a_batch_that_is_not_all_there_is_refused() -> None:
             read_records(data, 0, header._replace(batch_length=length))
 
 
-def test_an_unknown_codec_and_a_bomb_are_refused() -> None:
+def test_unknown_codec_and_bomb_are_rejected() -> None:
     data = build_batch([Record(value=bytes(10_000))], compression=Compression.ZSTD)
     header = parse_header(data)
     with pytest.raises(UnsupportedCompressionType):
@@ -69,7 +69,7 @@ def _log() -> bytes:
     return first + second + control + third
 
 
-def test_a_fetch_gives_the_records_from_the_offset_on() -> None:
+def test_records_are_read_from_given_offset() -> None:
     offsets = [record.offset for record in iter_records(_log(), from_offset=13)]
     assert offsets == [13, 14, 15, 17]
     assert [record.value for record in iter_records(_log(), from_offset=15)] == [b"5", b"7"]
@@ -77,11 +77,11 @@ def test_a_fetch_gives_the_records_from_the_offset_on() -> None:
     assert list(iter_records(b"")) == []
 
 
-def test_a_partial_batch_at_the_end_is_left_for_the_next_fetch() -> None:
+def test_partial_last_batch_is_ignored() -> None:
     assert [record.offset for record in iter_records(_log()[:-1], from_offset=15)] == [15]
 
 
-def test_a_damaged_batch_is_never_read() -> None:
+def test_batch_with_wrong_checksum_is_rejected() -> None:
     data = bytearray(_log())
     data[-1] ^= 1
     records = iter_records(data, from_offset=15)

@@ -1,4 +1,4 @@
-"""Messages with something in every field, for the tests of this room.
+"""Messages with a value in every field, for the tests of this package.
 
 A codec that forgets a field, or takes one from the wrong version, shows only where the field does
 not hold its default. Values are random from a given seed, so a failing case can be run again.
@@ -42,7 +42,7 @@ MESSAGES = (
 
 
 def every_version(messages: tuple[type[Message], ...]) -> pytest.MarkDecorator:
-    """Run a test for each version of each message."""
+    """Parametrize a test with each version of each message."""
     return pytest.mark.parametrize(
         ("message_type", "version"),
         [
@@ -56,7 +56,7 @@ def every_version(messages: tuple[type[Message], ...]) -> pytest.MarkDecorator:
 def filled(
     struct: type[AnyStruct], version: int, seed: int, *, nulls: bool = False, long: bool = True
 ) -> AnyStruct:
-    """A `struct` in which no field that `version` has holds its default.
+    """Return a `struct` in which no field of `version` has its default value.
 
     Args:
         struct: The type to fill.
@@ -83,11 +83,11 @@ class _Filler:
         if self._nulls and field.is_nullable(self._version):
             return None
         if "error_code" in field.name:
-            return self._chance.randint(1, 90)  # The oracle takes only codes it has a name for.
+            return self._chance.randint(1, 90)  # The oracle only accepts known error codes.
         if field.name == "log_append_time_ms":
-            return 1000 * self._chance.randint(1, 1 << 35)  # The oracle rounds parts of a second.
+            return 1000 * self._chance.randint(1, 1 << 35)  # The oracle rounds to whole seconds.
         if field.name in ("retention_time_ms", "session_lifetime_ms"):
-            return self._chance.randint(1, 1 << 40)  # The oracle has no longer durations.
+            return self._chance.randint(1, 1 << 40)  # The oracle does not support longer durations.
         while (value := self._value(field.type)) == field.default:
             pass
         return value

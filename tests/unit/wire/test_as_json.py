@@ -17,7 +17,7 @@ from tests.unit.wire.filled import MESSAGES, every_version, filled
 TOPIC_ID = bytes(range(16))
 
 
-def test_a_message_has_its_fields_in_their_order() -> None:
+def test_fields_are_in_declared_order() -> None:
     record = PartitionRecord(topic_id=TOPIC_ID, replicas=[1], isr=[1], leader=1, directories=[])
     assert compact_json(as_json(record, 0)) == (
         '{"partitionId":-1,"topicId":"AAECAwQFBgcICQoLDA0ODw","replicas":[1],"isr":[1],'
@@ -27,13 +27,13 @@ def test_a_message_has_its_fields_in_their_order() -> None:
     assert list(as_json(record, 1))[-1] == "directories"
 
 
-def test_a_tagged_field_stands_there_only_if_it_says_something() -> None:
+def test_tagged_field_with_default_is_left_out() -> None:
     assert "leader" not in as_json(PartitionChangeRecord(), 0)
     assert as_json(PartitionChangeRecord(leader=-1, isr=[]), 0)["isr"] == []
     assert as_json(PartitionChangeRecord(leader=-1), 0)["leader"] == -1
 
 
-def test_a_struct_inside_is_an_object() -> None:
+def test_nested_struct_becomes_object() -> None:
     voters = as_json(VotersRecord(voters=[Voter(voter_id=3)]), 0)["voters"]
     assert isinstance(voters, list)
     assert voters[0] == {
@@ -45,7 +45,7 @@ def test_a_struct_inside_is_an_object() -> None:
 
 
 @every_version(MESSAGES)
-def test_every_message_can_be_shown(message_type: type[Message], version: int) -> None:
+def test_every_message_converts_to_json(message_type: type[Message], version: int) -> None:
     message = filled(message_type, version, 3)
     shown = json.loads(compact_json(as_json(message, version)))
     assert len(shown) == sum(item.versions.has(version) for item in message_type.fields)
@@ -55,12 +55,12 @@ def test_text_is_escaped_as_java_does() -> None:
     assert compact_json(as_json(TopicRecord(name='a"\\\n\x1bä\x7f/', topic_id=TOPIC_ID), 0)) == (
         '{"name":"a\\"\\\\\\n\\u001Bä\x7f/","topicId":"AAECAwQFBgcICQoLDA0ODw"}'
     )
-    # Backslashes before what only looks like an escape.
+    # Backslashes before text that only looks like an escape.
     assert compact_json("\\u001b") == '"\\\\u001b"'
 
 
 @given(st.text())
-def test_text_comes_back(text: str) -> None:
+def test_text_survives_round_trip(text: str) -> None:
     assert json.loads(compact_json(text)) == text
 
 
@@ -86,12 +86,12 @@ def test_numbers_are_written_as_java_does(value: float, text: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_number_comes_back(value: float) -> None:
+def test_number_survives_round_trip(value: float) -> None:
     assert float(java_double(value)) == value
 
 
-def test_structs_of_no_fields_are_empty_objects() -> None:
+def test_struct_without_fields_becomes_empty_object() -> None:
     class Nothing(Struct):
-        """No fields."""
+        """A struct without fields."""
 
     assert compact_json(as_json(Nothing(), 0)) == "{}"

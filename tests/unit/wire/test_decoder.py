@@ -1,4 +1,4 @@
-"""The decoder against bytes nobody honest would send, and the views it gives out."""
+"""plog/wire/decoder.py: valid and hostile input, and views of records."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tests.unit.wire.filled import MESSAGES, every_version, filled
 
 
 class Inner(Struct):
-    """Nested, with a tagged field of its own."""
+    """A nested struct with a tagged field."""
 
     number: int32 = field()
     hint: str = field("1+", tag=0)
 
 
 class Outer(Message, versions="0-1", flexible="1+"):
-    """The constructs no message of the first families has."""
+    """Constructs of the schema language that few messages use."""
 
     before: int8 = field()
     maybe: Inner | None = field(default=None)
@@ -67,14 +67,16 @@ FULL = Outer(
 
 @every_version(MESSAGES)
 @pytest.mark.parametrize("nulls", [False, True], ids=["filled", "nulls"])
-def test_a_message_comes_back(message_type: type[Message], version: int, nulls: bool) -> None:
+def test_message_survives_round_trip(
+    message_type: type[Message], version: int, nulls: bool
+) -> None:
     message = filled(message_type, version, 4, nulls=nulls)
     data = message.encode(version)
     assert message_type.decode_prefix(data + b"more", version) == (message, len(data))
 
 
 @every_version(MESSAGES)
-def test_a_message_cut_anywhere_is_refused(message_type: type[Message], version: int) -> None:
+def test_truncated_message_is_rejected(message_type: type[Message], version: int) -> None:
     data = memoryview(filled(message_type, version, 5, long=False).encode(version))
     for length in range(len(data)):
         with pytest.raises(WireError):
@@ -82,28 +84,26 @@ def test_a_message_cut_anywhere_is_refused(message_type: type[Message], version:
 
 
 @every_version(MESSAGES)
-def test_a_damaged_message_is_read_or_refused_but_never_crashes(
-    message_type: type[Message], version: int
-) -> None:
+def test_damaged_message_is_decoded_or_rejected(message_type: type[Message], version: int) -> None:
     chance = random.Random(6)
     data = filled(message_type, version, 6).encode(version)
     for _ in range(20):
         damaged = bytearray(data)
         for _ in range(min(3, len(data))):
             damaged[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
-        _read_or_refuse(message_type, damaged, version)
+        _decode_or_reject(message_type, damaged, version)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(MESSAGES), st.integers(0, 20))
-def test_noise_is_read_or_refused_but_never_crashes(
+def test_random_bytes_are_decoded_or_rejected(
     noise: bytes, message_type: type[Message], above_minimum: int
 ) -> None:
     version = min(message_type.min_version + above_minimum, message_type.max_version)
-    _read_or_refuse(message_type, noise, version)
+    _decode_or_reject(message_type, noise, version)
 
 
-def _read_or_refuse(message_type: type[Message], data: bytes | bytearray, version: int) -> None:
+def _decode_or_reject(message_type: type[Message], data: bytes | bytearray, version: int) -> None:
     try:
         message_type.decode(data, version)
     except WireError:
@@ -135,11 +135,11 @@ def _read_or_refuse(message_type: type[Message], data: bytes | bytearray, versio
         ),
     ],
 )  # fmt: skip
-def test_an_absurd_length_is_refused_without_allocating(
+def test_huge_length_is_rejected_without_allocating(
     message_type: type[Message], version: int, data: str
 ) -> None:
     frame = bytes.fromhex(data)
-    with pytest.raises(WireError):  # Also compiles the decoder, which does allocate.
+    with pytest.raises(WireError):  # This call also compiles the decoder, which allocates memory.
         message_type.decode(frame, version)
     tracemalloc.start()
     with pytest.raises(WireError):
@@ -149,25 +149,25 @@ def test_an_absurd_length_is_refused_without_allocating(
     assert peak < 20_000
 
 
-def test_a_count_is_limited_by_what_its_elements_must_take() -> None:
+def test_count_is_limited_by_minimum_size_of_elements() -> None:
     topics = 200
     data = topics.to_bytes(4, "big") + bytes(2 * topics - 1)
     with pytest.raises(WireError, match="length of 200, but only 399 bytes"):
         MetadataRequest.decode(data, 0)
 
 
-def test_null_where_null_is_not_allowed_is_refused() -> None:
+def test_null_is_rejected_for_field_that_is_not_nullable() -> None:
     with pytest.raises(WireError, match=r"MetadataRequest\.topics has a length of -1"):
         MetadataRequest.decode(bytes.fromhex("ffffffff"), 0)
     assert MetadataRequest.decode(bytes.fromhex("ffffffff"), 1).topics is None
 
 
-def test_text_that_is_not_utf8_is_refused() -> None:
+def test_invalid_utf8_is_rejected() -> None:
     with pytest.raises(WireError, match="utf-8"):
         MetadataRequest.decode(bytes.fromhex("00000001 0002 c328"), 0)
 
 
-def test_records_are_a_view_of_the_input() -> None:
+def test_decoded_records_are_view_of_input() -> None:
     frame = bytearray(filled(ProduceRequest, 9, 7).encode(9))
     request = ProduceRequest.decode(frame, 9)
     records = request.topic_data[0].partition_data[0].records
@@ -176,7 +176,7 @@ def test_records_are_a_view_of_the_input() -> None:
 
 
 @pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
-def test_any_buffer_can_be_decoded(buffer: Any) -> None:
+def test_message_is_decoded_from_any_buffer(buffer: Any) -> None:
     message = filled(FetchRequest, 13, 8)
     assert FetchRequest.decode(buffer(message.encode(13)), 13) == message
 
@@ -191,10 +191,10 @@ NOTHING_BEFORE_TAGS = (
 )
 
 
-def test_an_unknown_tagged_field_is_skipped_at_every_depth() -> None:
+def test_unknown_tagged_fields_are_skipped_at_every_depth() -> None:
     data = bytes.fromhex(
         "01"  # before
-        "01 00000002"  # maybe: it is there, number
+        "01 00000002"  # maybe: present, number
         "02 00 02 0268 2a 03 aabbcc"  # its tags: 0 is hint, 42 is unknown
         "01 01 00"  # flags, names, blob
         "0000000000000000"  # after
@@ -206,26 +206,26 @@ def test_an_unknown_tagged_field_is_skipped_at_every_depth() -> None:
     assert size == len(data)
 
 
-def test_tagged_structs_hold_tagged_fields_of_their_own() -> None:
+def test_tagged_struct_has_nested_tagged_fields() -> None:
     data = bytes.fromhex(
         NOTHING_BEFORE_TAGS + "02"  # two tags
         "01 09 00000003"  # 1, nine bytes: number
-        "01 00 02 0269"  # its own tag
-        "02 06 01 00000004 00"  # 2, six bytes: it is there, number, no tags of its own
+        "01 00 02 0269"  # its nested tag
+        "02 06 01 00000004 00"  # 2, six bytes: present, number, no nested tags
     )
     message = Outer(blob=b"", tagged=Inner(number=3, hint="i"), tagged_or_null=Inner(number=4))
     assert message.encode(1) == data
     assert Outer.decode(data, 1) == message
 
 
-def test_a_tagged_field_that_does_not_fill_its_size_is_refused() -> None:
+def test_tagged_field_shorter_than_its_size_is_rejected() -> None:
     data = NOTHING_BEFORE_TAGS + "01 01 06 00000003 00 00"
     with pytest.raises(WireError, match=r"Outer\.tagged does not fill its tag"):
         Outer.decode(bytes.fromhex(data), 1)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_construct_of_the_schema_language_comes_back(version: int) -> None:
+def test_every_schema_construct_survives_round_trip(version: int) -> None:
     message = FULL
     if version == 0:
         message = Outer(
@@ -238,7 +238,7 @@ def test_every_construct_of_the_schema_language_comes_back(version: int) -> None
             Outer.decode(encoded[:length], version)
 
 
-def test_a_string_that_no_answer_could_repeat_is_refused() -> None:
+def test_string_above_maximum_length_is_rejected() -> None:
     fitting = Outer(names=["x" * 0x7FFF])
     data = fitting.encode(1)
     assert Outer.decode(data, 1).names == fitting.names
@@ -249,7 +249,7 @@ def test_a_string_that_no_answer_could_repeat_is_refused() -> None:
 
 
 @every_version(MESSAGES)
-def test_a_bounded_decoder_takes_as_many_elements_as_it_may(
+def test_bounded_decoder_accepts_maximum_number_of_elements(
     message_type: type[Message], version: int
 ) -> None:
     message = filled(message_type, version, 9)
@@ -262,7 +262,7 @@ def test_a_bounded_decoder_takes_as_many_elements_as_it_may(
 
 
 def _elements(value: object, version: int) -> int:
-    """How many elements the arrays of a filled message have together; tagged fields are some."""
+    """Return the number of array elements and tagged fields in a filled message."""
     if isinstance(value, list):
         return len(value) + sum(_elements(one, version) for one in value)
     if isinstance(value, Struct):
@@ -273,7 +273,7 @@ def _elements(value: object, version: int) -> int:
 
 
 @every_version(MESSAGES)
-def test_a_bounded_decoder_refuses_what_the_other_one_refuses(
+def test_bounded_decoder_rejects_truncated_message(
     message_type: type[Message], version: int
 ) -> None:
     data = memoryview(filled(message_type, version, 10, long=False).encode(version))
@@ -282,7 +282,7 @@ def test_a_bounded_decoder_refuses_what_the_other_one_refuses(
             message_type.decode_bounded(data[:length], version, 1_000)
 
 
-def test_unknown_tagged_fields_are_counted() -> None:
+def test_bounded_decoder_counts_unknown_tagged_fields() -> None:
     tags = bytes.fromhex("03 63 00 64 00 65 00")
     data = bytes.fromhex("01 00 00") + tags  # Metadata: no topics, two flags.
     assert MetadataRequest.decode_bounded(data, 12, 3).topics == []

@@ -1,4 +1,4 @@
-"""Whole responses, as they leave."""
+"""plog/wire/frames.py: response frames and their parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plog.wire.schema import ApiMessage, Records, field
 
 @dataclass(frozen=True)
 class Region:
-    """A slice of a file, as far as the codec is concerned."""
+    """A stand-in for a slice of a file."""
 
     nbytes: int
 
@@ -23,12 +23,12 @@ class Empty(ApiMessage, api_key=ApiKey.METADATA, versions="0"):
 
 
 class OnlyRecords(ApiMessage, api_key=ApiKey.METADATA, versions="0"):
-    """Records at the very start."""
+    """A message that starts with records."""
 
     records: Records | None = field()
 
 
-def test_a_response_without_records_is_one_piece() -> None:
+def test_response_without_records_is_one_part() -> None:
     response = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=4)]
     )
@@ -42,7 +42,7 @@ def test_a_response_without_records_is_one_piece() -> None:
     )
 
 
-def test_the_size_counts_what_is_not_read() -> None:
+def test_frame_size_includes_passthrough_records() -> None:
     partitions = [
         PartitionData(partition_index=0, records=Region(1 << 20)),
         PartitionData(partition_index=1, records=memoryview(b"batch")),
@@ -60,7 +60,7 @@ def test_the_size_counts_what_is_not_read() -> None:
     assert head[4:9] == bytes.fromhex("00000007 00")
 
 
-def test_the_first_part_is_bytes_also_of_a_message_that_has_none() -> None:
+def test_first_part_is_bytes_when_message_is_empty_or_starts_with_records() -> None:
     assert frame_response(ApiKey.METADATA, 0, 7, Empty()) == [bytes.fromhex("00000004 00000007")]
     region = Region(3)
     parts = frame_response(ApiKey.METADATA, 0, 7, OnlyRecords(records=region))

@@ -1,4 +1,4 @@
-"""The writing of functions."""
+"""plog/wire/generated_source.py: generated functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from plog.wire.generated_source import Source
 
 
-def test_a_function_is_written_line_by_line() -> None:
+def test_lines_compile_to_function() -> None:
     source = Source("halve(numbers)", integer=int)
     total = source.name("total")
     source.line(f"{total} = {source.constant([])}.copy()")
@@ -19,12 +19,12 @@ def test_a_function_is_written_line_by_line() -> None:
     assert source.compile("halver")([2, 4]) == bytes.fromhex("00010002")
 
 
-def test_names_are_given_once() -> None:
+def test_names_are_unique() -> None:
     source = Source("f()")
     assert source.name("x") != source.name("x")
 
 
-def test_a_traceback_shows_the_written_line() -> None:
+def test_traceback_shows_generated_line() -> None:
     source = Source("fail()")
     source.line("return 1 // 0")
     with pytest.raises(ZeroDivisionError) as caught:

@@ -1,4 +1,4 @@
-"""The table of APIs."""
+"""plog/wire/messages: the table of APIs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY, APIS
 
 
-def test_a_request_and_its_response_agree() -> None:
+def test_request_and_response_have_same_key_and_versions() -> None:
     for api in APIS:
         request, response = api.request, api.response
         assert request.__name__.replace("Request", "Response") == response.__name__
@@ -16,11 +16,11 @@ def test_a_request_and_its_response_agree() -> None:
         assert request.flexible_from == response.flexible_from
 
 
-def test_a_message_is_named_like_its_api_key() -> None:
+def test_messages_are_named_after_api_key() -> None:
     for key, api in API_BY_KEY.items():
         name = api.request.__name__.removesuffix("Request")
         assert ApiKey(key).name.replace("_", "") == name.upper()
 
 
-def test_no_key_is_left_out_of_kafkas_list() -> None:
+def test_api_keys_are_contiguous() -> None:
     assert [int(key) for key in ApiKey] == list(range(93))

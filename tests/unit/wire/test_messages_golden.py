@@ -1,4 +1,4 @@
-"""Frames that real clients have sent, to the last byte.
+"""Requests captured from real clients, decoded and encoded byte for byte.
 
 Captured from librdkafka 2.16 (confluent-kafka), whose broker offered Kafka 4.3's versions: an
 idempotent producer of one record, then a consumer with an assigned partition.
@@ -139,7 +139,7 @@ FETCH = (
         ),
     ],
 )
-def test_a_real_clients_request(
+def test_captured_request_survives_round_trip(
     frame: str, version: int, correlation_id: int, message: ApiMessage
 ) -> None:
     data = bytes.fromhex(frame)

@@ -1,4 +1,4 @@
-"""Varints and their limits."""
+"""plog/wire/primitives.py: varints and tagged fields, and their limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plog.wire.primitives import (
 
 
 @given(st.integers(0, (1 << 35) - 1))
-def test_a_varint_comes_back(value: int) -> None:
+def test_varint_survives_round_trip(value: int) -> None:
     encoded = encode_varint(value)
     assert decode_varint(b"\xff" + encoded + b"\xff", 1) == (value, 1 + len(encoded))
 
@@ -27,21 +27,21 @@ def test_a_varint_comes_back(value: int) -> None:
     ("value", "encoded"),
     [(0, "00"), (127, "7f"), (128, "8001"), (16383, "ff7f"), (16384, "808001")],
 )
-def test_a_varint_has_seven_bits_a_byte(value: int, encoded: str) -> None:
+def test_varint_has_seven_bits_per_byte(value: int, encoded: str) -> None:
     assert encode_varint(value).hex() == encoded
 
 
-def test_the_ready_made_varints_are_those_of_one_byte() -> None:
+def test_short_varints_are_all_of_one_byte() -> None:
     assert list(SHORT_VARINTS) == [encode_varint(value) for value in range(128)]
     assert len(encode_varint(128)) == 2
 
 
-def test_a_varint_of_six_bytes_is_refused() -> None:
+def test_varint_of_six_bytes_is_rejected() -> None:
     with pytest.raises(WireError, match="longer than 5 bytes"):
         decode_varint(b"\x80\x80\x80\x80\x80\x01", 0)
 
 
-def test_a_string_length_counts_null_as_zero_and_ends_where_kafkas_does() -> None:
+def test_string_length_is_offset_by_one_and_limited() -> None:
     assert encode_string_length(32767) == encode_varint(32768)
     with pytest.raises(WireError, match="32768 bytes"):
         encode_string_length(32768)
@@ -52,11 +52,11 @@ def test_tagged_fields_are_skipped_by_their_size() -> None:
     assert skip_tagged_fields(b"--" + two_fields + b"rest", 2) == 2 + len(two_fields)
 
 
-def test_tagged_fields_that_end_beyond_the_data_are_refused() -> None:
+def test_tagged_fields_that_exceed_data_are_rejected() -> None:
     with pytest.raises(WireError, match="end at byte 8 of 4"):
         skip_tagged_fields(bytes.fromhex("01 00 05 aa"), 0)
 
 
-def test_records_are_measured_in_bytes_whatever_they_are() -> None:
+def test_records_size_is_in_bytes() -> None:
     assert records_size(b"12345678") == 8
     assert records_size(memoryview(b"12345678").cast("i")) == 8

@@ -1,4 +1,4 @@
-"""What a declared message knows about its versions."""
+"""plog/wire/schema.py: messages and their versions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from plog.wire.schema import ApiMessage, Message, WireError, field, int32
 
 
 class Classic(ApiMessage, api_key=17, versions="0-1"):
-    """A message that never became flexible."""
+    """A message without flexible versions."""
 
     number: int32 = field()
 
 
-def test_a_message_tells_its_versions() -> None:
+def test_message_has_its_declared_versions() -> None:
     assert ApiVersionsResponse.api_key == ApiKey.API_VERSIONS
     assert (ApiVersionsResponse.min_version, ApiVersionsResponse.max_version) == (0, 4)
     assert ApiVersionsResponse.flexible_from == 3
@@ -25,32 +25,32 @@ def test_a_message_tells_its_versions() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 5])
-def test_a_version_nobody_knows_is_refused(version: int) -> None:
+def test_unknown_version_is_rejected(version: int) -> None:
     with pytest.raises(UnsupportedVersion, match=f"has versions 0 to 4, not {version}"):
         ApiVersionsResponse.decode(bytes(100), version)
     with pytest.raises(UnsupportedVersion, match=f"has versions 0 to 4, not {version}"):
         ApiVersionsResponse().encode(version)
 
 
-def test_what_follows_a_message_is_not_looked_at() -> None:
+def test_bytes_after_message_are_ignored() -> None:
     data = Classic(number=1).encode(0)
     assert Classic.decode(data + b"\xff", 0) == Classic(number=1)
     assert Classic.decode_prefix(data + b"\xff", 0) == (Classic(number=1), 4)
 
 
-def test_a_released_view_is_a_bug_of_the_caller_not_of_the_peer() -> None:
+def test_released_view_raises_value_error() -> None:
     view = memoryview(Classic(number=1).encode(0))
     view.release()
     with pytest.raises(ValueError, match="released"):
         Classic.decode(view, 0)
 
 
-def test_an_error_names_the_message_and_the_version() -> None:
-    with pytest.raises(WireError, match="Classic version 1 cannot be read"):
+def test_error_names_message_and_version() -> None:
+    with pytest.raises(WireError, match="cannot decode Classic version 1"):
         Classic.decode(b"", 1)
 
 
-def test_the_caches_of_compiled_code_belong_to_one_message() -> None:
+def test_caches_of_generated_code_are_per_message() -> None:
     class One(Message, versions="0"):
         number: int32 = field()
 

@@ -1,4 +1,4 @@
-"""Messages decoded and encoded in slices are what they are in one piece, in every API."""
+"""plog/wire/schema.py: slices have the same results as decoding and encoding in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plog.wire.schema import WireError
 
 
 def finish(steps: Generator[Any, Any, Any], value: Any = None) -> tuple[int, Any]:
-    """How often it yielded, and what it returned."""
+    """Run a generator; return how often it yielded, and its result."""
     yields = 0
     try:
         next(steps)
@@ -42,7 +42,7 @@ def test_request_is_decoded_in_slices_from_the_copies_it_is_sent(count: int, yie
     decoding = DeleteTopicsRequest.decode_in_slices(data, 6, 1000, 10)
     if yields:
         next(decoding)
-        data[:] = b"\xee" * len(data)  # As the receive buffer is used again.
+        data[:] = b"\xee" * len(data)  # The receive buffer is reused.
         more, message = finish(_rest(decoding, copy), copy)
         assert more == yields - 1
     else:
@@ -51,7 +51,7 @@ def test_request_is_decoded_in_slices_from_the_copies_it_is_sent(count: int, yie
 
 
 def _rest(decoding: Generator[None, Any, Any], copy: memoryview) -> Generator[None, Any, Any]:
-    """`decoding` after its first slice."""
+    """Continue `decoding` after its first slice."""
     while True:
         try:
             decoding.send(copy)
@@ -98,7 +98,7 @@ def test_response_is_encoded_in_slices_of_nested_arrays(version: int) -> None:
         ]
     )
     yields, parts = finish(response.encode_in_slices(version, 10))
-    assert yields == 4  # 5 topics and 45 partitions, of which the first 10 need no turn.
+    assert yields == 4  # 5 topics and 45 partitions; the first 10 do not yield.
     assert b"".join(parts) == response.encode(version)
 
 

@@ -1,4 +1,4 @@
-"""The short way of a Produce request says the same as the general one, or leaves it to that."""
+"""plog/wire/single_produce.py: the fast path agrees with the general decoder, or declines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def frame(message: ProduceRequest, version: int, client_id: str | None = "me") -
     st.one_of(st.none(), st.text(max_size=300)),
     st.binary(min_size=1, max_size=20_000),
 )
-def test_what_it_reads_is_what_was_sent(
+def test_fast_path_decodes_request(
     version: int, topic: str, client_id: str | None, records: bytes
 ) -> None:
     single = decode_single_produce(frame(request(topic, records), version, client_id))
@@ -92,11 +92,11 @@ def without_records() -> ProduceRequest:
         ProduceRequest(),
     ],
 )
-def test_other_forms_are_left_to_the_general_way(message: ProduceRequest, version: int) -> None:
+def test_fast_path_declines_other_forms(message: ProduceRequest, version: int) -> None:
     assert decode_single_produce(frame(message, version)) is None
 
 
-def test_other_versions_are_left_to_the_general_way() -> None:
+def test_fast_path_declines_other_versions() -> None:
     for version in (FIRST_VERSION - 1, LAST_VERSION):
         data = bytearray(frame(request(), version))
         if version == LAST_VERSION:
@@ -105,7 +105,7 @@ def test_other_versions_are_left_to_the_general_way() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_half_a_request_is_left_to_the_general_way(version: int) -> None:
+def test_fast_path_declines_truncated_request(version: int) -> None:
     whole = frame(request(), version)
     for end in range(len(whole)):
         assert decode_single_produce(whole[:end]) is None
@@ -114,7 +114,7 @@ def test_half_a_request_is_left_to_the_general_way(version: int) -> None:
 
 @settings(deadline=None, max_examples=1000)
 @given(st.sampled_from(VERSIONS), st.data())
-def test_of_a_damaged_request_it_says_what_the_general_way_says(
+def test_fast_path_agrees_with_general_decoder_on_damaged_request(
     version: int, data: st.DataObject
 ) -> None:
     damaged = bytearray(frame(request(), version))
@@ -132,7 +132,7 @@ def test_of_a_damaged_request_it_says_what_the_general_way_says(
 
 @settings(deadline=None)
 @given(st.sampled_from(VERSIONS), int32, int64, int64, int64)
-def test_its_answer_has_the_bytes_of_the_general_one(
+def test_fast_path_response_has_bytes_of_general_encoder(
     version: int, correlation_id: int, base_offset: int, append_time: int, log_start: int
 ) -> None:
     produce = decode_single_produce(frame(request(), version))

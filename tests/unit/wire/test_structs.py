@@ -1,4 +1,4 @@
-"""What a declaration gives: defaults, equality, a repr."""
+"""plog/wire/structs.py: defaults, equality and repr of declared structs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Point(Struct):
 
 
 class Shape(Struct):
-    """One field of every kind that has a default of its own."""
+    """One field of each type with its own default."""
 
     name: str = field()
     topic_id: uuid = field("2+")
@@ -30,7 +30,7 @@ class Shape(Struct):
 
 
 class Nothing(Struct):
-    """A struct without fields, as some responses are."""
+    """A struct without fields, like some responses."""
 
 
 def test_every_field_has_a_default() -> None:
@@ -40,7 +40,7 @@ def test_every_field_has_a_default() -> None:
     assert (shape.data, shape.is_open, shape.size) == (b"", True, 0)
 
 
-def test_a_default_that_can_change_belongs_to_one_instance() -> None:
+def test_mutable_defaults_are_not_shared() -> None:
     changed = Shape()
     changed.corners.append(Point())
     changed.centre.x = 7
@@ -48,32 +48,32 @@ def test_a_default_that_can_change_belongs_to_one_instance() -> None:
     assert Shape().centre.x == 0
 
 
-def test_structs_are_equal_when_their_type_and_all_values_are() -> None:
+def test_structs_with_equal_types_and_values_are_equal() -> None:
     assert Shape(corners=[Point(x=1)]) == Shape(corners=[Point(x=1)])
     assert Shape(corners=[Point(x=1)]) != Shape(corners=[Point(x=2)])
     assert Nothing() == Nothing()
     assert Point() != Nothing()
 
 
-def test_a_struct_shows_only_what_is_not_default() -> None:
+def test_repr_omits_default_values() -> None:
     shape = Shape(name="box", corners=[Point(x=3)])
     assert repr(shape) == "Shape(name='box', corners=[Point(x=3)])"
     assert repr(Nothing()) == "Nothing()"
 
 
-def test_a_field_nobody_declared_is_refused() -> None:
+def test_undeclared_field_is_rejected() -> None:
     with pytest.raises(TypeError, match="title"):
         Shape(title="box")  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
         Shape().title = "box"  # type: ignore[attr-defined]
 
 
-def test_values_are_given_by_name_only() -> None:
+def test_values_are_keyword_only() -> None:
     with pytest.raises(TypeError, match="positional"):
         Point(1, 2)  # type: ignore[call-arg]
 
 
-def test_null_is_allowed_where_the_declaration_says() -> None:
+def test_field_is_nullable_in_declared_versions() -> None:
     fields = {item.name: item for item in Shape.fields}
     assert [fields["label"].is_nullable(version) for version in range(3)] == [False, True, True]
     assert [fields["note"].is_nullable(version) for version in (0, 1, 3, 4)] == [
@@ -89,7 +89,7 @@ def test_null_is_allowed_where_the_declaration_says() -> None:
     ("text", "inside", "outside"),
     [("0+", (0, 32767), ()), ("3-5", (3, 4, 5), (2, 6)), ("7", (7,), (6, 8)), ("none", (), (0, 1))],
 )
-def test_versions_are_written_as_in_kafka(
+def test_versions_are_parsed_in_kafkas_notation(
     text: str, inside: tuple[int, ...], outside: tuple[int, ...]
 ) -> None:
     versions = Versions.parse(text)

@@ -302,7 +302,7 @@ class LaneWrites:
             reason = log.disk_failed("append", error)
         else:
             log.on_bug(f"append to {log.topic_partition} on a slow disk", error)
-            reason = KafkaError("unexpected error, see the broker's log")
+            reason = KafkaError("unexpected error; see the broker's log")
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
             log.producer_state.note_refused(prepared.batch.header)

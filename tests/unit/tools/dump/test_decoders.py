@@ -188,5 +188,5 @@ def test_remote_log_metadata_is_decoded_to_text() -> None:
     assert text.startswith("RemotePartitionDeleteMetadata{topicPartition=")
     assert remote(Record(offset=3, value=None)) == (
         None,
-        "Error at offset 3, skipping. a metadata record of 0 bytes is cut short",
+        "Error at offset 3, skipping. a metadata record of 0 bytes is truncated",
     )

@@ -89,8 +89,8 @@ def test_record_survives_round_trip(
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"", "cut short"),
-        (bytes([1, 9, 0]), "no metadata record has key 9"),
+        (b"", "truncated"),
+        (bytes([1, 9, 0]), "unknown metadata record: key 9"),
         (
             encode_metadata_record(RemoteLogSegmentMetadataRecord(), 0),
             "the segment has no leader epochs",

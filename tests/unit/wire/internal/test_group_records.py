@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`, held to bytes written by Kafka 4.3.1's own serializer."""
+"""The records of `__consumer_offsets`, compared with bytes of Kafka 4.3.1's own serializer."""
 
 from __future__ import annotations
 
@@ -70,33 +70,33 @@ def group_value(version: int) -> GroupMetadataValue:
 
 
 @pytest.mark.parametrize(("data", "fields"), OFFSET_VALUES)
-def test_a_committed_offset_is_read_in_every_version(data: str, fields: dict[str, Any]) -> None:
+def test_committed_offset_is_decoded_in_every_version(data: str, fields: dict[str, Any]) -> None:
     record = decode(bytes.fromhex(OFFSET_KEY_BYTES), bytes.fromhex(data))
     value = OffsetCommitValue(offset=42, metadata="m", commit_timestamp=1000, **fields)
     assert record == (OFFSET_KEY, value)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_group_is_read_in_every_version(version: int) -> None:
+def test_group_is_decoded_in_every_version(version: int) -> None:
     record = decode(bytes.fromhex(GROUP_KEY_BYTES), bytes.fromhex(GROUP_VALUES[version]))
     assert record == (GROUP_KEY, group_value(version))
 
 
-def test_an_old_key_of_an_offset_is_read() -> None:
+def test_old_offset_key_is_decoded() -> None:
     old = "0000" + OFFSET_KEY_BYTES[4:]
     assert decode(bytes.fromhex(old), None) == (OFFSET_KEY, None)
 
 
-def test_keys_are_written_as_kafka_writes_them() -> None:
+def test_encoded_keys_equal_kafkas() -> None:
     assert encode_key(OFFSET_KEY).hex() == OFFSET_KEY_BYTES
     assert encode_key(GROUP_KEY).hex() == GROUP_KEY_BYTES
 
 
-def test_values_are_written_in_the_version_kafka_writes() -> None:
+def test_values_are_encoded_in_kafkas_version() -> None:
     value = OffsetCommitValue(offset=42, leader_epoch=5, metadata="m", commit_timestamp=1000)
     written = encode_value(value)
     assert written is not None and written.hex() == OFFSET_VALUES[3][0]
-    value.expire_timestamp = 2000  # Version 1 is the only one that has it; it has no epoch.
+    value.expire_timestamp = 2000  # Only version 1 has it; that version has no epoch.
     written = encode_value(value)
     assert written is not None and written.hex() == OFFSET_VALUES[1][0]
     written = encode_value(group_value(3))
@@ -105,7 +105,7 @@ def test_values_are_written_in_the_version_kafka_writes() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 6, 9, 17, 32767, -1])
-def test_kinds_of_other_protocols_are_passed_over(version: int) -> None:
+def test_records_of_other_protocols_are_skipped(version: int) -> None:
     key = version.to_bytes(2, "big", signed=True) + b"whatever"
     assert decode(key, b"") is None
     assert decode(key, None) is None
@@ -116,16 +116,16 @@ def test_kinds_of_other_protocols_are_passed_over(version: int) -> None:
     [
         (None, None, "a key of 0 bytes has no version"),
         ("00", None, "a key of 1 bytes has no version"),
-        (OFFSET_KEY_BYTES + "00", None, "1 bytes follow a OffsetCommitKey"),
-        (OFFSET_KEY_BYTES[:-2], None, "OffsetCommitKey version 1 cannot be read"),
+        (OFFSET_KEY_BYTES + "00", None, "1 extra bytes follow a OffsetCommitKey"),
+        (OFFSET_KEY_BYTES[:-2], None, "cannot decode OffsetCommitKey version 1"),
         (OFFSET_KEY_BYTES, "", "a value of 0 bytes has no version"),
         (OFFSET_KEY_BYTES, "0005", "OffsetCommitValue has no version 5"),
         (OFFSET_KEY_BYTES, "ffff", "OffsetCommitValue has no version -1"),
-        (GROUP_KEY_BYTES, GROUP_VALUES[3] + "00", "1 bytes follow a GroupMetadataValue"),
+        (GROUP_KEY_BYTES, GROUP_VALUES[3] + "00", "1 extra bytes follow a GroupMetadataValue"),
         (GROUP_KEY_BYTES, "0009", "GroupMetadataValue has no version 9"),
     ],
 )
-def test_what_is_no_record_is_refused(key: str | None, value: str | None, problem: str) -> None:
+def test_invalid_record_is_rejected(key: str | None, value: str | None, problem: str) -> None:
     with pytest.raises(WireError, match=problem):
         decode(
             None if key is None else bytes.fromhex(key),
@@ -133,7 +133,7 @@ def test_what_is_no_record_is_refused(key: str | None, value: str | None, proble
         )
 
 
-def test_a_text_the_format_cannot_hold_is_refused() -> None:
+def test_string_that_format_cannot_represent_is_rejected() -> None:
     with pytest.raises(WireError):
         encode_value(OffsetCommitValue(metadata="x" * 40_000))
     with pytest.raises(WireError):

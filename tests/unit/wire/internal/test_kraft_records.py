@@ -1,4 +1,4 @@
-"""The records of Kafka's metadata log that plog never writes."""
+"""Records of Kafka's metadata log that plog never writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.wire.filled import every_version, filled
 
 
 @every_version(KRAFT_RECORDS)
-def test_a_record_comes_back_with_its_version(
+def test_record_and_version_survive_round_trip(
     message_type: type[MetadataRecord], version: int
 ) -> None:
     record = filled(message_type, version, 9)
@@ -38,14 +38,14 @@ def test_a_record_comes_back_with_its_version(
         (BeginTransactionRecord(), "011700 00"),
     ],
 )
-def test_a_record_has_kafkas_bytes(record: MetadataRecord, encoded: str) -> None:
+def test_encoded_record_equals_kafkas(record: MetadataRecord, encoded: str) -> None:
     assert encode_metadata_record(record, 0) == bytes.fromhex(encoded)
 
 
-def test_no_two_records_have_one_key() -> None:
+def test_record_keys_are_unique() -> None:
     assert len(KNOWN_RECORDS) == len(METADATA_RECORDS) + len(KRAFT_RECORDS)
 
 
-def test_who_replays_plogs_own_log_does_not_know_them() -> None:
+def test_decoder_of_plogs_own_log_rejects_them() -> None:
     with pytest.raises(WireError, match="key 20"):
         decode_metadata_record(bytes.fromhex("011400 00"))

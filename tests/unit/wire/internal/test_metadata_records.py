@@ -1,4 +1,4 @@
-"""The metadata log's records in their frame; their fields are held by the tests of the codec."""
+"""The records of the metadata log and their frame; other tests check the fields."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOPIC_ID_HEX = TOPIC_ID.hex()
 
 
 @every_version(METADATA_RECORDS)
-def test_a_record_comes_back(message_type: type[MetadataRecord], version: int) -> None:
+def test_record_survives_round_trip(message_type: type[MetadataRecord], version: int) -> None:
     record = filled(message_type, version, 9)
     assert decode_metadata_record(encode_metadata_record(record, version)) == record
 
@@ -124,7 +124,7 @@ def test_a_record_comes_back(message_type: type[MetadataRecord], version: int) -
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, MetadataRecord) else "",
 )
-def test_a_record_has_kafkas_bytes(record: MetadataRecord, version: int, encoded: str) -> None:
+def test_encoded_record_equals_kafkas(record: MetadataRecord, version: int, encoded: str) -> None:
     assert encode_metadata_record(record, version) == bytes.fromhex(encoded)
     assert decode_metadata_record(bytes.fromhex(encoded)) == record
 
@@ -132,27 +132,27 @@ def test_a_record_has_kafkas_bytes(record: MetadataRecord, version: int, encoded
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        ("", "0 bytes is cut short"),
-        ("0102", "2 bytes is cut short"),
-        ("000200", "key 2 in frame version 0"),
-        ("020200", "key 2 in frame version 2"),
-        ("016300", "key 99 in frame version 1"),
+        ("", "0 bytes is truncated"),
+        ("0102", "2 bytes is truncated"),
+        ("000200", "key 2, frame version 0"),
+        ("020200", "key 2, frame version 2"),
+        ("016300", "key 99, frame version 1"),
         ("010201", "TopicRecord has no version 1"),
-        (f"010900 {TOPIC_ID_HEX} 00 ff", "1 bytes follow a RemoveTopicRecord"),
-        (f"010900 {TOPIC_ID_HEX}", "RemoveTopicRecord version 0 cannot be read"),
+        (f"010900 {TOPIC_ID_HEX} 00 ff", "1 extra bytes follow a RemoveTopicRecord"),
+        (f"010900 {TOPIC_ID_HEX}", "cannot decode RemoveTopicRecord version 0"),
     ],
 )
-def test_what_is_no_record_is_refused(data: str, problem: str) -> None:
+def test_invalid_record_is_rejected(data: str, problem: str) -> None:
     with pytest.raises(WireError, match=problem):
         decode_metadata_record(bytes.fromhex(data))
 
 
-def test_no_two_records_have_one_key() -> None:
+def test_record_keys_are_unique() -> None:
     keys = [record.record_key for record in METADATA_RECORDS]
     assert len(set(keys)) == len(keys)
 
 
-def test_a_credential_is_not_shown() -> None:
+def test_repr_hides_credentials() -> None:
     record = UserScramCredentialRecord(
         name="a", salt=b"salt", stored_key=b"key1", server_key=b"key2"
     )

@@ -18,7 +18,7 @@ from tests.unit.wire.filled import every_version, filled
 
 @every_version(NEWER_GROUP_MESSAGES)
 @pytest.mark.parametrize("nulls", [False, True])
-def test_a_record_comes_back(message_type: type[Message], version: int, nulls: bool) -> None:
+def test_record_survives_round_trip(message_type: type[Message], version: int, nulls: bool) -> None:
     record = filled(message_type, version, 4, nulls=nulls)
     assert message_type.decode(record.encode(version), version) == record
 
@@ -42,10 +42,10 @@ def test_a_record_comes_back(message_type: type[Message], version: int, nulls: b
         ),
     ],
 )
-def test_records_have_kafkas_bytes(record: Message, encoded: str) -> None:
+def test_encoded_record_equals_kafkas(record: Message, encoded: str) -> None:
     assert record.encode(0) == bytes.fromhex(encoded)
 
 
-def test_every_kind_has_a_key_that_is_not_flexible() -> None:
+def test_key_of_each_record_type_is_not_flexible() -> None:
     assert all(key.flexible_from > key.max_version for key, _ in NEWER_GROUP_RECORDS.values())
     assert not {0, 1, 2} & set(NEWER_GROUP_RECORDS)

@@ -1,4 +1,4 @@
-"""What the control records of a KRaft log say."""
+"""The control records of a KRaft log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.unit.wire.filled import every_version, filled
 
 
 @every_version(tuple(RAFT_RECORDS.values()))
-def test_a_record_comes_back_with_its_version(message_type: type[Message], version: int) -> None:
+def test_record_and_version_survive_round_trip(message_type: type[Message], version: int) -> None:
     [kind] = [number for number, record in RAFT_RECORDS.items() if record is message_type]
     record = filled(message_type, version, 5)
     record.version = version  # type: ignore[attr-defined]  # each of them has it
     assert decode_raft_record(kind, record.encode(version)) == (record, version)
 
 
-def test_the_kinds_are_those_of_control_records() -> None:
+def test_record_types_are_control_types() -> None:
     assert [ControlType(number).name for number in RAFT_RECORDS] == [
         "LEADER_CHANGE",
         "SNAPSHOT_HEADER",
@@ -28,7 +28,7 @@ def test_the_kinds_are_those_of_control_records() -> None:
     ]
 
 
-def test_a_leader_change_has_kafkas_bytes() -> None:
+def test_encoded_leader_change_equals_kafkas() -> None:
     value = bytes.fromhex("0000 00000007 02 00000007 00 01 00")
     message, version = decode_raft_record(ControlType.LEADER_CHANGE, value)
     assert isinstance(message, LeaderChangeMessage)
@@ -37,6 +37,6 @@ def test_a_leader_change_has_kafkas_bytes() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x00", b"\x00\x09", b"\xff\xff"])
-def test_what_is_no_record_is_refused(value: bytes | None) -> None:
+def test_invalid_record_is_rejected(value: bytes | None) -> None:
     with pytest.raises(WireError, match="LeaderChangeMessage"):
         decode_raft_record(ControlType.LEADER_CHANGE, value)

@@ -1,4 +1,4 @@
-"""What Kafka's share coordinator remembers."""
+"""The records of Kafka's share coordinator."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.unit.wire.filled import every_version, filled
 
 
 @every_version(SHARE_MESSAGES)
-def test_a_record_comes_back(message_type: type[Message], version: int) -> None:
+def test_record_survives_round_trip(message_type: type[Message], version: int) -> None:
     record = filled(message_type, version, 4)
     assert message_type.decode(record.encode(version), version) == record
 
 
-def test_records_have_kafkas_bytes() -> None:
+def test_encoded_records_equal_kafkas() -> None:
     key = SharePartitionKey(group_id="g", topic_id=bytes(15) + b"\x01", partition=2)
     assert key.encode(0) == bytes.fromhex(f"0001 67 {'00' * 15}01 00000002")
     value = ShareSnapshotValue(

@@ -1,4 +1,4 @@
-"""What Kafka's transaction coordinator remembers."""
+"""The records of Kafka's transaction coordinator."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.unit.wire.filled import every_version, filled
 
 
 @every_version(TRANSACTION_MESSAGES)
-def test_a_record_comes_back(message_type: type[Message], version: int) -> None:
+def test_record_survives_round_trip(message_type: type[Message], version: int) -> None:
     record = filled(message_type, version, 4)
     assert message_type.decode(record.encode(version), version) == record
 
 
-def test_records_have_kafkas_bytes() -> None:
+def test_encoded_records_equal_kafkas() -> None:
     assert TransactionLogKey(transactional_id="tx").encode(0).hex() == "00027478"
     value = TransactionLogValue(
         producer_id=7,
