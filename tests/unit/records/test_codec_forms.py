@@ -1,7 +1,7 @@
 """The compiled codec against the interpreted one: the same results, and the same errors.
 
-Bytes that stop too early, lie about their lengths or hold integers at their limits; records with
-what no producer should give. tests/fuzz/targets/codec_forms.py looks further.
+The inputs are truncated bytes, wrong lengths, integers at their limits, and records with invalid
+fields. tests/fuzz/targets/codec_forms.py tests more.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def test_both_forms_have_same_parameters(compiled: ModuleType) -> None:
     for name in ("decode_records", "decode_consumer_records", "walk_records", "encode_records"):
         ours, theirs = getattr(compiled, name), getattr(source, name)
         if not hasattr(ours, "__code__"):
-            pytest.skip("Cython 0.29 does not tell parameters")
+            pytest.skip("Cython 0.29 does not expose parameters")
         assert (
             ours.__code__.co_varnames[: ours.__code__.co_argcount]
             == (theirs.__code__.co_varnames[: theirs.__code__.co_argcount])

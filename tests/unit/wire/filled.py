@@ -1,7 +1,7 @@
 """Messages with a value in every field, for the tests of this package.
 
-A codec that forgets a field, or takes one from the wrong version, shows only where the field does
-not hold its default. Values are random from a given seed, so a failing case can be run again.
+A codec that omits a field, or uses it in the wrong version, fails only if the field does not have
+its default. Values are random from a given seed, so a failing case can be repeated.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def filled(
 
     Args:
         struct: The type to fill.
-        version: Fields it lacks keep their defaults.
-        seed: Another seed, other values.
+        version: Fields that this version lacks keep their defaults.
+        seed: The seed of the random values.
         nulls: Whether nullable fields are null instead.
-        long: Whether some values are longer than a one-byte varint can tell.
+        long: Whether some values are longer than a one-byte varint can count.
     """
     return _Filler(random.Random(seed), version, nulls, long).struct(struct)
 

@@ -1,7 +1,7 @@
 """Requests captured from real clients, decoded and encoded byte for byte.
 
-Captured from librdkafka 2.16 (confluent-kafka), whose broker offered Kafka 4.3's versions: an
-idempotent producer of one record, then a consumer with an assigned partition.
+They come from librdkafka 2.16 (confluent-kafka), connected to a broker with Kafka 4.3's versions:
+an idempotent producer of one record, then a consumer with an assigned partition.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every version of every message, compared byte for byte with kio, an independent implementation.
 
-kio is a development dependency only. Its entities are one class per version and message, with dates
-for timestamps and None for a zero id; `_plain_entity` brings both sides to the same plain values.
+kio is a development dependency only. It has one class per version and message, with dates for
+timestamps and None for a zero id; `_plain_entity` converts both sides to the same plain values.
 """
 
 from __future__ import annotations

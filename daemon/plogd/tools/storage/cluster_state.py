@@ -27,7 +27,7 @@ class KafkaPartition:
     """Replicas that can be elected although they are not in sync (KIP-966)."""
 
     def is_complete_on(self, node_id: int) -> bool:
-        """Whether this broker has every acknowledged record, or is the only one with any."""
+        """Return whether this broker has all acknowledged records, or is the only replica."""
         return node_id in (*self.isr, *self.eligible) or self.replicas == (node_id,)
 
 
