@@ -29,13 +29,16 @@ class BothTools(NamedTuple):
     controllers: str
     tools: KafkaTools
 
-    def same(self, line: str) -> str:
-        """Check that both print the same, and return it; S means brokers and C controllers."""
+    def same(self, line: str, *, codes: tuple[int, int] | None = None) -> str:
+        """Check that both print the same, and return it; S means brokers and C controllers.
+
+        The exit codes must be `codes`, plog's first, or by default equal.
+        """
         ours, code = self.ours(line)
         tool, *words = self._words(line)
         theirs = self.tools.attempt(CLASSES[tool], *words)
         assert ours == theirs.stdout
-        assert code == theirs.code
+        assert (code, theirs.code) == (codes or (code, code))
         return ours
 
     def ours(self, line: str) -> tuple[str, int]:
@@ -76,8 +79,6 @@ def both(kafka_tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> I
         "configs C --describe --broker-logger 1",
         "configs C --alter --broker-defaults --add-config log.retention.ms=77777",
         "configs S --describe --broker-defaults",
-        "configs S --describe --group missing",
-        "configs S --describe --client-metrics missing",
         "configs S --alter --group g --add-config consumer.session.timeout.ms=46000",
         "configs S --describe --group g",
         "configs S --describe --entity-type groups",
@@ -85,6 +86,11 @@ def both(kafka_tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> I
 )
 def test_plog_prints_the_same_as_kafkas_tool(both: BothTools, line: str) -> None:
     assert both.same(line)
+
+
+@pytest.mark.parametrize("option", ["--group", "--client-metrics"])
+def test_missing_entity_prints_the_same_but_exits_with_1(both: BothTools, option: str) -> None:
+    assert both.same(f"configs S --describe {option} missing", codes=(1, 0))
 
 
 def test_release_tables_match_kafkas(both: BothTools) -> None:
