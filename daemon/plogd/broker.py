@@ -94,9 +94,7 @@ class Broker:
         self._static_config = config
         self._dynamic_settings = DynamicSettings()
         self.clock = ports.clock
-        self.timers = ReliableTimers(
-            ports.timers, clock=ports.clock, turn=ports.turn, on_bug=self.report_bug
-        )
+        self.timers = ReliableTimers(ports, on_bug=self.report_bug)
         self.ports = replace(ports, timers=self.timers)
         self.fair_queue = FairQueue(self.timers)
         """Schedules the slices of requests with many elements."""

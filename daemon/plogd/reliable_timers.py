@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plogd.ports import Clock, Timer, Timers, Turn
+from plogd.ports import Ports, Timer
 
 
 class ReliableTimers:
-    """The Timers port on top of another; errors of that one go to `on_bug`, not to the caller."""
+    """The Timers port on top of that of `ports`, whose errors go to `on_bug`, not to the caller."""
 
     __slots__ = ("_clock", "_on_bug", "_timers", "_turn", "_unset")
 
-    def __init__(
-        self, timers: Timers, *, clock: Clock, turn: Turn, on_bug: Callable[[str, Exception], None]
-    ) -> None:
-        self._timers = timers
-        self._clock = clock
-        self._turn = turn
+    def __init__(self, ports: Ports, *, on_bug: Callable[[str, Exception], None]) -> None:
+        self._timers = ports.timers
+        self._clock = ports.clock
+        self._turn = ports.turn
         self._on_bug = on_bug
         self._unset: dict[_UnsetTimer, None] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plogd.reliable_timers import ReliableTimers
@@ -16,10 +18,9 @@ class _Site:
         self.ports, self.faults = SimPorts(), Faults()
         self.called: list[tuple[str, float]] = []
         self.bugs: list[Exception] = []
+        timers = self.faults.timers(self.ports.timers)
         self.timers = ReliableTimers(
-            self.faults.timers(self.ports.timers),
-            clock=self.ports.clock,
-            turn=self.ports.turn,
+            replace(self.ports.bundle(), timers=timers),
             on_bug=lambda where, error: self.bugs.append(error),
         )
         self.start_ms = self.ports.clock.monotonic_ms()
