@@ -33,7 +33,7 @@ _TEST_FILE = f"""
 import pytest
 
 @pytest.mark.parametrize("number", range({_TESTS}))
-def test_a_topic_of_its_own(plog_session_broker, plog_topic, number):
+def test_has_its_own_topic(plog_session_broker, plog_topic, number):
     assert plog_topic
 """
 _READY = """
