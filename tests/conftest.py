@@ -1,4 +1,4 @@
-"""Loads the fixtures of plogd.testing from this tree, also where plog is not installed."""
+"""Load the fixtures of plogd.testing from this tree, even if plog is not installed."""
 
 import pytest
 
@@ -8,7 +8,7 @@ _LONG_TIMEOUT_S = 1800
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `long` may take longer than the timeout in setup.cfg."""
+    """Give tests marked `long` a longer timeout than that in setup.cfg."""
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.timeout(_LONG_TIMEOUT_S))

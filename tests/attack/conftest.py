@@ -15,7 +15,7 @@ Attack = Callable[..., AbstractContextManager[None]]
 
 @pytest.fixture(scope="module")
 def target_settings() -> dict[str, str]:
-    """Ports and listeners besides the usual one; a file may override this fixture."""
+    """Settings for additional ports and listeners; a file may override this fixture."""
     return {}
 
 
@@ -30,7 +30,7 @@ def target_of_file(
 
 @pytest.fixture
 def target(target_of_file: Target) -> Target:
-    """The same broker, or a fresh one if the last attack has left it in doubt."""
+    """The broker of the file, or a new one if the previous attack failed."""
     target_of_file.replace_damaged()
     return target_of_file
 
@@ -46,7 +46,7 @@ def attack(request: pytest.FixtureRequest, target: Target) -> Attack:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Print a line for each attack, in one process or several."""
+    """Print a line for each attack, from one process or several."""
     reports = [
         report
         for reports in terminalreporter.stats.values()

@@ -1,4 +1,4 @@
-"""Frames and batches that attackers send; the bytes of messages are plog's own."""
+"""Frames and batches that attackers send, encoded with plog's own messages."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from tests.attack.target import Target
 from tests.fault.peers import Peer, request_frame
 
 PRODUCE_VERSION = 8
-_ZSTD_HEADER = b"\x28\xb5\x2f\xfd\x00\x38"  # No content size, a window of 128 KiB.
+_ZSTD_HEADER = b"\x28\xb5\x2f\xfd\x00\x38"  # Without content size, with a window of 128 KiB.
 _ZSTD_BLOCK_BYTES = 128 << 10
 _ZSTD_RAW, _ZSTD_RLE = 0, 1
 
 
 def now_ms() -> int:
-    """What producers stamp their records with."""
+    """Return the current time, as producers' timestamps."""
     return int(time.time() * 1000)
 
 
 def small_batch(value: bytes = b"small", key: bytes | None = b"k") -> bytes:
-    """A batch of one record."""
+    """Return a batch with one record."""
     return build_batch([Record(timestamp=now_ms(), key=key, value=value)])
 
 
 def raw_batch(payload: bytes, count: int, codec: Compression) -> bytes:
-    """A valid batch whose records are `payload`, compressed already."""
+    """Return a valid batch whose records are `payload`, which is already compressed."""
     stamp = now_ms()
     tail = HEADER_TAIL.pack(codec, count - 1, stamp, stamp, -1, -1, -1, count)
     size = HEADER_SIZE - LOG_OVERHEAD + len(payload)
@@ -58,11 +58,11 @@ def raw_batch(payload: bytes, count: int, codec: Compression) -> bytes:
 
 
 def zeros_batch(nbytes: int) -> bytes:
-    """One record of `nbytes` zeros in zstd: four bytes for each 128 KiB of them."""
+    """Return one record of `nbytes` zeros in zstd, which takes four bytes per 128 KiB."""
     head = bytes(3) + encode_varint(2) + b"k" + encode_varint(2 * nbytes)
     head = encode_varint(2 * (len(head) + nbytes + 1)) + head
     blocks = [_ZSTD_HEADER, _zstd_block(_ZSTD_RAW, len(head), is_last=False), head]
-    left = nbytes + 1  # The number of headers is one more zero.
+    left = nbytes + 1  # The last zero is the number of headers.
     while left:
         size = min(left, _ZSTD_BLOCK_BYTES)
         left -= size
@@ -77,14 +77,14 @@ def _zstd_block(kind: int, size: int, *, is_last: bool) -> bytes:
 def produce_frame(
     topic: str, *batches: bytes, partition: int = 0, client_id: str = "attacker"
 ) -> bytes:
-    """Produce with acks=1; each batch as an element of its own, for the same partition."""
+    """Return a Produce frame with acks=1; each batch is a separate element for one partition."""
     return request_frame(
         produce_request(topic, *batches, partition=partition), PRODUCE_VERSION, client_id=client_id
     )
 
 
 def produce_request(topic: str, *batches: bytes, partition: int = 0) -> ProduceRequest:
-    """As `produce_frame`, not encoded."""
+    """Return the message of `produce_frame`, not encoded."""
     data = [PartitionProduceData(index=partition, records=batch) for batch in batches]
     topic_data = [TopicProduceData(name=topic, partition_data=data)]
     return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topic_data)
@@ -92,7 +92,7 @@ def produce_request(topic: str, *batches: bytes, partition: int = 0) -> ProduceR
 
 def produce(peer: Peer, topic: str, *batches: bytes) -> list[int]:
     """Produce, and return the error code of each batch."""
-    response = peer.ask(produce_request(topic, *batches), PRODUCE_VERSION)
+    response = peer.request(produce_request(topic, *batches), PRODUCE_VERSION)
     assert isinstance(response, ProduceResponse)
     return [data.error_code for one in response.responses for data in one.partition_responses]
 
@@ -100,21 +100,21 @@ def produce(peer: Peer, topic: str, *batches: bytes) -> list[int]:
 def create_topic(
     target: Target, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> int:
-    """Create a topic; the error code of that."""
+    """Create a topic and return the error code."""
     configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
     topic = CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, configs=configs
     )
     with target.connect() as peer:
-        response = peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+        response = peer.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
     assert isinstance(response, CreateTopicsResponse)
     return response.topics[0].error_code
 
 
-def answered_bytes(peer: Peer, frame: bytes) -> int | None:
-    """Send a frame; the size of the response, None if the broker closed the connection instead."""
+def response_size(peer: Peer, frame: bytes) -> int | None:
+    """Send a frame; return the response's size, or None if the broker closed the connection."""
     try:
         peer.send(frame)
-        return len(peer.answer())
+        return len(peer.response())
     except ConnectionError:
         return None

@@ -1,10 +1,10 @@
 """The client that must not notice an attack: it produces, connects and keeps its group membership.
 
-`Probe` runs ``python -m tests.attack.probe HOST:PORT`` as a process of its own, so that an attack's
-work in the test process does not delay it. The process sends one request after the other: a produce
-with acks=1 to its own topic, from time to time a first request on a new connection, and a heartbeat
-to its group. It exchanges lines with the test: ``begin`` starts a measurement, ``end`` is answered
-with what was measured as JSON.
+`Probe` runs ``python -m tests.attack.probe HOST:PORT`` as a separate process, so that an attack's
+work in the test process does not delay it. The process sends requests sequentially: a produce with
+acks=1 to its own topic, from time to time a first request on a new connection, and a heartbeat to
+its group. It exchanges lines with the test: ``begin`` starts a measurement, ``end`` returns the
+measurement as JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SESSION_MS = 10_000
 
 @dataclass(slots=True)
 class Measurement:
-    """What the probe noticed between ``begin`` and ``end``."""
+    """What the probe measured between ``begin`` and ``end``."""
 
     produced: int = 0
     connected: int = 0
@@ -59,26 +59,26 @@ class Measurement:
     errors: list[str] = field(default_factory=list)
 
     def waited(self, what: str, since: float) -> None:
-        """A request was sent at `since` and has been answered."""
+        """Record that a request sent at `since` has got its response."""
         waited_ms = (time.monotonic() - since) * 1000
         if waited_ms > self.longest_ms:
             self.longest_ms, self.longest = waited_ms, what
 
     def failed(self, what: str, error: object) -> None:
-        """A request was not answered, or with an error."""
+        """Record a request that got an error or no response."""
         if len(self.errors) < _MOST_ERRORS:
             self.errors.append(f"{what}: {error}")
 
 
 class Probe:
-    """The probing process, as the test sees it."""
+    """The test's handle of the probing process."""
 
     def __init__(self, server: str) -> None:
         command = [sys.executable, "-m", "tests.attack.probe", server]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        assert self._ask("begin") == "begun", "the probe cannot reach the broker"
+        assert self._command("begin") == "begun", "the probe cannot reach the broker"
 
     def __enter__(self) -> Self:
         return self
@@ -88,11 +88,11 @@ class Probe:
 
     def begin(self) -> None:
         """Start a measurement."""
-        assert self._ask("begin") == "begun", "the probe has ended"
+        assert self._command("begin") == "begun", "the probe has ended"
 
     def end(self) -> Measurement:
-        """End the measurement; a request that waits is part of it."""
-        return Measurement(**json.loads(self._ask("end")))
+        """End the measurement, which includes a request in flight."""
+        return Measurement(**json.loads(self._command("end")))
 
     def close(self) -> None:
         """End the process."""
@@ -102,7 +102,7 @@ class Probe:
         self._process.stdout.close()
         self._process.wait()
 
-    def _ask(self, command: str) -> str:
+    def _command(self, command: str) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
@@ -119,14 +119,14 @@ class _Prober:
         self._member = Peer(server)
         self.measured = Measurement()
         self._round = 0
-        # A group of an earlier probe would first wait for its member to expire.
+        # A new group each time: in an old one, the member of an earlier probe would have to expire.
         self._group = unique_name("probed-group")
         topic = CreatableTopic(name=PROBE_TOPIC, num_partitions=1, replication_factor=1)
-        self._peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+        self._peer.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
         self._joined = self._join()
 
     def _join(self) -> JoinGroupResponse:
-        """Become the only member of the group, and so the owner of everything."""
+        """Become the only member of the group, which owns all partitions."""
         eventually(self._has_coordinator, "a coordinator")
         protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
         request = JoinGroupRequest(
@@ -136,7 +136,7 @@ class _Prober:
             protocol_type="consumer",
             protocols=protocols,
         )
-        joined = self._member.ask(request, 3)
+        joined = self._member.request(request, 3)
         assert isinstance(joined, JoinGroupResponse)
         assigned = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"everything")
         sync = SyncGroupRequest(
@@ -145,15 +145,15 @@ class _Prober:
             member_id=joined.member_id,
             assignments=[assigned],
         )
-        self._member.ask(sync, 1)
+        self._member.request(sync, 1)
         return joined
 
     def _has_coordinator(self) -> bool:
-        answer = self._member.ask(FindCoordinatorRequest(key=self._group), 0)
+        answer = self._member.request(FindCoordinatorRequest(key=self._group), 0)
         return answer.error_code == 0  # type: ignore[attr-defined,no-any-return]
 
     def run_once(self) -> None:
-        """One produce, and sometimes more."""
+        """Send a produce, and sometimes the other requests."""
         self._round += 1
         self._try("produce", self._produce)
         if self._round % _CONNECT_EVERY == 0:
@@ -161,8 +161,8 @@ class _Prober:
         if self._round % _HEARTBEAT_EVERY == 0:
             self._try("heartbeat", self._heartbeat)
 
-    def look(self) -> None:
-        """Notice a loss of the group membership now, and not in the next measurement."""
+    def check_membership(self) -> None:
+        """Send a heartbeat, so that a lost membership counts in this measurement."""
         self._try("heartbeat", self._heartbeat)
 
     def _try(self, what: str, request: object) -> None:
@@ -180,7 +180,7 @@ class _Prober:
         data = PartitionProduceData(index=0, records=batch)
         topic = TopicProduceData(name=PROBE_TOPIC, partition_data=[data])
         request = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[topic])
-        response = self._peer.ask(request, 7)
+        response = self._peer.request(request, 7)
         assert isinstance(response, ProduceResponse)
         code = response.responses[0].partition_responses[0].error_code
         assert code == 0, f"error code {code}"
@@ -197,7 +197,7 @@ class _Prober:
             generation_id=self._joined.generation_id,
             member_id=self._joined.member_id,
         )
-        answer = self._member.ask(request, 3)
+        answer = self._member.request(request, 3)
         assert isinstance(answer, HeartbeatResponse)
         assert answer.error_code == 0, f"the assignment was lost, error code {answer.error_code}"
 
@@ -210,7 +210,7 @@ def main() -> None:
             command = sys.stdin.readline().strip()
             if not command:
                 return
-            prober.look()
+            prober.check_membership()
             if command == "begin":
                 prober.measured = Measurement()
                 print("begun", flush=True)

@@ -1,4 +1,4 @@
-"""Whether a broker still does everything that clients need: asked after each attack."""
+"""A check, made after each attack, that a broker still does everything that clients need."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ R = TypeVar("R", bound=ApiMessage)
 def check_service(server: str, topic: str | None = None) -> None:
     """Create a topic, produce, consume, and join a group and commit.
 
-    With `topic`, which has two partitions, no other is created. Raises AssertionError, OSError,
-    LookupError or KafkaError where something does not work.
+    With `topic`, which has two partitions, it creates no other. Raises AssertionError, OSError,
+    LookupError or KafkaError if an operation fails.
     """
     with SimpleClient(*address_of(server), timeout_s=TIMEOUT_S) as client:
         if topic is None:
@@ -60,7 +60,9 @@ def check_service(server: str, topic: str | None = None) -> None:
 
 def _check_group(peer: Peer, group: str, topic: str) -> None:
     find = FindCoordinatorRequest(key=group)
-    eventually(lambda: _ask(peer, find, 0, FindCoordinatorResponse).error_code == 0, "coordinator")
+    eventually(
+        lambda: _request(peer, find, 0, FindCoordinatorResponse).error_code == 0, "coordinator"
+    )
     join = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=10_000,
@@ -68,7 +70,7 @@ def _check_group(peer: Peer, group: str, topic: str) -> None:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    joined = _ask(peer, join, 3, JoinGroupResponse)
+    joined = _request(peer, join, 3, JoinGroupResponse)
     assert joined.error_code == 0, f"JoinGroup: error code {joined.error_code}"
     member_id, generation_id = joined.member_id, joined.generation_id
     sync = SyncGroupRequest(
@@ -77,7 +79,7 @@ def _check_group(peer: Peer, group: str, topic: str) -> None:
         member_id=member_id,
         assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=_ASSIGNMENT)],
     )
-    assert _ask(peer, sync, 1, SyncGroupResponse).assignment == _ASSIGNMENT
+    assert _request(peer, sync, 1, SyncGroupResponse).assignment == _ASSIGNMENT
     partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=1)
     commit = OffsetCommitRequest(
         group_id=group,
@@ -85,18 +87,18 @@ def _check_group(peer: Peer, group: str, topic: str) -> None:
         member_id=member_id,
         topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
-    committed = _ask(peer, commit, 5, OffsetCommitResponse).topics[0].partitions[0]
+    committed = _request(peer, commit, 5, OffsetCommitResponse).topics[0].partitions[0]
     assert committed.error_code == 0, f"OffsetCommit: error code {committed.error_code}"
     fetch = OffsetFetchRequest(
         group_id=group, topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[1])]
     )
-    offset = _ask(peer, fetch, 3, OffsetFetchResponse).topics[0].partitions[0].committed_offset
+    offset = _request(peer, fetch, 3, OffsetFetchResponse).topics[0].partitions[0].committed_offset
     assert offset == 1, f"OffsetFetch: {offset}"
     leave = LeaveGroupRequest(group_id=group, member_id=member_id)
-    assert _ask(peer, leave, 1, LeaveGroupResponse).error_code == 0
+    assert _request(peer, leave, 1, LeaveGroupResponse).error_code == 0
 
 
-def _ask(peer: Peer, request: ApiMessage, version: int, response: type[R]) -> R:
-    answer = peer.ask(request, version)
+def _request(peer: Peer, request: ApiMessage, version: int, response: type[R]) -> R:
+    answer = peer.request(request, version)
     assert isinstance(answer, response)
     return answer

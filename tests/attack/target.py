@@ -1,8 +1,8 @@
-"""The broker under attack: with default settings, a probe, and a look at what is left of it.
+"""The broker under attack, with default settings and a probe, and the checks after each attack.
 
 with target.attack():
-    ...                        # send what you like
-# The broker lives, is within its bounds, and serves; or an AssertionError says what does not.
+    ...                        # send anything
+# The broker runs, is within its bounds, and serves; otherwise an AssertionError says what fails.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.fault.peers import Peer
 from tests.helpers.hostile import memory_mb
 
 RSS_MAX_MB = 256
-"""The most memory a broker with default settings may take during any attack."""
+"""The most memory that a broker with default settings may use during any attack."""
 RESULT = "attack"
-"""The name of the property that a test's report has for each attack."""
+"""The name of the property in a test's report for each attack."""
 _SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-"""No bound: it only spares each check of a group three seconds."""
+"""Changes no limit: it only saves three seconds in each check of a group."""
 _RESET_PEAK = "5"  # See proc(5), clear_refs.
 _WRONG = re.compile(r"unexpected error|Traceback|CRITICAL", re.IGNORECASE)
 
@@ -47,12 +47,12 @@ class Result:
     works: bool
 
     def as_property(self) -> dict[str, Any]:
-        """As the report of a test carries it, also between processes."""
+        """Return the result as a property of a test's report, which processes can exchange."""
         return asdict(self)
 
 
 class _LimitedBroker(BrokerProcess):
-    """A broker process that may open only so many files; None for as many as this one may."""
+    """A broker process with a limit of open files; None for the limit of the test process."""
 
     def __init__(self, *arguments: Any, descriptors: int | None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -70,7 +70,7 @@ class _LimitedBroker(BrokerProcess):
 class Target:
     """A running broker and its probe. Ends with `close`.
 
-    `descriptors` is how many files the broker may open; None for as many as the tests may.
+    `descriptors` is the broker's limit of open files; None for the limit of the test process.
     """
 
     def __init__(
@@ -105,20 +105,20 @@ class Target:
 
     @property
     def server(self) -> str:
-        """Where clients connect: the first listener."""
+        """The address of the first listener, to which clients connect."""
         return self.broker.addresses[0]
 
     def connect(self, *, receive_buffer: int = 0) -> Peer:
-        """An attacker's connection."""
+        """Return an attacker's connection."""
         return Peer(self.server, receive_buffer=receive_buffer)
 
     @contextmanager
     def attack(
         self, request: pytest.FixtureRequest, name: str = "", *, topic: str | None = None
     ) -> Iterator[None]:
-        """Measure what happens inside; then check that the broker is well.
+        """Measure the broker within the block; then check that it works.
 
-        The check creates a topic, unless it gets an existing `topic` of two partitions to use.
+        The check creates a topic unless it gets an existing `topic` with two partitions.
         Raises AssertionError, naming the bound or the operation; see `replace_damaged`.
         """
         name = name or request.node.name.removeprefix("test_")
@@ -129,7 +129,7 @@ class Target:
         problems: list[str] = []
         try:
             yield
-        except BaseException as error:  # pytest.fail's, too.
+        except BaseException as error:  # BaseException includes the exception of pytest.fail.
             problems.append(f"the attack itself failed: {error!r}")
             raise
         finally:
@@ -148,7 +148,7 @@ class Target:
         self._is_damaged = False
 
     def _examine(self, problems: list[str], topic: str | None) -> tuple[Measurement, int]:
-        """Adds to `problems` what is wrong with the broker."""
+        """Add a line to `problems` for each check that fails."""
         if not self.broker.is_running:
             problems.append(f"the broker has died: {self.broker.log_text()[-500:]}")
             return Measurement(), 0
@@ -173,13 +173,13 @@ class Target:
         return measured, rss_mb
 
     def restart(self) -> None:
-        """Stop the broker cleanly and start it over its data, with a new probe."""
+        """Stop the broker cleanly and start it on its data, with a new probe."""
         self._probe.close()
         self.broker.restart()
         self._probe = Probe(self.server)
 
     def replace_damaged(self) -> None:
-        """Start a fresh broker if an attack on this one has failed: its other results count."""
+        """Start a new broker if an attack on this one has failed, so that later results count."""
         if self._is_damaged:
             self._end_damaged()
             self._start()
@@ -190,7 +190,7 @@ class Target:
             self.broker.kill()
 
     def close(self) -> None:
-        """Stop the broker; it must stop cleanly, unless an attack has failed on it."""
+        """Stop the broker, which must be clean unless an attack on it has failed."""
         if self._is_damaged:
             self._end_damaged()
             return
@@ -199,5 +199,5 @@ class Target:
 
 
 def _reset_peak(pid: int) -> None:
-    """From now on VmHWM counts from what the process has in memory now."""
+    """Reset VmHWM, the peak memory of the process, to its current memory."""
     Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)

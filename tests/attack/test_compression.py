@@ -1,4 +1,4 @@
-"""Batches that are small until the broker has to look into them or compress them in another way."""
+"""Small batches that become large when the broker has to decompress or recompress them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from plog.records.builder import build_batch
 from plog.records.codec import Record
 from tests.attack.conftest import Attack
 from tests.attack.frames import (
-    answered_bytes,
     create_topic,
     now_ms,
     produce,
     produce_frame,
+    response_size,
     zeros_batch,
 )
 from tests.attack.target import Target
@@ -36,7 +36,7 @@ _every_codec = pytest.mark.parametrize("codec", _CODECS)
 
 
 def _slow_value(nbytes: int) -> bytes:
-    """Cheap to say and expensive to compress: zstd finds the repetition, gzip and lz4 do not."""
+    """Return a value that zstd shrinks to nothing, but that is expensive for gzip and lz4."""
     chance = random.Random(1)
     letters = bytes(chance.choice(b"ab") for _ in range(60_000))
     return (letters * (nbytes // len(letters) + 1))[:nbytes]
@@ -44,7 +44,7 @@ def _slow_value(nbytes: int) -> bytes:
 
 @pytest.mark.parametrize("codec", _SLOWEST)
 def test_recompression_at_the_slowest_level(target: Target, attack: Attack, codec: str) -> None:
-    """One batch of a few KB that stands for 1 MB."""
+    """A batch of a few KB expands to 1 MB."""
     topic = f"slowest-{codec}"
     create_topic(target, topic, config=_SLOWEST[codec])
     record = Record(timestamp=now_ms(), key=b"k", value=_slow_value(1 << 20))
@@ -56,7 +56,7 @@ def test_recompression_at_the_slowest_level(target: Target, attack: Attack, code
 
 @_every_codec
 def test_bomb_for_a_compacted_topic(target: Target, attack: Attack, codec: Compression) -> None:
-    """150 MB of zeros: compacted topics look for keys."""
+    """150 MB of zeros, which a compacted topic has to search for keys."""
     create_topic(target, "compacted", config={"cleanup.policy": "compact"})
     mebibyte = Record(timestamp=now_ms(), key=b"k", value=bytes(1 << 20))
     batch = build_batch([mebibyte] * 150, compression=codec)
@@ -64,12 +64,12 @@ def test_bomb_for_a_compacted_topic(target: Target, attack: Attack, codec: Compr
         if len(batch) < 1 << 20:
             assert produce(peer, "compacted", batch)[0] in _REFUSED
         else:
-            answered_bytes(peer, produce_frame("compacted", batch))
+            response_size(peer, produce_frame("compacted", batch))
 
 
 @_every_codec
 def test_bomb_of_tiny_records(target: Target, attack: Attack, codec: Compression) -> None:
-    """Two hundred thousand records in each of several batches, one request."""
+    """One request has several batches of two hundred thousand records."""
     create_topic(target, "tiny", config={"cleanup.policy": "compact"})
     stamp = now_ms()
     batch = build_batch([Record(timestamp=stamp, key=b"k")] * 200_000, compression=codec)
@@ -78,7 +78,7 @@ def test_bomb_of_tiny_records(target: Target, attack: Attack, codec: Compression
 
 
 def test_many_bombs_in_one_request(target: Target, attack: Attack) -> None:
-    """Each of 50 stands for 16 MB, the most that a batch of the default size may."""
+    """Each of 50 batches expands to 16 MB, the limit at the default batch size."""
     create_topic(target, "compacted", config={"cleanup.policy": "compact"})
     with target.connect() as peer, attack():
         produce(peer, "compacted", *[zeros_batch((16 << 20) - 100)] * 50)
@@ -92,7 +92,7 @@ def test_bombs_from_many_connections(target: Target, attack: Attack) -> None:
         for peer in peers:
             peer.send(frame)
         for peer in peers:
-            peer.answer()
+            peer.response()
             peer.close()
 
 
@@ -100,7 +100,7 @@ def test_bombs_from_many_connections(target: Target, attack: Attack) -> None:
 def test_bomb_for_a_topic_with_the_largest_message_size(
     target: Target, attack: Attack, gigabytes: int
 ) -> None:
-    """max.message.bytes=2147483647 does not raise the bound on what a batch may stand for."""
+    """max.message.bytes=2147483647 does not raise the limit of a batch's uncompressed size."""
     config = {"max.message.bytes": str((1 << 31) - 1), "cleanup.policy": "compact"}
     create_topic(target, "largest", config=config)
     with target.connect() as peer, attack():

@@ -1,4 +1,4 @@
-"""Thousands of quotas, ACLs, users and settings, and what describes them."""
+"""Requests that create or describe thousands of quotas, ACLs, users and settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plog.wire.messages.user_scram_credentials import (
 )
 from plog.wire.schema import ApiMessage
 from tests.attack.conftest import Attack
-from tests.attack.frames import answered_bytes
+from tests.attack.frames import response_size
 from tests.attack.target import Target
 from tests.fault.peers import request_frame
 
@@ -75,7 +75,7 @@ def _credentials() -> AlterUserScramCredentialsRequest:
 
 
 def _settings() -> IncrementalAlterConfigsRequest:
-    """Of topics that are missing."""
+    """Return changes of settings of missing topics."""
     config = IncrementalAlterableConfig(name="retention.ms", config_operation=0, value="1000")
     return IncrementalAlterConfigsRequest(
         resources=[
@@ -122,9 +122,9 @@ _FLOODS: dict[str, list[tuple[ApiMessage, int]]] = {
 }
 
 
-@pytest.mark.parametrize("what", _FLOODS)
-def test_flood_of(target: Target, attack: Attack, what: str) -> None:
-    frames = [request_frame(message, version) for message, version in _FLOODS[what]]
+@pytest.mark.parametrize("flood", _FLOODS)
+def test_flood_of(target: Target, attack: Attack, flood: str) -> None:
+    frames = [request_frame(message, version) for message, version in _FLOODS[flood]]
     with attack(), target.connect() as peer:
         for frame in frames:
-            answered_bytes(peer, frame)
+            response_size(peer, frame)

@@ -1,7 +1,7 @@
 """Each API with one element repeated in each of its arrays, and with many missing ones in one.
 
-The requests are those of the fuzz target hostile_counts, which counts the steps of each turn; here
-they show what a real process makes of them, and how large its responses are.
+The requests are those of the fuzz target hostile_counts, which counts the steps of each turn. Here
+they go to a real process, and the test bounds the size of the responses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plogd.apis.api_table import HANDLERS, Row
 from tests.attack.conftest import Attack
-from tests.attack.frames import answered_bytes, small_batch
+from tests.attack.frames import response_size, small_batch
 from tests.attack.target import Target
 from tests.fault.peers import request_frame
 from tests.fuzz.hostile_requests import Known, Shape, array_paths, hostile_request
@@ -34,7 +34,7 @@ _KNOWN = Known(
 )
 _WITH_ARRAYS = [row for row in HANDLERS if array_paths(row.request, row.last_version)]
 _LIMITED = {ApiKey.CREATE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
-"""Refused as a whole if they are about more than 10,000 things."""
+"""Refused as a whole if they have more than 10,000 elements."""
 
 
 @pytest.mark.parametrize("row", _WITH_ARRAYS, ids=lambda row: row.name)
@@ -55,7 +55,7 @@ def test_20000_elements_of(target: Target, attack: Attack, row: Row) -> None:
     with attack():
         for what, frame in frames.items():
             with target.connect() as peer:
-                nbytes = answered_bytes(peer, frame) or 0
+                nbytes = response_size(peer, frame) or 0
             allowed = _PER_BYTE * len(frame) + _IN_ANY_CASE
             assert nbytes <= allowed, (
                 f"{what}: a response of {nbytes:,} bytes to a request of {len(frame):,}"
@@ -64,7 +64,7 @@ def test_20000_elements_of(target: Target, attack: Attack, row: Row) -> None:
 
 
 def _create_topics(target: Target) -> None:
-    """Those that are missing; the others are refused."""
+    """Create the topics that are missing; the broker refuses the others."""
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in _TOPICS]
     with target.connect() as peer:
-        peer.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
+        peer.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)

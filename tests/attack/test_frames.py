@@ -1,4 +1,4 @@
-"""Frames that are valid as far as they can be read: tags, nulls, nesting, and their limits."""
+"""Frames that are valid until a limit is reached: tags, nulls and nesting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from plog.wire.primitives import encode_varint
 from tests.attack.conftest import Attack
-from tests.attack.frames import answered_bytes
+from tests.attack.frames import response_size
 from tests.attack.target import Target
 
 _METADATA, _FIND_COORDINATOR, _CREATE_TOPICS = 3, 10, 19
@@ -16,13 +16,13 @@ _MIB = 1 << 20
 
 
 def _frame(api_key: int, version: int, body: bytes, header_tags: bytes = b"\0") -> bytes:
-    """A request of a flexible version."""
+    """Return a request of a flexible version."""
     head = struct.pack(">hhih", api_key, version, 1, -1) + header_tags
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def _tags(count: int, size: int) -> bytes:
-    """Unknown tagged fields."""
+    """Return unknown tagged fields."""
     fields = (encode_varint(100 + tag) + encode_varint(size) + bytes(size) for tag in range(count))
     return encode_varint(count) + b"".join(fields)
 
@@ -62,4 +62,4 @@ def test_frame_with(target: Target, attack: Attack, what: str) -> None:
     with attack():
         for _ in range(3):
             with target.connect() as peer:
-                answered_bytes(peer, _FRAMES[what])
+                response_size(peer, _FRAMES[what])

@@ -16,7 +16,7 @@ from plog.wire.messages.join_group import (
 from plog.wire.messages.list_groups import ListGroupsRequest
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.attack.conftest import Attack
-from tests.attack.frames import answered_bytes, produce_frame, small_batch
+from tests.attack.frames import produce_frame, response_size, small_batch
 from tests.attack.target import Target
 from tests.fault.peers import Peer, request_frame
 
@@ -40,7 +40,7 @@ def _send(peer: Peer, frame: bytes) -> None:
     try:
         peer.send(frame)
     except ConnectionError:
-        pass  # Refused: the broker has closed the connection.
+        pass  # The broker has refused the request by closing the connection.
 
 
 def test_join_group_with_10_mb_of_metadata_from_30_members(target: Target, attack: Attack) -> None:
@@ -60,7 +60,7 @@ def test_join_group_of_2000_members(target: Target, attack: Attack) -> None:
         for _ in range(2_000):
             _send(stack.enter_context(target.connect()), frame)
         with target.connect() as other:
-            other.ask(DescribeGroupsRequest(groups=["crowd"]), 4)
+            other.request(DescribeGroupsRequest(groups=["crowd"]), 4)
 
 
 def test_join_group_with_24000_protocols(target: Target, attack: Attack) -> None:
@@ -74,7 +74,7 @@ def test_join_group_with_24000_protocols(target: Target, attack: Attack) -> None
 
 
 def test_10000_members_that_never_come_back(target: Target, attack: Attack) -> None:
-    """Each gets a member id, for half an hour."""
+    """Each gets a member id that is valid for half an hour."""
     _pipelined(target, attack, [request_frame(_join("gone", session_ms=1_800_000), 4)] * 10_000)
 
 
@@ -98,13 +98,13 @@ def _pipelined(target: Target, attack: Attack, frames: list[bytes]) -> None:
             some = frames[start : start + 100]
             peer.send(b"".join(some))
             for _ in some:
-                peer.answer()
-        peer.ask(ListGroupsRequest(), 4)
+                peer.response()
+        peer.request(ListGroupsRequest(), 4)
 
 
 def test_sync_group_with_an_assignment_of_50_mb(target: Target, attack: Attack) -> None:
     with attack(), target.connect() as peer:
-        joined = peer.ask(_join("assigned"), 3)
+        joined = peer.request(_join("assigned"), 3)
         assert isinstance(joined, JoinGroupResponse)
         assignment = SyncGroupRequestAssignment(
             member_id=joined.member_id, assignment=bytes(50 << 20)
@@ -115,7 +115,7 @@ def test_sync_group_with_an_assignment_of_50_mb(target: Target, attack: Attack) 
             member_id=joined.member_id,
             assignments=[assignment],
         )
-        answered_bytes(peer, request_frame(request, 1))
+        response_size(peer, request_frame(request, 1))
 
 
 @pytest.mark.parametrize(
@@ -130,16 +130,16 @@ def test_sync_group_with_an_assignment_of_50_mb(target: Target, attack: Attack) 
 def test_undecodable_record_in_the_offsets_topic(
     request: pytest.FixtureRequest, target: Target, attack: Attack, key: bytes | None
 ) -> None:
-    """Kafka's admin clients may write there; groups work, now and after a restart."""
+    """Kafka's admin clients may write there; groups work before and after a restart."""
     with target.connect() as peer:
-        peer.ask(FindCoordinatorRequest(key="g"), 0)
+        peer.request(FindCoordinatorRequest(key="g"), 0)
     batch = small_batch(b"\0\1garbage", key)
     with attack(), target.connect() as peer:
         for partition in range(_GROUPS):
             frame = produce_frame(
                 "__consumer_offsets", batch, partition=partition, client_id="__admin_client"
             )
-            answered_bytes(peer, frame)
+            response_size(peer, frame)
     target.restart()
     with target.attack(request, f"{request.node.name.removeprefix('test_')}, restarted"):
         pass

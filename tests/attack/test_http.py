@@ -22,7 +22,7 @@ _MEBIBYTE = bytes(1 << 20)
 
 @pytest.fixture(scope="module")
 def target_settings() -> dict[str, str]:
-    """The HTTP port is off in other tests."""
+    """Enable the HTTP port, which is off in other tests."""
     return {"plog.http.port": str(_PORT)}
 
 
@@ -41,7 +41,7 @@ def test_metrics_pipelined_and_never_read(
     with attack(), ExitStack() as stack:
         for _ in range(connections):
             peer = stack.enter_context(Peer(_SERVER, receive_buffer=4096))
-            peer.send_what_fits(_GET * requests)
+            peer.send_without_blocking(_GET * requests)
         with target.connect() as other:
             for _ in range(50):
                 other.ping()
@@ -49,11 +49,11 @@ def test_metrics_pipelined_and_never_read(
 
 
 def test_metrics_pipelined_and_read(target: Target, attack: Attack) -> None:
-    """All that are answered are whole; the broker may end the connection before the last."""
+    """All responses are complete; the broker may close the connection before the last one."""
     with attack(), Peer(_SERVER) as peer:
         with suppress(ConnectionError):
             peer.send(_GET * 500 + b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        assert peer.until_closed().startswith(b"HTTP/1.1 200")
+        assert peer.read_until_closed().startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_metrics_pipelined_and_read(target: Target, attack: Attack) -> None:
     ],
 )
 def test_endless_http_request(target: Target, attack: Attack, head: bytes) -> None:
-    """100 MB of it are sent; the broker keeps none of them, and ends the connection."""
+    """The client sends 100 MB; the broker keeps none of them and closes the connection."""
     with attack(), Peer(_SERVER) as peer:
         with suppress(ConnectionError):
             peer.send(head)
@@ -82,12 +82,12 @@ def test_endless_http_request(target: Target, attack: Attack, head: bytes) -> No
         assert spooled < len(_MEBIBYTE), f"{spooled:,} bytes are kept in files"
         with suppress(OSError):
             peer.stop_sending()
-        peer.until_closed()
+        peer.read_until_closed()
         assert _metrics()
 
 
 def _spooled_bytes(target: Target) -> int:
-    """The size of open files that have no name, as temporary files have none."""
+    """Return the size of open files without a name, such as temporary files."""
     total = 0
     for entry in Path(f"/proc/{target.broker.pid}/fd").iterdir():
         with suppress(FileNotFoundError):

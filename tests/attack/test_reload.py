@@ -30,7 +30,7 @@ def test_settings_file_that_is_a_fifo(request: pytest.FixtureRequest, tmp_path: 
 def test_settings_file_that_was_a_fifo_for_a_while(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Once there is a file again, a reload reads it."""
+    """When the file is regular again, a reload reads it."""
     file = tmp_path / "server.properties"
     file.write_text(_SETTINGS)
     with Target(tmp_path, config_file=file) as target, target.attack(request):
@@ -39,7 +39,7 @@ def test_settings_file_that_was_a_fifo_for_a_while(
         os.kill(target.broker.pid, signal.SIGHUP)
         with target.connect() as peer:
             peer.ping()
-        with suppress(OSError):  # No reader: the broker does not wait for a writer.
+        with suppress(OSError):  # Fails without a reader: the broker does not wait for a writer.
             os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
         file.unlink()
         file.write_text(_SETTINGS)

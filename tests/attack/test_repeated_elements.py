@@ -1,4 +1,4 @@
-"""One element named tens of thousands of times: it is handled once, and answered once."""
+"""Requests that repeat an element tens of thousands of times: it must be handled once."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from plog.wire.messages.offset_commit import (
 )
 from plog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.attack.conftest import Attack
-from tests.attack.frames import answered_bytes, create_topic, now_ms, produce, small_batch
+from tests.attack.frames import create_topic, now_ms, produce, response_size, small_batch
 from tests.attack.probe import PROBE_TOPIC
 from tests.attack.target import Target
 from tests.fault.peers import request_frame
 
 _JUST_ALLOWED = 49_000
 _SMALL_BYTES = 8 << 20
-"""More than any response here has to have, and a fraction of what repetition makes of it."""
+"""More than any correct response here, and a fraction of one that repeats the element."""
 
 
 def _fetch(
@@ -61,7 +61,7 @@ def test_fetch_of_one_partition_49000_times(target: Target, attack: Attack) -> N
         produce(peer, "read", small_batch(bytes(500_000)))
         frame = request_frame(_fetch([_first(1 << 20)] * _JUST_ALLOWED, "read"), 4)
         with attack():
-            nbytes = answered_bytes(peer, frame)
+            nbytes = response_size(peer, frame)
             assert nbytes is not None
             assert nbytes < _SMALL_BYTES, f"a response of {nbytes:,} bytes"
 
@@ -69,15 +69,15 @@ def test_fetch_of_one_partition_49000_times(target: Target, attack: Attack) -> N
 def test_fetch_session_that_grows_by_missing_partitions(target: Target, attack: Attack) -> None:
     count = 45_000
     with attack(), target.connect() as peer:
-        opened = peer.ask(_fetch([_first()], session_epoch=0), 7)
+        opened = peer.request(_fetch([_first()], session_epoch=0), 7)
         assert isinstance(opened, FetchResponse)
         session: dict[str, int] = {"session_id": opened.session_id}
         for epoch in range(1, 7):
             missing = [FetchPartition(partition=epoch * count + n) for n in range(count)]
-            answered_bytes(peer, request_frame(_fetch(missing, session_epoch=epoch, **session), 7))
+            response_size(peer, request_frame(_fetch(missing, session_epoch=epoch, **session), 7))
         nothing = FetchRequest(session_epoch=7, session_id=opened.session_id)
         for _ in range(3):
-            nbytes = answered_bytes(peer, request_frame(nothing, 7))
+            nbytes = response_size(peer, request_frame(nothing, 7))
             assert nbytes is None or nbytes < _SMALL_BYTES, f"a response of {nbytes:,} bytes"
 
 
@@ -87,7 +87,7 @@ def test_fetch_sessions_opened_3000_times(target: Target, attack: Attack) -> Non
         for _ in range(30):
             peer.send(opening * 100)
             for _ in range(100):
-                peer.answer()
+                peer.response()
 
 
 def test_offset_fetch_of_one_partition_49000_times(target: Target, attack: Attack) -> None:
@@ -102,12 +102,12 @@ def test_offset_fetch_of_one_partition_49000_times(target: Target, attack: Attac
     repeated = OffsetFetchRequestTopic(name="committed", partition_indexes=[0] * _JUST_ALLOWED)
     frame = request_frame(OffsetFetchRequest(group_id="large", topics=[repeated]), 1)
     with target.connect() as peer:
-        peer.ask(FindCoordinatorRequest(key="large"), 0)
-        peer.ask(commit, 5)
+        peer.request(FindCoordinatorRequest(key="large"), 0)
+        peer.request(commit, 5)
     with attack(), ExitStack() as stack:
         for _ in range(5):
             stack.enter_context(target.connect(receive_buffer=4096)).send(frame)
-        nbytes = answered_bytes(stack.enter_context(target.connect()), frame)
+        nbytes = response_size(stack.enter_context(target.connect()), frame)
         assert nbytes is None or nbytes < _SMALL_BYTES, f"a response of {nbytes:,} bytes"
 
 
@@ -123,7 +123,7 @@ def test_describe_producers_of_one_partition_20000_times(target: Target, attack:
         topics = [TopicRequest(name="produced", partition_indexes=[0] * 20_000)]
         frame = request_frame(DescribeProducersRequest(topics=topics), 0)
         with attack():
-            nbytes = answered_bytes(peer, frame)
+            nbytes = response_size(peer, frame)
             assert nbytes is None or nbytes < _SMALL_BYTES, f"a response of {nbytes:,} bytes"
 
 
@@ -137,14 +137,14 @@ def test_offset_commit_of_one_partition_40000_times(target: Target, attack: Atta
     commit = OffsetCommitRequest(group_id="often", generation_id_or_member_epoch=-1, topics=[topic])
     frame = request_frame(commit, 5)
     with target.connect() as peer:
-        peer.ask(FindCoordinatorRequest(key="often"), 0)
+        peer.request(FindCoordinatorRequest(key="often"), 0)
         with attack():
             for _ in range(2):
-                answered_bytes(peer, frame)
+                response_size(peer, frame)
 
 
 def test_offset_look_ups_by_time_in_a_batch_of_many_records(target: Target, attack: Attack) -> None:
-    """Each reads hundreds of thousands of records; an innocent one does not wait for all."""
+    """Each reads hundreds of thousands of records; another client does not wait for all of them."""
     create_topic(target, "timed")
     create_topic(target, "innocent")
     stamp = now_ms()
@@ -161,11 +161,11 @@ def test_offset_look_ups_by_time_in_a_batch_of_many_records(target: Target, atta
         with attack(), ExitStack() as stack:
             for _ in range(15):
                 stack.enter_context(target.connect()).send(request_frame(by_time("timed"), 7))
-            peer.ask(by_time("innocent"), 7)
+            peer.request(by_time("innocent"), 7)
 
 
 def test_delete_topics_and_look_ups_of_their_offsets(target: Target, attack: Attack) -> None:
-    """Deleting a topic does not wait behind look-ups of clients that have left."""
+    """Deleting a topic does not wait for lookups of clients that have disconnected."""
     create_topic(target, "short-lived")
     stamp = now_ms()
     tiny = [Record(timestamp=stamp)] * 300_000
@@ -180,4 +180,4 @@ def test_delete_topics_and_look_ups_of_their_offsets(target: Target, attack: Att
             for _ in range(15):
                 with target.connect() as leaving:
                     leaving.send(frame)
-            peer.ask(deletion, 6)
+            peer.request(deletion, 6)

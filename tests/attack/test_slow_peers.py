@@ -22,13 +22,13 @@ _BROKER = 4
 
 
 def _large_head(size: int = _LARGE_FRAME) -> bytes:
-    """The beginning of a Produce request of `size` bytes."""
+    """Return the beginning of a Produce request of `size` bytes."""
     return size.to_bytes(4, "big") + b"\0\0\0\3" + bytes(17_000)
 
 
 @contextmanager
 def _trickling(peers: list[Peer]) -> Iterator[None]:
-    """Each peer goes on sending a little, about once a second, until the block ends."""
+    """Let each peer send a few bytes about once a second until the block ends."""
     over = threading.Event()
 
     def trickle() -> None:
@@ -55,7 +55,7 @@ def _sends(peer: Peer) -> bool:
 
 @pytest.mark.parametrize("count", [3, 200])
 def test_large_frames_that_trickle_in(target: Target, attack: Attack, count: int) -> None:
-    """Requests of 200 KB of other clients are served meanwhile."""
+    """The broker serves requests of 200 KB from other clients meanwhile."""
     create_topic(target, "large")
     with attack(), ExitStack() as stack:
         slow = [stack.enter_context(target.connect()) for _ in range(count)]
@@ -70,22 +70,22 @@ def test_large_frames_that_trickle_in(target: Target, attack: Attack, count: int
 def test_large_frame_that_trickles_in_is_closed_with_a_line(
     request: pytest.FixtureRequest, target: Target
 ) -> None:
-    """A frame has to arrive at a rate in proportion to its size."""
+    """A frame must arrive at a rate in proportion to its size."""
     with target.attack(request), target.connect() as slow, _trickling([slow]):
         slow.send(_large_head())
-        slow.until_closed()
+        slow.read_until_closed()
     assert "127.0.0.1" in target.broker.log_text()
 
 
 def test_frames_of_90_mb_from_10_connections_that_stop_halfway(
     target: Target, attack: Attack
 ) -> None:
-    """Half of each frame arrives, which is more together than the broker may keep."""
+    """Half of each frame arrives, which together exceeds the broker's memory for requests."""
     half = bytes(45 << 20)
     with attack(), ExitStack() as stack:
         for _ in range(10):
             peer = stack.enter_context(target.connect())
-            peer.send_what_fits(_large_head(90 << 20) + half)
+            peer.send_without_blocking(_large_head(90 << 20) + half)
         with target.connect() as other:
             for _ in range(50):
                 other.ping()
@@ -137,7 +137,7 @@ def test_pipelines_of_200_connections_that_never_read(
     frames = _PIPELINED[kind] * 100
     with attack(), ExitStack() as stack:
         for _ in range(200):
-            stack.enter_context(target.connect(receive_buffer=4096)).send_what_fits(frames)
+            stack.enter_context(target.connect(receive_buffer=4096)).send_without_blocking(frames)
         with target.connect() as other:
             for _ in range(50):
                 other.ping()
@@ -151,7 +151,7 @@ def test_pipelined_produces_of_200_connections_that_never_read(
     frames = produce_frame("parked", small_batch(bytes(50_000))) * 20
     with attack(), ExitStack() as stack:
         for _ in range(200):
-            stack.enter_context(target.connect(receive_buffer=4096)).send_what_fits(frames)
+            stack.enter_context(target.connect(receive_buffer=4096)).send_without_blocking(frames)
         with target.connect() as other:
             for _ in range(50):
                 other.ping()

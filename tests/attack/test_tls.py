@@ -1,4 +1,4 @@
-"""Attacks on a TLS listener; the probe is on the plain one."""
+"""Attacks on a TLS listener; the probe uses the plaintext listener."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER_PARTS = ("nothing", "garbage", "kafka")
 
 @pytest.fixture(scope="module")
 def target_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A plain and a TLS listener."""
+    """Settings for a plaintext and a TLS listener."""
     keystore = tmp_path_factory.mktemp("tls") / "broker.pem"
     return {
         "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
@@ -27,7 +27,7 @@ def target_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def _client_hello() -> bytes:
-    """The first flight of a TLS client."""
+    """Return the first flight of a TLS client."""
     outgoing = ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
@@ -70,7 +70,7 @@ def test_100_finished_handshakes_and_pipelines_that_are_never_read(
     with attack(), ExitStack() as stack:
         for _ in range(100):
             peer = Peer(target.broker.addresses[1], context, receive_buffer=4096)
-            stack.enter_context(peer).send_what_fits(ping_frame() * 500)
+            stack.enter_context(peer).send_without_blocking(ping_frame() * 500)
         with target.connect() as other:
             for _ in range(50):
                 other.ping()

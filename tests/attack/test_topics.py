@@ -1,4 +1,4 @@
-"""Attacks with topics: very many, with very many partitions, or with very small segments."""
+"""Attacks with very many topics, very many partitions, or very small segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSta
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.attack.conftest import Attack
-from tests.attack.frames import answered_bytes, create_topic, produce, small_batch
+from tests.attack.frames import create_topic, produce, response_size, small_batch
 from tests.attack.target import Target
 from tests.fault.peers import Peer, request_frame
 
@@ -27,18 +27,18 @@ def _metadata(names: list[str]) -> MetadataRequest:
 
 def test_metadata_that_creates_1200_topics(target: Target, attack: Attack) -> None:
     with attack(), target.connect() as peer:
-        answered_bytes(peer, request_frame(_metadata(_NAMED), 9))
+        response_size(peer, request_frame(_metadata(_NAMED), 9))
 
 
 def test_metadata_of_all_topics_on_100_connections(target: Target, attack: Attack) -> None:
-    """None of them reads; there are thousands of partitions."""
+    """No connection reads its response, which lists thousands of partitions."""
     create_topic(target, "wide", 2_000)
     frame = request_frame(MetadataRequest(topics=None), 9)
     with attack(), ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(target.connect(receive_buffer=4096)).send(frame)
         with target.connect() as other:
-            answered_bytes(other, frame)
+            response_size(other, frame)
 
 
 def test_describe_configs_of_500_topics_with_documentation(target: Target, attack: Attack) -> None:
@@ -52,7 +52,7 @@ def test_describe_configs_of_500_topics_with_documentation(target: Target, attac
         resources=resources, include_synonyms=True, include_documentation=True
     )
     with attack(), target.connect() as peer:
-        answered_bytes(peer, request_frame(request, 4))
+        response_size(peer, request_frame(request, 4))
 
 
 def _create_many(target: Target) -> list[str]:
@@ -67,7 +67,7 @@ def _ask_to_create(peer: Peer, names: list[str], partitions: int, **fields: bool
         CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names
     ]
     request = CreateTopicsRequest(topics=topics, timeout_ms=60_000, **fields)
-    return answered_bytes(peer, request_frame(request, 7))
+    return response_size(peer, request_frame(request, 7))
 
 
 def test_create_topics_validates_10000(target: Target, attack: Attack) -> None:
@@ -93,7 +93,7 @@ def test_create_topic_with_very_many_partitions(
 def test_tiny_segments_under_a_limit_of_descriptors(
     request: pytest.FixtureRequest, tmp_path: Path, name: str, value: str
 ) -> None:
-    """Logs open files for each segment; those of clients and of the metadata log are reserved."""
+    """Logs open files per segment; descriptors for clients and the metadata log are reserved."""
     with Target(tmp_path, descriptors=600) as target:
         create_topic(target, "before", 2)
         create_topic(target, "tiny", config={name: value})
@@ -112,7 +112,7 @@ def test_auto_creation_under_a_limit_of_descriptors(
     with Target(tmp_path, descriptors=1_000) as target:
         create_topic(target, "before", 2)
         with target.attack(request, topic="before"), target.connect() as peer:
-            answered_bytes(peer, request_frame(_metadata(_NAMED), 9))
+            response_size(peer, request_frame(_metadata(_NAMED), 9))
             _assert_new_clients_are_served(target)
 
 
@@ -125,4 +125,4 @@ def _assert_new_clients_are_served(target: Target) -> None:
 def _delete(target: Target, names: list[str]) -> None:
     topics = [DeleteTopicState(name=name) for name in names]
     with target.connect() as peer:
-        peer.ask(DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)
+        peer.request(DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)

@@ -1,12 +1,12 @@
 """``make bench``: the same loads on plog, Apache Kafka, RabbitMQ and ActiveMQ, in turn.
 
-    ./test bench [--quick] [--rounds N] [NAME…]     all loads, or those
+    ./test bench [--quick] [--rounds N] [NAME…]     all loads, or those named
     ./test bench list                               their names
     ./test bench report RESULTS…                    the tables and plots of docs/performance.md
     ./test bench compare DIR [NAME…]                CPU of this tree ÷ that of the checkout in DIR
 
-Results go to bench-results/DATE.jsonl as they come. Exits with 1 if a load failed; a target that
-is missed is no failure, the report shows it.
+Writes results to bench-results/DATE.jsonl as they arrive. Exits with 1 if a load failed; a missed
+target is not a failure, but the report shows it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ RESULTS = ROOT / "bench-results"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run loads, or make the report."""
+    """Run loads or write the report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="one small round of each")
-    parser.add_argument("--rounds", type=int, help="so many of each load, noisy or not")
-    parser.add_argument("--folder", help="where brokers keep their files; a temporary one")
+    parser.add_argument("--rounds", type=int, help="rounds of each load, noisy or not")
+    parser.add_argument("--folder", help="folder of the brokers' files (default: a temporary one)")
     parser.add_argument("words", nargs="*", metavar="NAME")
     options = parser.parse_args(argv)
     if options.words[:1] == ["report"]:
@@ -52,9 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     names = options.words[2:] if other else options.words
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
-        parser.error(f"no such load: {', '.join(unknown)}; `list` tells the names")
+        parser.error(f"unknown load: {', '.join(unknown)}; `list` prints the names")
     loads = [load for load in LOADS if not names or load.name in names]
-    # So that a bench that is told to end also ends its brokers.
+    # On SIGTERM, the bench must also stop its brokers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if other:
         compare(Path(other), names, quick=options.quick, rounds=options.rounds)
@@ -84,7 +84,7 @@ def _run(loads: list[Load], options: argparse.Namespace) -> int:
 
 
 def _measure(session: Session, load: Load, results: Results) -> bool:
-    """Whether the load went well; one that cannot run here has."""
+    """Run a load; return False if it failed. A load that cannot run on this machine has not."""
     began = time.monotonic()
     failure = ""
     try:

@@ -1,9 +1,9 @@
 """The paper's two loads on RabbitMQ: AMQP 0-9-1 over a plain socket, its frames encoded once.
 
-Messages are persistent and go through the default exchange to a durable classic queue. With acks
-the producer asks for publisher confirms and keeps `depth` messages unconfirmed; without it sends
-as fast as the socket takes them and asks for one confirm at the end. The consumer needs no acks,
-the fastest RabbitMQ has. Layouts: AMQP 0-9-1 specification, sections 2.3 and 4.2; confirms are
+Messages are persistent and go through the default exchange to a durable classic queue. With acks,
+the producer requests publisher confirms and keeps `depth` messages unconfirmed; without, it sends
+as fast as the socket accepts and requests one confirm at the end. The consumer uses no acks, which
+is RabbitMQ's fastest mode. Layouts: AMQP 0-9-1 specification, sections 2.3 and 4.2; confirms are
 RabbitMQ's extension, class 85.
 """
 
@@ -21,7 +21,7 @@ from tests.bench.payloads import payloads
 _METHOD, _HEADER, _BODY, _END = 1, 2, 3, 0xCE
 _BASIC = 60
 _PERSISTENT = struct.pack(">HB", 1 << 12, 2)
-"""Property flags: only the delivery mode is there, and it is 2."""
+"""Property flags: only the delivery mode is present, with the value 2."""
 _ACK_FRAME_BYTES = 21
 _RECEIVE_BYTES = 1 << 18
 
@@ -43,7 +43,7 @@ def _long(data: bytes) -> bytes:
 
 
 def publish_frames(queue: str, body: bytes) -> bytes:
-    """One message for `queue`: the method, the header and the body."""
+    """Return the frames of a message for `queue`: method, header and body."""
     header = struct.pack(">HHQ", _BASIC, 0, len(body)) + _PERSISTENT
     return (
         _method(_BASIC, 40, struct.pack(">H", 0) + _short("") + _short(queue) + b"\0")
@@ -53,7 +53,7 @@ def publish_frames(queue: str, body: bytes) -> bytes:
 
 
 class Channel:
-    """Channel 1 of a connection of its own."""
+    """Channel 1 of a new connection."""
 
     def __init__(self, options: Options) -> None:
         host, _, port = options.bootstrap.rpartition(":")
@@ -71,18 +71,18 @@ class Channel:
         self.call(20, 10, _short(""))
 
     def call(self, class_id: int, method_id: int, arguments: bytes, channel: int = 1) -> bytes:
-        """The arguments of the answer, which has the next method id."""
+        """Call a method; return the arguments of the response, which has the next method id."""
         self.socket.sendall(_method(class_id, method_id, arguments, channel))
         return self._expect(class_id, method_id + 1)
 
     def declare(self, queue: str) -> int:
-        """Make the durable queue if it is not there; how many messages it has."""
+        """Create the durable queue if it is missing; return its number of messages."""
         durable = 2
-        answer = self.call(50, 10, b"\0\0" + _short(queue) + bytes([durable]) + _long(b""))
-        return int(struct.unpack_from(">I", answer, 1 + answer[0])[0])
+        response = self.call(50, 10, b"\0\0" + _short(queue) + bytes([durable]) + _long(b""))
+        return int(struct.unpack_from(">I", response, 1 + response[0])[0])
 
     def receive(self) -> bytes:
-        """What has come, at least one byte."""
+        """Return the bytes received, at least one."""
         if rest := self._rest:
             self._rest = b""
             return rest
@@ -97,13 +97,13 @@ class Channel:
             data += self.receive()
         end = 7 + struct.unpack_from(">I", data, 3)[0]
         if struct.unpack_from(">HH", data, 7) != (class_id, method_id):
-            sys.exit(f"clientbench: RabbitMQ answered {data[7:end]!r}")
+            sys.exit(f"clientbench: RabbitMQ returned {data[7:end]!r}")
         self._rest = data[end + 1 :]
         return data[11:end]
 
 
 def produce(options: Options, meter: Meter) -> dict[str, Any]:
-    """`n` messages of `size` bytes to the queue named as the topic."""
+    """Send `n` messages of `size` bytes to the queue that is named like the topic."""
     channel = Channel(options)
     channel.declare(options.topic)
     frames = [
@@ -120,7 +120,7 @@ def produce(options: Options, meter: Meter) -> dict[str, Any]:
 
 
 def _publish(confirms: Confirms, frames: list[bytes], count: int, window: int) -> None:
-    """Send `count` messages, never more than `window` of them unconfirmed."""
+    """Send `count` messages, with at most `window` of them unconfirmed."""
     first, last = confirms.all_up_to, confirms.all_up_to + count
     for sent in range(first, last):
         confirms.channel.socket.sendall(frames[sent % len(frames)])
@@ -131,7 +131,7 @@ def _publish(confirms: Confirms, frames: list[bytes], count: int, window: int) -
 
 
 class Confirms:
-    """Which messages are confirmed: all up to a number, and some beyond it."""
+    """The confirmed messages: all up to a number, and some after it."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -140,10 +140,10 @@ class Confirms:
         self._rest = b""
 
     def receive(self) -> None:
-        """Wait until something comes, and count what it confirms."""
+        """Wait for confirms and count the messages that they confirm."""
         data = self._rest + self.channel.receive()
-        whole = len(data) - len(data) % _ACK_FRAME_BYTES
-        for start in range(0, whole, _ACK_FRAME_BYTES):
+        complete = len(data) - len(data) % _ACK_FRAME_BYTES
+        for start in range(0, complete, _ACK_FRAME_BYTES):
             class_id, method_id, tag, multiple = struct.unpack_from(">HHQB", data, start + 7)
             if (class_id, method_id) != (_BASIC, 80):
                 sys.exit(f"clientbench: RabbitMQ did not confirm: method {class_id} {method_id}")
@@ -152,14 +152,14 @@ class Confirms:
                 self._beyond = {one for one in self._beyond if one > tag}
             else:
                 self._beyond.add(tag)
-        self._rest = data[whole:]
+        self._rest = data[complete:]
         while self.all_up_to + 1 in self._beyond:
             self.all_up_to += 1
             self._beyond.remove(self.all_up_to)
 
 
 def consume(options: Options, meter: Meter) -> dict[str, Any]:
-    """All messages of the queue, or `n`; then the queue is deleted."""
+    """Consume all messages of the queue, or `n`; then delete the queue."""
     channel = Channel(options)
     there = channel.declare(options.topic)
     wanted = min(options.n or there, there)
@@ -172,10 +172,10 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
     data = channel.receive()
     while (each := delivery_bytes(data)) is None:
         data += channel.receive()
-    # All deliveries are of one length: names, tag (8 bytes) and body do not change theirs.
-    came = len(data)
-    while came < wanted * each:
-        came += len(channel.receive())
+    # All deliveries have the same length: names, tag (8 bytes) and body do.
+    received_bytes = len(data)
+    while received_bytes < wanted * each:
+        received_bytes += len(channel.receive())
     figures = per_message(meter.stop(), wanted, options.size)
     channel.socket.close()
     Channel(options).call(50, 40, b"\0\0" + _short(options.topic) + b"\0")
@@ -183,7 +183,7 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
 
 
 def delivery_bytes(data: bytes) -> int | None:
-    """The length of the first delivery in `data`, three frames; None if it is not all there."""
+    """Return the length of the first delivery, three frames, or None if it is incomplete."""
     position = 0
     for _ in range(3):
         if len(data) < position + 7:

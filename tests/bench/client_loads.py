@@ -1,7 +1,7 @@
-"""Loads that judge the client library, the command line and the test fixtures, not the broker.
+"""Loads that measure the client library, the command line and the test fixtures, not the broker.
 
-One plog serves all of them. Each library runs in a process of its own (library_load.py), all of
-them in turn within a round, so that a ratio is of one minute of the machine.
+All use one plog. Each library runs in a separate process (library_load.py); within a round they run
+in turn, so that a ratio compares the same minute of the machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TEST_FILE = f"""
 import pytest
 
 @pytest.mark.parametrize("number", range({_TESTS}))
-def test_a_topic_of_its_own(plog_session_broker, plog_topic, number):
+def test_has_its_own_topic(plog_session_broker, plog_topic, number):
     assert plog_topic
 """
 _READY = """
@@ -47,24 +47,24 @@ with BrokerThread(Path(sys.argv[1])) as broker:
 
 
 def produce(session: Session) -> Generator[Round]:
-    """A million records by each library, into a new topic."""
+    """Produce a million records to a new topic with each library."""
     return _libraries(session, "produce", PRODUCERS, records=1_000_000)
 
 
 def consume(session: Session) -> Generator[Round]:
-    """The same records by each library, in batches as librdkafka makes them."""
+    """Consume the same records with each library, in batches as librdkafka creates them."""
     return _libraries(session, "consume", CONSUMERS, records=1_000_000)
 
 
 def latency(session: Session) -> Generator[Round]:
-    """200 records a second, from `send` until a consumer of the same library has each."""
+    """Send 200 records a second; measure the time until a consumer of the same library has each."""
     return _libraries(session, "latency", LATE, records=2000)
 
 
 def compare(
     session: Session, mode: str, before: str, environment: Mapping[str, str]
 ) -> Generator[Round]:
-    """The blocking client of this tree and of the one `environment` leads to, called `before`."""
+    """Compare this tree's blocking client with that of `environment`, which is named `before`."""
     return _libraries(
         session, mode, ("plog", before), records=1_000_000, environments={before: environment}
     )
@@ -78,7 +78,7 @@ def _libraries(
     records: int,
     environments: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Generator[Round]:
-    """Rounds of one mode; a library with an environment is plog from another checkout."""
+    """Run rounds of one mode; a library with an environment is plog from another checkout."""
     others = environments or {}
     peer = session.peer("plog")
     records //= _QUICK_DIVISOR if session.quick else 1
@@ -123,7 +123,7 @@ def _run(
 
 
 def commands(session: Session) -> Generator[Round]:
-    """Wall time of two command lines, the best of five: how long one waits on a calm machine."""
+    """Measure the wall time of two command lines, the best of five."""
     peer = session.peer("plog")
     plog = [sys.executable, "-m", "plog.cli"]
     while True:
@@ -147,7 +147,7 @@ def _best_wall_s(command: Sequence[str]) -> float:
 
 
 def fixture(session: Session) -> Generator[Round]:
-    """A broker inside a test's process, and a hundred tests with a topic each."""
+    """Measure the start of a broker thread, and a hundred tests with a topic each."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     while True:
         folder = Path(tempfile.mkdtemp(dir=session.folder))

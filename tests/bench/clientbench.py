@@ -1,12 +1,12 @@
-"""One load driver for any of the brokers; prints one JSON line a run.
+"""A load driver for all brokers; prints one JSON line per run.
 
     python -m tests.bench.clientbench --bootstrap 127.0.0.1:9092 --broker-pid PID \\
         --mode produce --n 2000000 --batch 50
 
 produce, consume, latency, topics and delete go through confluent-kafka (confluent_load.py);
 rawproduce, rawfetch (raw_load.py), connections, each and paced (many_load.py) use plain sockets;
-kcat, idle and fsync are in system_load.py. A JVM needs --warmup before its figures settle. See
-README.md here for figures that hold.
+kcat, idle and fsync are in system_load.py. A JVM needs --warmup before its figures are stable.
+README.md explains how to get reliable figures.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MODES = {
     "idle": system_load.idle,
     "fsync": system_load.fsync,
 }
-# What of the options makes a result comparable with another one.
-TOLD = ("batch", "acks", "compression", "partitions", "payload", "depth")
+# The options in which results must agree to be comparable.
+COMPARABLE_OPTIONS = ("batch", "acks", "compression", "partitions", "payload", "depth")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,9 +42,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(MODES, str(__doc__), argv)
     for _ in range(options.repeat):
         figures = MODES[options.mode](options, Meter(options.broker_pid))
-        told = {name: getattr(options, name) for name in TOLD if "produce" in options.mode}
+        comparable = {
+            name: getattr(options, name) for name in COMPARABLE_OPTIONS if "produce" in options.mode
+        }
         head = {"label": options.label, "mode": options.mode, "topic": options.topic}
-        print(json.dumps({**head, **told, **figures}), flush=True)
+        print(json.dumps({**head, **comparable, **figures}), flush=True)
     if options.delete and options.protocol == "kafka":
         confluent_load.delete(options)
     return 0

@@ -1,9 +1,9 @@
 """``./test bench compare DIR [NAME…]``: CPU of this tree divided by that of another checkout.
 
-A change to a hot path is judged against the commit before it: check that commit out into a
-directory of its own (``git worktree add DIR COMMIT``) and compare. Both trees run in turn within a
-round, so a ratio belongs to one minute of the machine. The other tree runs on this tree's virtual
-environment; its record codec is compiled in place if this tree's is.
+To judge a change to a hot path, check out the commit before it into a separate directory (``git
+worktree add DIR COMMIT``) and compare. Both trees run in turn within a round, so a ratio compares
+the same minute of the machine. The other tree uses this tree's virtual environment;
+its record codec is compiled in place if this tree's is.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _CLIENT_CPU = "client_cpu_s_per_mrecord"
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A tree of plog's sources that can be run instead of this one."""
+    """A tree of plog's sources that can run instead of this one."""
 
     root: Path
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What makes Python import from this tree, wherever it is started."""
+        """The environment with which Python imports from this tree in any directory."""
         paths = (self.root, self.root / "daemon")
         return {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONSAFEPATH": "1"}
 
@@ -54,10 +54,10 @@ class Checkout:
 def compare(root: Path, names: Sequence[str], *, quick: bool, rounds: int | None) -> None:
     """Run each load on both trees and print the ratio of their CPU.
 
-    Raises SystemExit if `root` holds no plog, or a load measures no plog.
+    Raises SystemExit if `root` contains no plog, or a load does not run on plog.
     """
     if not (root / "plog" / "version.py").exists():
-        raise SystemExit(f"cannot compare with {root}: it holds no checkout of plog")
+        raise SystemExit(f"cannot compare with {root}: not a checkout of plog")
     checkout = Checkout(root.resolve())
     checkout.compile_codec()
     with ExitStack() as stack:
@@ -74,7 +74,7 @@ def compare(root: Path, names: Sequence[str], *, quick: bool, rounds: int | None
 
 
 def _load_on_both(load: Load, checkout: Checkout) -> tuple[str, Load]:
-    """The figure to compare, and the load on the two trees alone."""
+    """Return the figure to compare and a load that runs on the two trees only."""
     if load.name.startswith("client-"):
         mode = load.name.removeprefix("client-")
 
@@ -92,7 +92,7 @@ def _verdict(name: str, figure: str, rounds: Sequence[Round]) -> str:
     of = ratio(figure, against=BEFORE)
     found = spread([of(round_, "plog") for round_ in rounds])
     if found is None:
-        return f"{name}: no round counts"
+        return f"{name}: all rounds were noisy"
     return (
         f"{name}: {figure} ÷ before = {found.middle:.3f}"
         f" ({found.least:.3f} to {found.greatest:.3f}, {found.count} rounds)"

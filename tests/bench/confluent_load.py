@@ -1,4 +1,4 @@
-"""Loads through confluent-kafka: what an application sees. Each mode returns its figures."""
+"""Loads through confluent-kafka, as an application uses it. Each mode returns its figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_LIMIT_BYTES = 2_147_483_647
 
 
 def create(options: Options) -> AdminClient:
-    """Make the topic if it is not there."""
+    """Create the topic if it is missing."""
     settings = dict(pair.split("=", 1) for pair in options.topic_conf)
     admin = AdminClient({"bootstrap.servers": options.bootstrap, "log_level": 3})
     new = NewTopic(options.topic, options.partitions, options.replication, config=settings)
@@ -41,20 +41,20 @@ def delete(options: Options) -> None:
     future = admin.delete_topics([options.topic], operation_timeout=_TIMEOUT_S)[options.topic]
     try:
         future.result()
-    except KafkaException as error:  # The mode has deleted it.
+    except KafkaException as error:  # The mode has already deleted it.
         if error.args[0].name() != "UNKNOWN_TOPIC_OR_PART":
             raise
 
 
 def remove(options: Options, meter: Meter) -> dict[str, Any]:
-    """Only delete the topic."""
+    """Delete the topic; no other load."""
     meter.start()
     delete(options)
     return meter.stop()
 
 
 def produce(options: Options, meter: Meter) -> dict[str, Any]:
-    """`n` messages as fast as they are taken, round and round the partitions."""
+    """Produce `n` messages as fast as possible, to all partitions in turn."""
     create(options)
     producer = Producer(_producer_config(options))
     values = payloads(options.payload, options.size)
@@ -82,7 +82,7 @@ def _producer_config(options: Options) -> dict[str, Any]:
         "max_in_flight": options.depth,
         "delivery_report_only_error": True,
     }
-    if options.batch:  # Exactly so many in every batch, however long that takes.
+    if options.batch:  # Wait as long as it takes to fill each batch.
         linger_ms = max(options.linger, 1000) if options.batch > 1 else 0
         settings |= {
             "batch_num_messages": options.batch,
@@ -107,15 +107,17 @@ def _send(producer: Any, options: Options, chunks: list[list[Any]], count: int) 
                 options.topic, messages, partition=partition, on_delivery=delivered
             )
             messages = [message for message in messages if message.pop("_error", None)]
-            producer.poll(0.05 if messages else 0)  # What is left did not fit the queue.
+            producer.poll(
+                0.05 if messages else 0
+            )  # Wait for space in the queue for the remaining messages.
         while len(producer) > 200_000:
             producer.poll(0.01)
     if producer.flush(120) or failed:
-        sys.exit(f"clientbench: messages were not acknowledged {failed[:1]}")
+        sys.exit(f"clientbench: some messages were not acknowledged: {failed[:1]}")
 
 
 def consume(options: Options, meter: Meter) -> dict[str, Any]:
-    """All of a topic, or `n` messages of it."""
+    """Consume all messages of a topic, or `n` of them."""
     limits = {}
     if options.fetch_bytes:
         limits = {
@@ -130,7 +132,7 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
             fetch_wait_max_ms=100,
             queued_min_messages=500_000,
             queued_max_messages_kbytes=262_144,
-            # Its default of a second would be measured instead of the broker.
+            # With the default of a second, the load would measure that wait.
             fetch_queue_backoff_ms=5,
             **limits,
         )
@@ -148,7 +150,7 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
     while got < wanted:
         messages = consumer.consume(5000, 10)
         if not messages:
-            sys.exit(f"clientbench: only {got} of {wanted} messages came")
+            sys.exit(f"clientbench: received only {got} of {wanted} messages")
         for message in messages:
             if message.error():
                 sys.exit(f"clientbench: {message.error()}")
@@ -160,7 +162,7 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
 
 
 def latency(options: Options, meter: Meter) -> dict[str, Any]:
-    """Messages at an even rate; how long until acknowledged, and until consumed."""
+    """Send messages at an even rate; measure the time to acknowledgement and to consumption."""
     create(options)
     warmup = options.warmup or 200
     run = _LatencyRun(options, warmup + options.n)
@@ -191,7 +193,7 @@ def latency(options: Options, meter: Meter) -> dict[str, Any]:
 
 
 class _LatencyRun:
-    """Numbered messages: when each was sent, acknowledged and seen, in monotonic ns."""
+    """Numbered messages with the times of sending, acknowledgement and arrival, in monotonic ns."""
 
     def __init__(self, options: Options, total: int) -> None:
         self.total = total
@@ -256,7 +258,7 @@ class _LatencyRun:
 
 
 def topics(options: Options, meter: Meter) -> dict[str, Any]:
-    """A topic of many partitions: create it, write a message to each, list it, delete it."""
+    """Create a topic with many partitions, write a message to each, list it, and delete it."""
     before_mb = meter.memory()["broker_rss_mb"]
     meter.start()
     marks = [time.monotonic()]

@@ -1,7 +1,8 @@
-"""The figures people quote about Kafka, each answered with what plog did in the same words.
+"""The figures that are often quoted about Kafka, each with plog's figure in the same terms.
 
 A broker "takes 200,000 messages a second and gives out 400,000", "acknowledges in 2-5 ms" and so
-on: what sellers and talks say of clusters of large machines. Here one process answers on one core.
+on: vendors and talks quote such figures for clusters of large machines. plog's figures are those of
+one process on one core.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One figure of an answer: the median over a load's rounds, formatted."""
+    """One of plog's figures for a claim: the median over a load's rounds, formatted."""
 
     load: str
     of: Callable[[Round, str], float]
     text: str
     subject: str = "plog"
 
-    def answer(self, run: Run) -> str:
-        """What stands in the table; a dash if the load has not run."""
+    def render(self, run: Run) -> str:
+        """Return the text for the table; a dash if the load has not run."""
         target = _Target(what="", of=self.of)
         found = spread(values_of(target, run.counted(self.load), self.subject))
         return self.text.format(found.middle) if found else "–"
@@ -35,14 +36,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A claim, and the parts of our answer."""
+    """A claim about Kafka and plog's figures for it."""
 
     claim: str
     parts: tuple[Part, ...]
 
 
 def _ratio_of_codec(round_: Round, subject: str) -> float:
-    """How much smaller a request of 100 KiB of values has become."""
+    """Return the compression ratio of a request with 100 KiB of values."""
     return 100 * 1024 / float(round_[subject]["request_bytes"])
 
 

@@ -1,10 +1,10 @@
-"""What Python client libraries cost who uses them: CPU seconds per million records.
+"""The cost of Python client libraries to an application: CPU seconds per million records.
 
     python -m tests.bench.library_load --library plog --mode produce --bootstrap H:P --topic T
 
-One library a process, so that none pays for another's imports; one JSON line. Everybody has its own
-defaults for batching; values are the same. `plog-interpreted` is plog without its compiled codec.
-The CPU counted is that of this process, all its threads and its C code included.
+Each process runs one library, so that it does not pay for another's imports, and prints one JSON
+line. Each library uses its own defaults for batching; the values are the same. `plog-interpreted`
+is plog without its compiled codec. The CPU is that of the whole process, including C threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMEOUT_S = 120
 
 
 class _Watch:
-    """CPU and wall time of this process, from `start` on."""
+    """CPU and wall time of this process since `start`."""
 
     def start(self) -> None:
         self._cpu_s, self._wall_s = time.process_time(), time.perf_counter()
@@ -50,7 +50,7 @@ def _values(options: argparse.Namespace, count: int) -> Iterator[bytes]:
 
 
 def _produce_blocking(options: argparse.Namespace, producer: Any) -> Figures:
-    """A producer whose `send` returns a future, of plog or kafka-python."""
+    """Run a producer whose `send` returns a future, that of plog or kafka-python."""
     send, topic = producer.send, options.topic
     for value in _values(options, options.warmup):
         send(topic, value)
@@ -66,7 +66,7 @@ def _produce_blocking(options: argparse.Namespace, producer: Any) -> Figures:
 
 
 def produce_plog(options: argparse.Namespace) -> Figures:
-    """plog's blocking face."""
+    """plog's blocking API."""
     from plog import Producer
 
     with Producer(bootstrap_servers=options.bootstrap) as producer:
@@ -82,7 +82,7 @@ def produce_kafka_python(options: argparse.Namespace) -> Figures:
 
 
 def produce_confluent(options: argparse.Namespace) -> Figures:
-    """confluent-kafka, as its documents say: poll now and then, wait where its queue is full."""
+    """confluent-kafka as documented: poll regularly, and wait when its queue is full."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": options.bootstrap})
@@ -141,7 +141,7 @@ def _consume_iterator(options: argparse.Namespace, records: Any) -> Figures:
 
 
 def consume_plog(options: argparse.Namespace) -> Figures:
-    """plog's blocking face, record by record."""
+    """plog's blocking API, record by record."""
     from plog import Consumer
 
     with Consumer(
@@ -151,7 +151,7 @@ def consume_plog(options: argparse.Namespace) -> Figures:
 
 
 def consume_plog_arrow(options: argparse.Namespace) -> Figures:
-    """plog's blocking face, as Arrow columns."""
+    """plog's blocking API, as Arrow columns."""
     from plog import Consumer
 
     with Consumer(
@@ -182,7 +182,7 @@ def consume_kafka_python(options: argparse.Namespace) -> Figures:
 
 
 def consume_confluent(options: argparse.Namespace) -> Figures:
-    """confluent-kafka, in lists of 500 as its fast way is."""
+    """confluent-kafka, in lists of 500 messages, its fastest way."""
     from confluent_kafka import Consumer
 
     consumer = Consumer(
@@ -245,7 +245,7 @@ async def _paced(
     send: Callable[[bytes], Coroutine[Any, Any, object]],
     receive: Callable[[], Coroutine[Any, Any, bytes]],
 ) -> Figures:
-    """Records at a steady rate; how long each takes from `send` to `receive`."""
+    """Send records at a steady rate; measure the time of each from `send` to `receive`."""
     latencies_s: list[float] = []
 
     async def consume() -> None:
@@ -329,7 +329,7 @@ MODES: dict[str, dict[str, Callable[[argparse.Namespace], Figures]]] = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """One run of one library."""
+    """Run one library once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", required=True)
     parser.add_argument("--mode", choices=MODES, required=True)
@@ -338,12 +338,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--warmup", type=int, default=50_000)
     parser.add_argument("--size", type=int, default=200)
-    parser.add_argument("--rate", type=float, default=200, help="latency: records a second")
+    parser.add_argument("--rate", type=float, default=200, help="latency: records per second")
     options = parser.parse_args(argv)
     if options.library not in MODES[options.mode]:
         parser.error(f"{options.mode}: {', '.join(MODES[options.mode])}")
     if options.library == "plog-interpreted":
-        os.environ["PLOG_INTERPRETED"] = "1"  # Nothing of plog has been imported yet.
+        os.environ["PLOG_INTERPRETED"] = (
+            "1"  # plog has not been imported yet, so the variable takes effect.
+        )
     figures = MODES[options.mode][options.library](options)
     print(json.dumps({"library": options.library, "mode": options.mode, **figures}), flush=True)
     return 0

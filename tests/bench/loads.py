@@ -1,11 +1,12 @@
-"""Every load of the bench: what runs, on whom, and what is promised. One row is one `Load`.
+"""Every load of the bench: its commands, the brokers it runs on, and its targets, as `Load` rows.
 
-A step's command is a command line of clientbench.py; which broker, which topic is added by
-session.py. `--n` is what a whole run uses; `--quick` divides it. Loads that do more than run
-commands, such as starting a broker again, name a function of special_loads.py.
+A step's command is a command line of clientbench.py; session.py adds the broker and the topic.
+`--n` is the number for a full run; `--quick` divides it. Loads that do more than run commands, such
+as restarting a broker, name a function of special_loads.py.
 
-"plog" runs with ``log.flush.interval.messages`` at its greatest, so it syncs no more than Kafka
-does: that pair is judged. "plog-default" is plog as it comes, which syncs before it acknowledges.
+"plog" runs with the maximum of ``log.flush.interval.messages``, so it syncs no more than Kafka; the
+targets apply to that pair. "plog-default" runs with plog's defaults and syncs before it
+acknowledges.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MESSAGE_BROKERS = ("rabbitmq", "activemq")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command; `only` are the brokers it runs on, all of the load's if empty."""
+    """One command; it runs on the brokers in `only`, or on all of the load's if that is empty."""
 
     name: str
     command: str
@@ -43,10 +44,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One row, or some that are measured together.
+    """A row of the table, or several rows that are measured together.
 
-    `command` is for a load of one step. `prepare` fills the topic once for each broker before the
-    first round; without it each round has a new topic. `extra` are more options for one broker.
+    `command` is for a load with one step. `prepare` fills the topic once for each broker before the
+    first round; without it, each round has a new topic. `extra` has more options for some brokers.
     """
 
     name: str
@@ -63,13 +64,13 @@ class Load:
 
     @property
     def judged(self) -> tuple[str, ...]:
-        """The brokers that nothing may disturb: all but one that only stands beside."""
-        beside = {target.beside for target in self.targets}
-        return tuple(name for name in self.peers if name not in beside)
+        """The brokers whose runs must not be noisy: all but those that are only reported."""
+        reported = {target.reported for target in self.targets}
+        return tuple(name for name in self.peers if name not in reported)
 
     @property
     def is_of_requests(self) -> bool:
-        """Whether a request is one message, so that CPU per request says more than per GB."""
+        """Whether a request is one message; CPU per request then says more than CPU per GB."""
         return "--batch 1 " in f"{self.command} "
 
 
@@ -215,14 +216,14 @@ def _durable(depth: int) -> Load:
         what="acks per sync",
         of=figure("acks_per_sync"),
         subject="plog-default",
-        beside="",
+        reported="",
         at_least=20 if depth == 100 else None,
     )
     rate = Target(
         what="requests/s ÷ min(k ÷ (fdatasync p50 + 0.1 ms), without syncs)",
         of=of_possible_rate(depth),
         subject="plog-default",
-        beside="",
+        reported="",
         at_least=None if depth == 100 else 0.8,
     )
     return Load(
@@ -262,7 +263,7 @@ OTHER_LOADS = (
                 what="ack p99, durable less unsynced",
                 of=difference("produce_ack_ms", "p99", against="plog"),
                 subject="plog-default",
-                beside="",
+                reported="",
                 at_most=15,
                 unit=" ms",
             ),
@@ -359,22 +360,22 @@ PAPER_LOADS = (
 
 
 def _client_cpu(library: str, at_most: float, subject: str = "plog") -> Target:
-    """A library's CPU beside that of `library`, for as many records."""
-    whose = "" if subject == "plog" else f"{subject.removeprefix('plog-')}: "
+    """Return a target for a library's CPU per record, relative to that of `library`."""
+    prefix = "" if subject == "plog" else f"{subject.removeprefix('plog-')}: "
     of = ratio("client_cpu_s_per_mrecord", against=library)
-    what = f"{whose}client CPU per record ÷ {library}'s"
-    return Target(what=what, of=of, at_most=at_most, subject=subject, beside="")
+    what = f"{prefix}client CPU per record ÷ {library}'s"
+    return Target(what=what, of=of, at_most=at_most, subject=subject, reported="")
 
 
 def _client_figures(*subjects: str) -> tuple[Target, ...]:
-    """Absolute figures, for which nothing is promised."""
+    """Return absolute figures without targets."""
     return tuple(
         Target(
             what=f"{subject}: client CPU",
             of=figure("client_cpu_s_per_mrecord"),
             unit=" µs/record",
             subject=subject,
-            beside="",
+            reported="",
         )
         for subject in subjects
     )

@@ -1,7 +1,7 @@
-"""Loads over many plain sockets or to many partitions: what is waiting costs, and what is shared.
+"""Loads over many plain sockets or to many partitions: the cost of waiting and of sharing.
 
 `connections` holds them idle or long-polling; `each` keeps one produce request in flight on each;
-`paced` sends one-message requests at an even rate, round and round the partitions.
+`paced` sends one-message requests at an even rate to all partitions in turn.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.bench.raw_connection import (
     check_produced,
     fetch_frame,
     produce_frames,
-    until_there,
+    wait_for_leader,
 )
 
 _SMALL_BUFFER_BYTES = 1 << 14
 
 
 def _open(options: Options) -> list[Connection]:
-    """`--connections` of them, each of which the broker has answered."""
+    """Open `--connections` connections and wait for a response on each."""
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     opened = []
@@ -42,7 +42,7 @@ def _open(options: Options) -> list[Connection]:
 
 
 def connections(options: Options, meter: Meter) -> dict[str, Any]:
-    """Many connections, idle or each long-polling an empty partition; then one request each."""
+    """Hold many connections, idle or long-polling an empty partition; then use each once."""
     confluent_load.create(options)
     before_mb = meter.memory().get("broker_rss_mb", 0.0)
     started = time.monotonic()
@@ -53,10 +53,10 @@ def connections(options: Options, meter: Meter) -> dict[str, Any]:
     used = meter.stop()
     times_us = []
     for connection in opened:
-        asked = time.monotonic_ns()
+        sent_ns = time.monotonic_ns()
         connection.send(API_VERSIONS)
         connection.read()
-        times_us.append((time.monotonic_ns() - asked) / 1000)
+        times_us.append((time.monotonic_ns() - sent_ns) / 1000)
         connection.socket.close()
     grown_kb = (used.get("broker_rss_mb", 0.0) - before_mb) * 1024
     broker_s = used.get("broker_cpu_s", 0.0)
@@ -73,7 +73,7 @@ def connections(options: Options, meter: Meter) -> dict[str, Any]:
 
 
 def _hold(opened: list[Connection], options: Options) -> int:
-    """Keep the connections for `seconds`; how many long polls were answered."""
+    """Hold the connections for `seconds`; return the number of completed long polls."""
     if not options.poll:
         time.sleep(options.seconds)
         return 0
@@ -95,11 +95,11 @@ def _hold(opened: list[Connection], options: Options) -> int:
 
 
 def each(options: Options, meter: Meter) -> dict[str, Any]:
-    """`--connections` producers, each with one request in flight; `n` requests in all."""
+    """Run `--connections` producers with one request in flight each; `n` requests in total."""
     confluent_load.create(options)
     frames = produce_frames(options)
     opened = _open(options)
-    until_there(opened[0], frames[0], options)
+    wait_for_leader(opened[0], frames[0], options)
     if options.warmup:
         _round_and_round(opened, frames[0], options.warmup, options)
     meter.start()
@@ -131,12 +131,12 @@ def _round_and_round(opened: list[Connection], frame: bytes, count: int, options
 
 
 def paced(options: Options, meter: Meter) -> dict[str, Any]:
-    """One request after another at `--rate`, not waiting for answers; how long those took."""
+    """Send requests at `--rate` without waiting for responses; measure their latencies."""
     confluent_load.create(options)
     frames = produce_frames(options)
     connection = Connection(options.bootstrap)
     for frame in frames:
-        until_there(connection, frame, options)
+        wait_for_leader(connection, frame, options)
     _at_rate(connection, frames, options.warmup or len(frames), options)
     meter.start()
     times_us = _at_rate(connection, frames, options.n, options)
@@ -147,7 +147,7 @@ def paced(options: Options, meter: Meter) -> dict[str, Any]:
 def _at_rate(
     connection: Connection, frames: list[bytes], count: int, options: Options
 ) -> list[float]:
-    """Microseconds from when a request was due until its answer came, in order."""
+    """Return the microseconds from when each request was due until its response, in order."""
     times_us: list[float] = []
     waiting: deque[float] = deque()
     began = time.monotonic()

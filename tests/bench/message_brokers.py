@@ -1,8 +1,8 @@
-"""RabbitMQ and ActiveMQ, the two the paper compares itself with, as processes of our own.
+"""RabbitMQ and ActiveMQ, which the paper compares Kafka with, as processes of the bench.
 
-RabbitMQ is Debian's package and its Erlang, downloaded and unpacked below the cache and never
-installed: no service starts, nothing below /etc changes, no root is needed. ActiveMQ's jars come
-from Maven, its broker from ActiveMq.java. Both are kept in the cache, as Kafka's jars are.
+RabbitMQ is Debian's package with its Erlang, downloaded and unpacked in the cache but never
+installed: no service starts, /etc does not change, and root is not needed. ActiveMQ's jars come
+from Maven; ActiveMq.java starts its broker. Both stay in the cache, like Kafka's jars.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ACTIVEMQ_POM = f"""<project><modelVersion>4.0.0</modelVersion>
 
 
 class RabbitMq:
-    """One node with its own epmd; Debian's version, its default settings."""
+    """A node of Debian's version with its own epmd and default settings."""
 
     protocol = "amqp"
     metrics_url = ""
@@ -45,11 +45,11 @@ class RabbitMq:
 
     @property
     def pid(self) -> int:
-        """The Erlang machine's."""
+        """The process id of the Erlang VM."""
         return self._processes[-1].pid
 
     def start(self) -> None:
-        """Its epmd first, so that it does not start one that outlives it."""
+        """Start epmd first; otherwise the node starts one that outlives it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "rabbitmq.conf").write_text(
             f"listeners.tcp.local = 127.0.0.1:{self._port}\n"
@@ -63,7 +63,7 @@ class RabbitMq:
         wait_for_port(self._port, process, self.directory / "out")
 
     def stop(self) -> None:
-        """The node, then its epmd."""
+        """Stop the node, then its epmd."""
         while self._processes:
             process = self._processes.pop()
             end_process(process.pid, process.wait)
@@ -86,7 +86,7 @@ class RabbitMq:
         erlang = self._root / "usr/lib/erlang/bin"
         return {
             **os.environ,
-            "HOME": str(here),  # The Erlang cookie is made there.
+            "HOME": str(here),  # Erlang creates its cookie there.
             "PATH": f"{erlang}{os.pathsep}{os.environ['PATH']}",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self._port + 1),
@@ -99,12 +99,13 @@ class RabbitMq:
             "RABBITMQ_MNESIA_BASE": str(here / "mnesia"),
             "RABBITMQ_LOG_BASE": str(here / "log"),
             "RABBITMQ_PID_FILE": str(here / "pid"),
-            "RABBITMQ_ALLOW_INPUT": "1",  # It then is the process we started, and no child of it.
+            # With it, the VM is the started process and not a child of it.
+            "RABBITMQ_ALLOW_INPUT": "1",
         }
 
 
 def _unpacked_rabbitmq() -> Path:
-    """The folder with Debian's packages in it; downloaded on first use."""
+    """Return the folder with the unpacked Debian packages, downloaded on first use."""
     root = CACHE / "rabbitmq"
     if (root / ".complete").exists():
         return root
@@ -114,7 +115,7 @@ def _unpacked_rabbitmq() -> Path:
             "apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks"
             " --no-replaces --no-enhances rabbitmq-server"
         )
-        # A package stands at the start of its line, what it depends on is indented below it.
+        # A package is at the start of its line; its dependencies are indented below it.
         names = [line for line in listed.splitlines() if line.startswith("erlang-")]
         if not names:
             raise Missing("apt knows no package rabbitmq-server")
@@ -136,7 +137,7 @@ def _output(command: str, folder: str | None = None) -> str:
 
 
 class ActiveMq:
-    """ActiveMQ Classic with KahaDB and STOMP, which by our wish never syncs."""
+    """ActiveMQ Classic with KahaDB and STOMP, configured never to sync."""
 
     protocol = "stomp"
     metrics_url = ""
@@ -152,12 +153,12 @@ class ActiveMq:
 
     @property
     def pid(self) -> int:
-        """The JVM's."""
-        assert self._process is not None, "it does not run"
+        """The process id of the JVM."""
+        assert self._process is not None, "ActiveMQ is not running"
         return self._process.pid
 
     def start(self) -> None:
-        """With the heap of its own start script."""
+        """Start it with the heap of its own start script."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
             "java",
@@ -179,7 +180,7 @@ class ActiveMq:
         wait_for_port(self._port, self._process, out)
 
     def stop(self) -> None:
-        """If it runs."""
+        """Stop it if it is running."""
         if self._process is not None:
             end_process(self._process.pid, self._process.wait)
             self._process = None

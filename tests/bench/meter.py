@@ -1,9 +1,9 @@
-"""CPU seconds and memory of a broker, of this process and of the whole machine over a run.
+"""CPU seconds and memory of a broker, this process and the whole machine during a run.
 
-CPU seconds are utime + stime from /proc, of the broker's process and its descendants; they hold on
-a busy machine where messages per second do not. What everything else burned meanwhile is told too:
-distrust a run where it is not small. The kernel's threads are told apart from that: what they do is
-mostly writing back what the broker has written.
+CPU seconds are utime + stime from /proc, of the broker's process and its descendants; they are
+reliable on a busy machine, unlike messages per second. The CPU that everything else used is
+reported, too: distrust a run where it is not small. The kernel's threads are counted separately:
+they mostly write back the broker's data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROC = Path("/proc")
 _GB = 1_000_000_000
 _MILLION = 1_000_000
 _KTHREADD = 2
-"""The process that all threads of the kernel come from."""
+"""The parent of all kernel threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,26 +30,26 @@ class _Moment:
     broker_user_s: float
     broker_system_s: float
     kernel_s: Mapping[int, float]
-    """Of each of the kernel's threads, which come and go."""
+    """For each kernel thread; they start and end at any time."""
     machine_s: float
     steal_s: float
 
 
 class Meter:
-    """Between `start` and `stop`; `pid` 0 means that the broker cannot be seen from here."""
+    """Measures from `start` to `stop`; `pid` 0 means that the broker is on another machine."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._started = self._now()
 
     def start(self) -> None:
-        """The run begins now."""
-        # Reading all of /proc takes milliseconds, which are neither the run's nor the client's.
+        """Begin the run."""
+        # Reading all of /proc takes milliseconds, which must not count for the run or the client.
         before = self._now()
         self._started = replace(before, wall_s=time.monotonic(), client_s=_own_cpu_s())
 
     def stop(self) -> dict[str, float]:
-        """What has been used since `start`."""
+        """Return the figures since `start`."""
         wall_s, client_s = time.monotonic(), _own_cpu_s()
         a, b = self._started, replace(self._now(), wall_s=wall_s, client_s=client_s)
         user_s = b.broker_user_s - a.broker_user_s
@@ -71,7 +71,7 @@ class Meter:
         return {name: round(value, 3) for name, value in used.items()}
 
     def memory(self) -> dict[str, float]:
-        """The broker's resident, anonymous and greatest resident memory, in MB."""
+        """Return the broker's resident, anonymous and peak resident memory in MB."""
         names = {"VmRSS": "broker_rss_mb", "RssAnon": "broker_anon_mb", "VmHWM": "broker_peak_mb"}
         total = dict.fromkeys(names.values(), 0.0)
         for pid in self._tree():
@@ -90,7 +90,7 @@ class Meter:
             broker_user_s=user,
             broker_system_s=system,
             kernel_s={pid: sum(_cpu_s({pid})) for pid in _descendants(_KTHREADD)},
-            # All but idle (3), waiting for I/O (4) and what the host took away (7).
+            # All except idle (3), waiting for I/O (4) and stolen by the host (7).
             machine_s=sum(machine[:3]) + machine[5] + machine[6],
             steal_s=machine[7],
         )
@@ -99,18 +99,18 @@ class Meter:
         return _cpu_s(self._tree())
 
     def _tree(self) -> set[int]:
-        """The broker's process and all its descendants."""
+        """Return the broker's process and all its descendants."""
         return _descendants(self._pid) if self._pid else set()
 
 
 def _descendants(pid: int) -> set[int]:
-    """A process and all that come from it."""
+    """Return a process and all its descendants."""
     parents: dict[int, int] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             try:
                 parents[int(entry.name)] = int(_stat(int(entry.name))[1])
-            except OSError:  # It ended between the listing and the reading.
+            except OSError:  # The process ended after it was listed.
                 continue
     tree: set[int] = set()
     new = {pid}
@@ -121,21 +121,21 @@ def _descendants(pid: int) -> set[int]:
 
 
 def _cpu_s(pids: set[int]) -> tuple[float, float]:
-    """User and system seconds of processes."""
+    """Return user and system seconds of processes."""
     user = system = 0
     for pid in pids:
         try:
             fields = _stat(pid)
-        except OSError:  # It has just ended.
+        except OSError:  # The process has just ended.
             continue
-        # Children that have ended count through cutime and cstime.
+        # cutime and cstime are those of children that have ended.
         user += int(fields[11]) + int(fields[13])
         system += int(fields[12]) + int(fields[14])
     return user / _TICKS_PER_S, system / _TICKS_PER_S
 
 
 def per_message(used: Mapping[str, float], count: int, size: int) -> dict[str, float]:
-    """The figures of a run in which `count` messages of `size` bytes went through."""
+    """Return the figures of a run with `count` messages of `size` bytes."""
     figures: dict[str, float] = {
         **used,
         "n": count,
@@ -152,7 +152,7 @@ def per_message(used: Mapping[str, float], count: int, size: int) -> dict[str, f
 
 
 def quantiles_ms(times_us: list[float]) -> dict[str, float]:
-    """p50 to p999 and the maximum, in milliseconds."""
+    """Return p50 to p999 and the maximum in milliseconds."""
     ordered = sorted(times_us)
     if not ordered:
         return {}
@@ -165,13 +165,13 @@ def quantiles_ms(times_us: list[float]) -> dict[str, float]:
 
 
 def _own_cpu_s() -> float:
-    """Of this process and of its children that have ended, such as kcat."""
+    """Return the CPU seconds of this process and its ended children, such as kcat."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _stat(pid: int) -> list[str]:
-    """/proc/PID/stat behind the program's name, which may contain anything."""
+    """Return /proc/PID/stat after the program's name, which may contain any character."""
     return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 

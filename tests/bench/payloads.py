@@ -1,4 +1,4 @@
-"""The values a load is made of: what they look like decides how they compress."""
+"""The values that loads send; their contents determine how well they compress."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ KINDS = ("log", "letters", "random", "zero")
 
 
 def payloads(kind: str, size: int, count: int = 1000) -> list[bytes]:
-    """Some different values of `size` bytes, the same ones in every run."""
+    """Return different values of `size` bytes, the same in every run."""
     chance = random.Random(2011)
     if kind == "zero":
         return [bytes(size)]
     if kind == "random":
         return [chance.randbytes(size) for _ in range(count)]
-    if kind == "letters":  # As Kafka's ProducerPerformance makes them.
+    if kind == "letters":  # Like those of Kafka's ProducerPerformance.
         return [bytes(chance.choices(range(65, 91), k=size)) for _ in range(count)]
     lines = access_lines()
-    # Whole lines, cut at the end: the shortest line has more than 90 bytes.
+    # Complete lines, truncated at the end: the shortest line has more than 90 bytes.
     return [b"".join(islice(lines, size // 90 + 1))[:size] for _ in range(count)]

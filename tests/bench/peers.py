@@ -1,7 +1,7 @@
-"""The brokers a load runs on: plog, Apache Kafka, RabbitMQ, ActiveMQ, and a bare disk.
+"""The brokers that loads run on: plog, Apache Kafka, RabbitMQ, ActiveMQ, and a bare disk.
 
-Each runs on loopback, on free ports, with all its files below a directory of its own; `stop` ends
-all its processes. A `Missing` says why one cannot run here; its loads then tell so in the report.
+Each runs on loopback, on free ports, with all its files below its own directory; `stop` ends all
+its processes. `Missing` says why a broker cannot run on this machine; the report mentions it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from plogd.testing.broker_process import BrokerProcess
 HERE = Path(__file__).parent
 NEVER = str((1 << 63) - 1)
 NO_SYNC = {"log.flush.interval.messages": NEVER}
-"""What plog needs to promise no more than Kafka does by itself."""
-_SOON_GONE = {"log.segment.delete.delay.ms": "1000"}
-"""A topic's files go soon after it, not after a minute: no load's bytes burden the next."""
+"""Settings with which plog guarantees no more than Kafka does by default."""
+_DELETE_FILES_SOON = {"log.segment.delete.delay.ms": "1000"}
+"""Delete a topic's files soon, not after a minute, so that they do not affect the next load."""
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 60.0
 
 
 class Missing(Exception):
-    """This broker cannot run on this machine, because of …"""
+    """The broker cannot run on this machine; the message says why."""
 
 
 class Peer(Protocol):
     """A broker that can be started and stopped, several times, on the same data."""
 
     protocol: str
-    """As clientbench's --protocol."""
+    """The value for clientbench's --protocol."""
     bootstrap: str
     directory: Path
     version: str
@@ -67,7 +67,7 @@ class Plog:
         self.directory = directory
         http_port = free_ports(1)
         self.metrics_url = f"http://127.0.0.1:{http_port}/metrics"
-        ours = {"plog.http.port": str(http_port), **_SOON_GONE}
+        ours = {"plog.http.port": str(http_port), **_DELETE_FILES_SOON}
         self._process = BrokerProcess(
             directory, {**ours, **(settings or {})}, environment=environment
         )
@@ -76,22 +76,22 @@ class Plog:
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The process id of the broker."""
         return self._process.pid
 
     def start(self) -> None:
-        """Return when it serves."""
+        """Start the broker and wait until it serves."""
         self._process.start()
         self.bootstrap = self._process.bootstrap_servers
 
     def stop(self) -> None:
-        """A clean stop, if it runs."""
+        """Stop the broker cleanly if it is running."""
         if self._process.is_running:
             self._process.stop()
 
 
 class Kafka:
-    """Apache Kafka as kafka-up starts it, with its own defaults and start script's heap."""
+    """Apache Kafka as started by kafka-up, with its defaults and its start script's heap."""
 
     protocol = "kafka"
     metrics_url = ""
@@ -105,10 +105,12 @@ class Kafka:
         self.bootstrap = f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Return when it answers."""
+        """Start the broker and wait until it responds."""
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "more.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in _SOON_GONE.items()))
+        properties.write_text(
+            "".join(f"{name}={value}\n" for name, value in _DELETE_FILES_SOON.items())
+        )
         done = subprocess.run(
             [HERE / "kafka-up", str(self._port)],
             env={
@@ -120,18 +122,18 @@ class Kafka:
             text=True,
         )
         if done.returncode:
-            raise Missing("kafka-up could not start it")
+            raise Missing("kafka-up could not start Kafka")
         self.pid = int(done.stdout)
 
     def stop(self) -> None:
-        """SIGTERM, and if that does not help SIGKILL."""
+        """Stop the broker with SIGTERM, or SIGKILL if necessary."""
         if self.pid:
             end_process(self.pid)
             self.pid = 0
 
 
 class Disk:
-    """No broker: the file system below the directory of one, for fsync."""
+    """Not a broker, but the file system of its directory, for the fsync load."""
 
     protocol = "kafka"
     bootstrap = metrics_url = ""
@@ -142,22 +144,22 @@ class Disk:
         self.directory = directory
 
     def start(self) -> None:
-        """Nothing but its directory."""
+        """Create the directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def stop(self) -> None:
-        """Nothing."""
+        """Do nothing: there is no process."""
 
 
 def need(*programs: str) -> None:
-    """Raises Missing if one of them is not installed."""
+    """Raise Missing if one of the programs is not installed."""
     absent = [name for name in programs if shutil.which(name) is None]
     if absent:
         raise Missing(f"{', '.join(absent)} not installed")
 
 
 def free_ports(count: int) -> int:
-    """The first of so many consecutive ports that nobody has now."""
+    """Return the first of `count` consecutive free ports."""
     while True:
         sockets = [socket.socket() for _ in range(count)]
         try:
@@ -174,7 +176,7 @@ def free_ports(count: int) -> int:
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until something listens there; Missing with the log's end if the process ends instead."""
+    """Wait until the port is open. Raises Missing with the end of the log if the process ends."""
     give_up = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < give_up and process.poll() is None:
         try:
@@ -184,14 +186,14 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> Non
             time.sleep(0.1)
     process.kill()
     process.wait()
-    raise Missing(f"it did not start: {log.read_text(errors='replace')[-500:]}")
+    raise Missing(f"the broker did not start: {log.read_text(errors='replace')[-500:]}")
 
 
 def end_process(pid: int, wait: Callable[[], object] | None = None) -> None:
-    """SIGTERM, then SIGKILL after a minute. `wait` reaps it if it is a child of ours."""
+    """Send SIGTERM, and SIGKILL after a minute. `wait` reaps the process if it is a child."""
     os.kill(pid, signal.SIGTERM)
     give_up = time.monotonic() + _STOP_TIMEOUT_S
-    while _lives(pid):
+    while _is_running(pid):
         if time.monotonic() > give_up:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
@@ -199,7 +201,7 @@ def end_process(pid: int, wait: Callable[[], object] | None = None) -> None:
         wait()
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -208,7 +210,7 @@ def _lives(pid: int) -> bool:
 
 
 def git_version() -> str:
-    """The commit that is measured."""
+    """Return the commit that the bench measures."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md: the paper's Figures 4 and 5, and all CPU ratios."""
+"""The plots of docs/performance.md: the paper's Figures 4 and 5, and all CPU ratios."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DPI = 120
 
 
 def draw(run: Run, folder: Path) -> None:
-    """Write performance-*.png for what the run has figures of."""
+    """Write performance-*.png for the figures that the run has."""
     if run.counted("paper"):
         _bars(
             run,
@@ -64,7 +64,7 @@ def _bars(run: Run, title: str, groups: list[tuple[str, str, tuple[str, ...]]], 
 
 
 def _ratios(run: Run, path: Path) -> None:
-    """A bar for each load's first target, its range, and a mark at the bound."""
+    """Draw a bar for each load's first target, its range, and a mark at the bound."""
     rows = []
     for load in CPU_LOADS:
         target = load.targets[0]

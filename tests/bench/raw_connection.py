@@ -1,7 +1,7 @@
-"""A plain socket to a broker that speaks Kafka's protocol, and the few frames the raw loads send.
+"""A plain socket to a broker that speaks Kafka's protocol, and the few frames that raw loads send.
 
-A load encodes its request once and sends the same bytes again and again; of an answer it reads no
-more than the places below, so that almost no CPU goes into the client.
+A load encodes its request once and sends the same bytes repeatedly; it reads only the fields below
+from a response, so that the client uses almost no CPU.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from plog.wire.schema import ApiMessage
 from tests.bench.options import Options
 from tests.bench.payloads import payloads
 
-# Versions that name topics and are not flexible: the places below stay easy to find in an answer.
+# Versions that name topics and are not flexible, so that fields have fixed positions.
 PRODUCE_VERSION = 7
 FETCH_VERSION = 4
 BUFFER_BYTES = 1 << 20
 _CORRELATION_ID = 1
-_NEW_TOPIC_ERRORS = {3, 5, 6}  # Its leader may not be there yet.
+_NEW_TOPIC_ERRORS = {3, 5, 6}  # The partition may not have a leader yet.
 
 
 def _frame(message: ApiMessage, version: int) -> bytes:
@@ -39,7 +39,7 @@ API_VERSIONS = _frame(api_versions.ApiVersionsRequest(), 0)
 
 
 class Connection:
-    """A blocking socket and the buffer its answers are read into."""
+    """A blocking socket and the buffer for its responses."""
 
     def __init__(self, bootstrap: str, buffer_bytes: int = BUFFER_BYTES) -> None:
         host, _, port = bootstrap.split(",")[0].rpartition(":")
@@ -49,11 +49,11 @@ class Connection:
         self._have = 0
 
     def send(self, frame: bytes) -> None:
-        """All of it."""
+        """Send the whole frame."""
         self.socket.sendall(frame)
 
     def read(self) -> int:
-        """One whole answer into the start of the buffer; its length with the 4 bytes of size."""
+        """Read one response into the start of the buffer; return its length with the size."""
         needed, have = 4, 0
         while have < needed:
             have += self._receive(have, needed)
@@ -62,9 +62,9 @@ class Connection:
         return needed
 
     def read_some(self) -> Iterator[int]:
-        """The places in the buffer of all answers that are whole after one receive; maybe none.
+        """Receive once; return the positions in the buffer of all complete responses, maybe none.
 
-        Not to be mixed with `read`: the start of one more answer may wait in the buffer.
+        Must not be mixed with `read`: the buffer may contain the start of another response.
         """
         self._have += self._receive(self._have, len(self.view))
         start = 0
@@ -87,12 +87,12 @@ class Connection:
 
 
 def acks_code(options: Options) -> int:
-    """``all`` is -1."""
+    """Return the code of --acks; ``all`` is -1."""
     return -1 if options.acks == "all" else int(options.acks)
 
 
 def produce_frames(options: Options) -> list[bytes]:
-    """The request for each partition: one batch of `--batch` messages."""
+    """Return the request for each partition, with one batch of `--batch` messages."""
     values = payloads(options.payload, options.size)
     now_ms = int(time.time() * 1000)
     records = [
@@ -112,19 +112,19 @@ def produce_frames(options: Options) -> list[bytes]:
 
 
 def produce_error(connection: Connection, options: Options, start: int = 0) -> int:
-    """The error code of the one partition in the answer at `start` of the buffer."""
+    """Return the partition's error code in the response at `start` of the buffer."""
     # size, correlation id, topics, name, partitions, index
     position = start + 4 + 4 + 4 + 2 + len(options.topic) + 4 + 4
     return int(struct.unpack_from(">h", connection.view, position)[0])
 
 
 def check_produced(connection: Connection, options: Options, start: int = 0) -> None:
-    """End the program if the answer at `start` tells of an error."""
+    """Exit if the response at `start` contains an error."""
     if error := produce_error(connection, options, start):
         sys.exit(f"clientbench: produce error {error}")
 
 
-def until_there(connection: Connection, frame: bytes, options: Options) -> None:
+def wait_for_leader(connection: Connection, frame: bytes, options: Options) -> None:
     """Send `frame` until its partition has a leader."""
     while True:
         connection.send(frame)
@@ -138,7 +138,7 @@ def until_there(connection: Connection, frame: bytes, options: Options) -> None:
 
 
 def fetch_frame(topic: str, partition: int, offset: int, limit: int, wait_ms: int = 100) -> bytes:
-    """A fetch of one partition, of up to `limit` bytes."""
+    """Return a fetch request for up to `limit` bytes of one partition."""
     wanted = fetch.FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=limit
     )
@@ -152,13 +152,13 @@ def fetch_frame(topic: str, partition: int, offset: int, limit: int, wait_ms: in
 
 
 def fetched_position(topic: str) -> int:
-    """Where in the answer to a `fetch_frame` the one partition's error code is."""
+    """Return the position of the partition's error code in the response to a `fetch_frame`."""
     # size, correlation id, throttle, topics, name, partitions, index
     return 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
-def until_fetched(bootstrap: str, topic: str) -> None:
-    """Return when the broker gives records of the first partition."""
+def wait_for_records(bootstrap: str, topic: str) -> None:
+    """Wait until the broker returns records of the first partition."""
     connection = Connection(bootstrap)
     try:
         while True:

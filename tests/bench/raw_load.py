@@ -1,7 +1,7 @@
-"""Loads over one plain socket: what the broker itself can do, with almost no CPU in the client.
+"""Loads over one plain socket, which measure the broker with almost no CPU in the client.
 
-`--protocol` chooses whom the two loads of the paper's figures talk to: amqp_load.py and
-stomp_load.py have the same two for RabbitMQ and ActiveMQ.
+`--protocol` chooses the broker for the two loads of the paper's figures: amqp_load.py and
+stomp_load.py implement them for RabbitMQ and ActiveMQ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.bench.raw_connection import (
     fetch_frame,
     fetched_position,
     produce_frames,
-    until_there,
+    wait_for_leader,
 )
 
 _LARGEST_BATCH_BYTES = 4 << 20
@@ -30,7 +30,7 @@ _LOG_OVERHEAD, _HEADER_SIZE, _LAST_OFFSET_DELTA = 12, 61, 23
 
 
 def rawproduce(options: Options, meter: Meter) -> dict[str, Any]:
-    """One record batch of `batch` messages, over and over, `depth` requests in flight."""
+    """Send one batch of `batch` messages repeatedly, with `depth` requests in flight."""
     if options.protocol == "amqp":
         return amqp_load.produce(options, meter)
     if options.protocol == "stomp":
@@ -40,7 +40,7 @@ def rawproduce(options: Options, meter: Meter) -> dict[str, Any]:
     connection = Connection(options.bootstrap)
     if acks_code(options):
         for frame in frames:
-            until_there(connection, frame, options)
+            wait_for_leader(connection, frame, options)
     per_frame = max(options.batch, 1)
     if options.warmup:
         _pump(connection, frames, -(-options.warmup // per_frame), options)
@@ -57,11 +57,11 @@ def rawproduce(options: Options, meter: Meter) -> dict[str, Any]:
 
 
 def _pump(connection: Connection, frames: list[bytes], count: int, options: Options) -> None:
-    answered = acks_code(options) != 0
+    has_responses = acks_code(options) != 0
     in_flight = 0
     for i in range(count):
         connection.send(frames[i % len(frames)])
-        in_flight += answered
+        in_flight += has_responses
         if in_flight >= options.depth:
             connection.read()
             check_produced(connection, options)
@@ -69,13 +69,15 @@ def _pump(connection: Connection, frames: list[bytes], count: int, options: Opti
     for _ in range(in_flight):
         connection.read()
         check_produced(connection, options)
-    if not answered:  # Requests of one connection are done in order: wait for a last one.
+    if (
+        not has_responses
+    ):  # A connection's requests are handled in order, so wait for the response to a last one.
         connection.send(API_VERSIONS)
         connection.read()
 
 
 def rawfetch(options: Options, meter: Meter) -> dict[str, Any]:
-    """Each partition from its start to its end, one request in flight, the records dropped."""
+    """Fetch each partition from start to end, with one request in flight; drop the records."""
     if options.protocol == "amqp":
         return amqp_load.consume(options, meter)
     if options.protocol == "stomp":
@@ -110,7 +112,7 @@ def _partitions(options: Options) -> range:
 
 
 def _first_offset(connection: Connection, partition: int, options: Options) -> int:
-    """Where `--last` begins: `n` messages before the end. Without it the log's start."""
+    """Return the offset `n` messages before the end for `--last`, otherwise the log's start."""
     if not options.last:
         return 0
     connection.send(fetch_frame(options.topic, partition, 0, 1))
@@ -119,7 +121,7 @@ def _first_offset(connection: Connection, partition: int, options: Options) -> i
 
 
 def _read_fetch(connection: Connection, options: Options, offset: int) -> tuple[int, int, int]:
-    """The next offset, the high watermark, and the bytes of whole batches in one answer."""
+    """Return the next offset, the high watermark and the bytes of complete batches."""
     end = connection.read()
     view = connection.view
     position = fetched_position(options.topic)

@@ -1,8 +1,8 @@
-"""The report: what was promised, what was measured, and whether that is met.
+"""The report: the targets, the measured figures, and whether they meet the targets.
 
 `write` puts tables between the markers of docs/performance.md, ``<!-- bench:NAME -->`` to
-``<!-- /bench:NAME -->``, and leaves all else of it as it is; the plots are plots.py's. The numbers
-come from a results file only, so anybody can make the report of their own run.
+``<!-- /bench:NAME -->``, and leaves the rest unchanged; plots.py draws the plots. All numbers come
+from a results file, so users can write the report of their own run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from tests.bench.rounds import Round, Spread, Target, figure, spread, values_of
 
 _HEAD = ("load", "figure", "target", "median", "least – greatest (rounds)", "")
 _ABSOLUTE = (
-    ("broker_cpu_s_per_gb", "{:.2f} s/GB"),  # First: `defaults_table` leaves it out for some.
+    (
+        "broker_cpu_s_per_gb",
+        "{:.2f} s/GB",
+    ),  # Must be first: `defaults_table` omits it for some loads.
     ("broker_us_per_request", "{:.1f} µs/request"),
     ("broker_us_per_poll", "{:.1f} µs/poll"),
     ("broker_cpu_pct", "{:.2f} % of a core"),
@@ -37,8 +40,8 @@ PAPER_PEERS = ("plog", "kafka", "rabbitmq", "activemq")
 
 
 def write(run: Run, docs: Path) -> None:
-    """Bring docs/performance.md and its plots up to date."""
-    from tests.bench import plots  # Only here: matplotlib takes a second to import.
+    """Update docs/performance.md and its plots."""
+    from tests.bench import plots  # Imported here, because importing matplotlib takes a second.
 
     path = docs / "performance.md"
     path.write_text(with_tables(path.read_text(), tables(run)))
@@ -46,7 +49,7 @@ def write(run: Run, docs: Path) -> None:
 
 
 def with_tables(text: str, tables: dict[str, str]) -> str:
-    r"""`text` with what stands between each pair of markers replaced.
+    r"""Return `text` with the text between each pair of markers replaced.
 
     >>> with_tables("a\n<!-- bench:x -->\nold\n<!-- /bench:x -->\nb", {"x": "new"})
     'a\n<!-- bench:x -->\nnew\n<!-- /bench:x -->\nb'
@@ -55,14 +58,14 @@ def with_tables(text: str, tables: dict[str, str]) -> str:
         begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
         pattern = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
         if not pattern.search(text):
-            raise ValueError(f"the markers of {name} are missing")
+            raise ValueError(f"cannot update the table: the markers of {name} are missing")
         whole = f"{begin}\n{table}\n{end}"
         text = pattern.sub(lambda _, whole=whole: whole, text)  # type: ignore[misc]
     return text
 
 
 def tables(run: Run) -> dict[str, str]:
-    """All of the document's tables by the names of their markers."""
+    """Return all tables of the document by the names of their markers."""
     by_section = {
         section: targets_table(run, [load for load in LOADS if load.section == section])
         for section in ("cpu", "other", "paper", "clients")
@@ -89,7 +92,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def targets_table(run: Run, loads: Iterable[Load]) -> str:
-    """One row for each target of the loads."""
+    """Return a table with one row for each target of the loads."""
     return markdown(_HEAD, (row for load in loads for row in _target_rows(run, load)))
 
 
@@ -132,7 +135,7 @@ def _range(found: Spread) -> str:
 
 
 def defaults_table(run: Run) -> str:
-    """What the ratios are made of, and plog as it comes beside Kafka as it comes."""
+    """Return a table of the absolute figures, and of plog and Kafka with their defaults."""
     rows = []
     for load in LOADS:
         rounds = run.counted(load.name)
@@ -145,7 +148,7 @@ def defaults_table(run: Run) -> str:
 
 
 def _with_system(rounds: Sequence[Round], peer: str, name: str, text: str) -> str:
-    """The median, and how much of the CPU was the kernel's."""
+    """Return the median and the kernel's share of the CPU."""
     middle = _median(rounds, peer, name, text)
     if not middle or not name.startswith("broker") or name == "broker_cpu_pct":
         return middle
@@ -165,14 +168,14 @@ def _median(rounds: Sequence[Round], peer: str, name: str, text: str) -> str:
 
 def _default_ratio(load: Load, run: Run) -> str:
     target = load.targets[0]
-    if not target.beside:
+    if not target.reported:
         return ""
-    found = spread(values_of(target, run.counted(load.name), target.beside))
+    found = spread(values_of(target, run.counted(load.name), target.reported))
     return _number(found.middle) if found else ""
 
 
 def paper_table(run: Run) -> str:
-    """What the two plots show, as numbers."""
+    """Return a table of the numbers in the two plots."""
     rounds = run.counted("paper")
     rows = [
         (what, *(_median(rounds, peer, name, text) or "–" for peer in PAPER_PEERS))
@@ -182,16 +185,16 @@ def paper_table(run: Run) -> str:
 
 
 def headlines_table(run: Run) -> str:
-    """Each claim and our answer."""
+    """Return a table of the claims and plog's figures."""
     rows = [
-        (headline.claim, "; ".join(part.answer(run) for part in headline.parts))
+        (headline.claim, "; ".join(part.render(run) for part in headline.parts))
         for headline in HEADLINES
     ]
     return markdown(("what is said of Kafka", "plog here"), rows)
 
 
 def times_table(run: Run) -> str:
-    """How long each load took."""
+    """Return a table of the duration of each load."""
     rows = []
     for load in LOADS:
         if load.name in run.seconds:
@@ -203,7 +206,7 @@ def times_table(run: Run) -> str:
 
 
 def machine_text(run: Run) -> str:
-    """What it ran on, in two lines."""
+    """Return a description of the machine and the brokers in two lines."""
     about = run.about
     if not about:
         return "Not measured yet."
@@ -218,7 +221,7 @@ def machine_text(run: Run) -> str:
 
 
 def summary(run: Run) -> str:
-    """Targets and verdicts for the terminal."""
+    """Return the targets and verdicts as text for the terminal."""
     lines = []
     for load in LOADS:
         if load.name in run.rounds or load.name in run.failed:

@@ -1,9 +1,8 @@
 """Results as JSON lines: written while the bench runs, read by the report.
 
-One object a line, told apart by ``kind``: ``run`` (machine, date, sizes) comes first; ``version``
-and ``missing`` name a broker; ``round`` holds the figures of every broker in one round of a load;
-``load`` ends a load and says how long it took, or how it failed. Of several files the later ones
-replace the loads of the earlier.
+Each line is one object with a ``kind``: ``run`` (machine, date, sizes) comes first; ``version`` and
+``missing`` name a broker; ``round`` has the figures of every broker in one round of a load;
+``load`` ends a load with its duration or error. Loads in later files replace those in earlier ones.
 """
 
 from __future__ import annotations
@@ -43,23 +42,23 @@ _SHOWN = (
 
 
 class Results:
-    """A file that is written line by line, and the lines on the terminal."""
+    """A results file that is written line by line, and the output on the terminal."""
 
     def __init__(self, file: IO[str], *, quick: bool) -> None:
         self._file = file
         self._write("run", quick=quick, date=_now(), **machine())
 
     def version(self, peer: str, version: str) -> None:
-        """Which version of a broker runs."""
+        """Record the version of a broker."""
         self._write("version", peer=peer, version=version)
 
     def missing(self, peer: str, why: str) -> None:
-        """A broker cannot run here."""
-        print(f"{peer}: not here: {why}", flush=True)
+        """Record that a broker cannot run on this machine."""
+        print(f"{peer}: cannot run: {why}", flush=True)
         self._write("missing", peer=peer, why=why)
 
     def say(self, load: str, peer: str, step: str, figures: Figures) -> None:
-        """One line on the terminal for one run."""
+        """Print one line for one run."""
         shown = " ".join(
             f"{name}={_short(figures[name])}" for name in _SHOWN if figures.get(name) is not None
         )
@@ -70,13 +69,15 @@ class Results:
         print(f"{time.strftime('%T')} {name:14} {peer:13} {shown}{others}", flush=True)
 
     def round(self, load: str, number: int, runs: Round, *, kept: bool) -> None:
-        """All brokers' figures of one round."""
+        """Record the figures of all brokers in one round."""
         if not kept:
-            print(f"{load}: round {number} does not count, something else ran", flush=True)
+            print(
+                f"{load}: round {number} does not count: other processes used the CPU", flush=True
+            )
         self._write("round", load=load, number=number, kept=kept, runs=dict(runs))
 
     def load(self, load: str, seconds: float, failed: str = "") -> None:
-        """A load is over."""
+        """Record the end of a load."""
         print(f"{load}: {f'FAILED: {failed}' if failed else 'done'} in {seconds:.0f} s", flush=True)
         self._write("load", load=load, seconds=round(seconds, 1), failed=failed)
 
@@ -93,7 +94,7 @@ def _short(value: Any) -> str:
 
 @dataclass(slots=True)
 class Run:
-    """What a results file says."""
+    """The contents of results files."""
 
     about: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -103,21 +104,21 @@ class Run:
     failed: dict[str, str] = field(default_factory=dict)
 
     def counted(self, load: str) -> list[Round]:
-        """The rounds that count: those that were kept, or all if none was."""
+        """Return the rounds that count: those that were kept, or all if none was."""
         rounds = self.rounds.get(load, [])
         return [x["runs"] for x in rounds if x["kept"]] or [x["runs"] for x in rounds]
 
     def noisy(self, load: str) -> int:
-        """How many rounds were noisy."""
+        """Return the number of noisy rounds."""
         return sum(not x["kept"] for x in self.rounds.get(load, []))
 
     def is_doubtful(self, load: str) -> bool:
-        """Whether only noisy rounds speak for it."""
+        """Whether all rounds of a load were noisy."""
         return 0 < len(self.rounds.get(load, [])) == self.noisy(load)
 
 
 def read(lines: Iterable[str]) -> Run:
-    """The run that these lines tell of.
+    """Return the run that these lines describe.
 
     >>> run = read(['{"kind": "load", "load": "idle", "seconds": 5.0, "failed": ""}'])
     >>> run.seconds
@@ -143,7 +144,7 @@ def read(lines: Iterable[str]) -> Run:
 
 
 def read_files(paths: Iterable[Path]) -> Run:
-    """Several runs as one; a load of a later file replaces the same one of an earlier."""
+    """Merge several runs; a load of a later file replaces that of an earlier one."""
     whole = Run()
     for path in paths:
         run = read(path.read_text().splitlines())
@@ -160,7 +161,7 @@ def read_files(paths: Iterable[Path]) -> Run:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return a description of this machine."""
     model = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

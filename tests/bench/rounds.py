@@ -1,8 +1,8 @@
-"""Rounds: one run of a load on each broker, in turn; which of them count, and what they say.
+"""Rounds: one run of a load on each broker in turn, which rounds count, and their statistics.
 
-Pure. A round maps a broker's name to the figures of its run; figures that are ratios of two brokers
-are made within a round, so that both saw the same minute of the machine, and the median is taken
-over rounds. A round in which something else burned CPU is thrown away and run again.
+Pure. A round maps a broker's name to the figures of its run. Ratios of two brokers are computed
+within a round, so that they compare the same minute of the machine; the median is taken over
+rounds. A round in which other processes used CPU is discarded and repeated.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Figures: TypeAlias = Mapping[str, Any]
 Round: TypeAlias = Mapping[str, Figures]
 
 NOISE_MAX = 0.2
-"""CPU seconds of others for each second of a run, beyond which it does not count."""
+"""CPU seconds of other processes per second of a run; a run above it does not count."""
 _NOISE_NEGLIGIBLE_S = 0.1
-"""Clock ticks and the end of somebody's sync are no reason to throw a short run away."""
+"""CPU seconds that clock ticks and background syncs may use in a short run."""
 
 
 def is_noisy(figures: Figures) -> bool:
-    """Whether something else ran during any step of this run.
+    """Whether other processes used much CPU during any step of this run.
 
     >>> is_noisy({"wall_s": 4.0, "other_cpu_s": 0.5}), is_noisy({"wall_s": 4.0, "other_cpu_s": 1})
     (False, True)
@@ -44,10 +44,10 @@ def counts(round_: Round, judged: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What one figure of a load has to be: `of` makes it from a round, for the broker it is asked.
+    """A target for one figure of a load; `of` computes the figure of a broker from a round.
 
-    `beside` is the broker whose figure stands beside the judged one's in the report, for which
-    nothing is promised: plog as it comes, which syncs.
+    The report also shows the figure of the broker `reported`, to which the target does not apply:
+    plog with its defaults, which syncs.
     """
 
     what: str
@@ -56,17 +56,17 @@ class Target:
     at_least: float | None = None
     unit: str = ""
     subject: str = "plog"
-    beside: str = "plog-default"
+    reported: str = "plog-default"
 
     def is_met(self, value: float) -> bool:
-        """Whether `value` is within the bound; a target without one only tells."""
+        """Whether `value` is within the bound; always True for a target without one."""
         if self.at_most is not None:
             return value <= self.at_most
         return self.at_least is None or value >= self.at_least
 
     @property
     def bound(self) -> str:
-        """The bound as the table shows it."""
+        """The bound as text for the table."""
         if self.at_most is not None:
             return f"≤ {self.at_most:g}{self.unit}"
         return "" if self.at_least is None else f"≥ {self.at_least:g}{self.unit}"
@@ -74,7 +74,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of some values and how far they lie apart."""
+    """The median, minimum and maximum of some values."""
 
     middle: float
     least: float
@@ -83,7 +83,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """None of no values.
+    """Return the spread of `values`, or None if there are no values.
 
     >>> spread([3.0, 1.0, 2.0])
     Spread(middle=2.0, least=1.0, greatest=3.0, count=3)
@@ -94,18 +94,18 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def values_of(target: Target, rounds: Sequence[Round], subject: str) -> list[float]:
-    """The target's figure in every round that has what it needs."""
+    """Return the target's figure in every round that has the necessary figures."""
     values = []
     for round_ in rounds:
         try:
             values.append(target.of(round_, subject))
-        except (KeyError, ZeroDivisionError, TypeError):  # That broker, or figure, is not there.
+        except (KeyError, ZeroDivisionError, TypeError):  # The round lacks that broker or figure.
             continue
     return values
 
 
 def figure(name: str, key: str = "", scale: float = 1.0) -> Callable[[Round, str], float]:
-    """The broker's own figure; `key` looks into one such as the quantiles.
+    """Return a function for a figure of the broker; `key` selects one of its quantiles.
 
     >>> figure("ms", "p99")({"plog": {"ms": {"p99": 2.5}}}, "plog")
     2.5
@@ -121,7 +121,7 @@ def figure(name: str, key: str = "", scale: float = 1.0) -> Callable[[Round, str
 def ratio(
     name: str, key: str = "", *, against: str = "kafka", against_name: str = ""
 ) -> Callable[[Round, str], float]:
-    """The broker's figure divided by that of the broker `against` in the same round.
+    """Return a function for the ratio to the figure of the broker `against` in the same round.
 
     >>> ratio("cpu")({"plog": {"cpu": 1.0}, "kafka": {"cpu": 4.0}}, "plog")
     0.25
@@ -131,10 +131,10 @@ def ratio(
 
 
 def of_possible_rate(depth: int) -> Callable[[Round, str], float]:
-    """Requests a second that wait for a sync, of what the disk or the broker allows.
+    """Return a function for the rate of synced requests, relative to the possible rate.
 
-    With `depth` requests in flight one sync can acknowledge that many; the disk allows depth ÷
-    (bare fdatasync p50 + 0.1 ms), and more than without syncs it cannot be.
+    With `depth` requests in flight, one sync can acknowledge that many. The possible rate is
+    depth ÷ (bare fdatasync p50 + 0.1 ms), or the rate without syncs if that is lower.
 
     >>> disk = {"fdatasync_ms": {"p50": 0.4}}
     >>> runs = {"disk": disk, "plog": {"requests_s": 9000}, "plog-default": {"requests_s": 3000}}
@@ -151,6 +151,6 @@ def of_possible_rate(depth: int) -> Callable[[Round, str], float]:
 
 
 def difference(name: str, key: str, *, against: str) -> Callable[[Round, str], float]:
-    """The broker's figure less that of the broker `against`."""
+    """Return a function for the difference to the figure of the broker `against`."""
     of = figure(name, key)
     return lambda round_, subject: of(round_, subject) - of(round_, against)

@@ -1,7 +1,7 @@
-"""One run of the bench: the brokers, started when a load first needs them, and the runs on them.
+"""One run of the bench: its brokers, which start when a load first needs them, and its loads.
 
-Everything lives below one folder that is removed at the end, and every process that was started
-is ended, also when a load fails.
+All files are below one folder, which is removed at the end. All processes end with the session,
+even if a load fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.bench.rounds import Figures, Round, counts
 
 _STEP_TIMEOUT_S = 900
 _TRIES_MORE = 4
-"""Rounds that may be thrown away before noisy ones count too."""
+"""How many noisy rounds are discarded before noisy rounds count, too."""
 _QUICK_DIVISOR = 25
 _WARMING = (
     "--mode rawproduce --batch 1 --n 100000",
@@ -39,11 +39,11 @@ _PRODUCES = re.compile(
 
 
 class StepFailed(Exception):
-    """A command ended with an error."""
+    """A command failed."""
 
 
 class Session:
-    """The brokers by name, as loads.py names them."""
+    """The brokers of a run by their names in loads.py."""
 
     def __init__(self, folder: Path, results: Results, *, quick: bool, rounds: int | None) -> None:
         self.folder = folder
@@ -62,11 +62,11 @@ class Session:
         }
 
     def add(self, name: str, make: Callable[[Path], Peer]) -> None:
-        """Let loads name one more broker; `make` is given its directory."""
+        """Add a broker that loads can name; `make` receives its directory."""
         self._makers[name] = make
 
     def peer(self, name: str) -> Peer:
-        """The one of that name, started and warm. Raises Missing."""
+        """Return the broker with that name, started and warmed up. Raises Missing."""
         if name in self._missing:
             raise Missing(self._missing[name])
         if name not in self._peers:
@@ -81,7 +81,7 @@ class Session:
         return self._peers[name]
 
     def start_new(self, name: str, directory: Path) -> Peer:
-        """One of that kind besides; the caller stops it. Raises Missing."""
+        """Start another broker of that kind, which the caller stops. Raises Missing."""
         peer = self._makers[name](directory)
         try:
             peer.start()
@@ -91,20 +91,20 @@ class Session:
         return peer
 
     def _warm(self, name: str) -> None:
-        """A JVM is slow until its compiler is done; the others get the same for fairness."""
+        """Warm up a broker; a JVM is slow until its code is compiled."""
         peer = self._peers[name]
         if peer.protocol == "kafka" and peer.pid:
             for number, command in enumerate(_WARMING):
                 self.run(peer, command, f"warming-{number}", delete=True)
 
     def close(self) -> None:
-        """End all of them."""
+        """Stop all brokers."""
         while self._peers:
             _, peer = self._peers.popitem()
             peer.stop()
 
     def measure(self, load: Load) -> list[Round]:
-        """Run as many rounds as the load wants that are not noisy, within bounds.
+        """Run rounds until as many as the load requires are not noisy, within bounds.
 
         Returns the rounds that count.
         """
@@ -124,7 +124,7 @@ class Session:
         return kept
 
     def _rounds(self, load: Load) -> Generator[Round]:
-        """Endless."""
+        """Yield rounds endlessly."""
         names = self._present(load)
         prepared = f"{load.name}-prepared"
         if load.prepare:
@@ -135,7 +135,7 @@ class Session:
             while True:
                 number += 1
                 topic = prepared if load.prepare else f"{load.name}-{number}"
-                # Who goes first changes, so that what wears off does not favour one.
+                # Rotate the order, so that no broker always runs first.
                 turn = names if number % 2 else names[::-1]
                 yield {name: self._run_steps(load, name, topic) for name in turn}
         finally:
@@ -170,7 +170,7 @@ class Session:
         return together
 
     def run(self, peer: Peer, command: str, topic: str, *, delete: bool = False) -> dict[str, Any]:
-        """One command of clientbench on a broker; its figures. Raises StepFailed."""
+        """Run a command of clientbench on a broker; return its figures. Raises StepFailed."""
         words = command.format(folder=self.folder, data=peer.directory).split()
         if self.quick:
             words = shorter(words)
@@ -188,7 +188,7 @@ class Session:
 
 
 def shorter(words: list[str]) -> list[str]:
-    """The command with less of everything, for --quick.
+    """Return the command with smaller numbers, for --quick.
 
     >>> shorter("--n 50000 --batch 50 --seconds 8 --partitions 1000 --warmup 10".split())
     ['--n', '2000', '--batch', '50', '--seconds', '1', '--partitions', '100', '--warmup', '0']
@@ -205,11 +205,11 @@ def shorter(words: list[str]) -> list[str]:
 
 
 def _sync_counts(peer: Peer) -> Mapping[str, float]:
-    """How often plog has synced, and how many requests it has taken; nothing of others."""
+    """Return plog's counts of syncs and produce requests; empty for other brokers."""
     if not peer.metrics_url:
         return {}
-    with urllib.request.urlopen(peer.metrics_url, timeout=10) as answer:
-        text = answer.read().decode()
+    with urllib.request.urlopen(peer.metrics_url, timeout=10) as response:
+        text = response.read().decode()
     syncs = _SYNC_ROUNDS.search(text)
     return {
         "syncs": float(syncs[1]) if syncs else 0.0,

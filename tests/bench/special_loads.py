@@ -1,4 +1,4 @@
-"""Loads that start and stop brokers of their own, or fill a disk. Each yields rounds for ever."""
+"""Loads that start and stop their own brokers, or fill a disk. Each yields rounds endlessly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.bench.meter import Meter
 from tests.bench.peers import Missing, Peer
-from tests.bench.raw_connection import until_fetched
+from tests.bench.raw_connection import wait_for_records
 from tests.bench.rounds import Round
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ _MESSAGES_PER_GB = 1_000_000
 
 
 class Skipped(Exception):
-    """This load cannot run here, because of …"""
+    """The load cannot run on this machine; the message says why."""
 
 
 def start_again(session: Session) -> Generator[Round]:
-    """Stop a broker that has ten topics cleanly; how long until it answers for one of them."""
+    """Stop a broker with ten topics cleanly; measure the time from start to first response."""
     peers: dict[str, Peer] = {}
     try:
         for name in ("kafka", "plog"):
@@ -49,7 +49,7 @@ def start_again(session: Session) -> Generator[Round]:
                 peer.stop()
                 began = time.monotonic()
                 peer.start()
-                until_fetched(peer.bootstrap, "topic-0")
+                wait_for_records(peer.bootstrap, "topic-0")
                 round_[name] = {"start_s": round(time.monotonic() - began, 3)}
                 session.results.say("start", name, "", round_[name])
             yield round_
@@ -59,7 +59,7 @@ def start_again(session: Session) -> Generator[Round]:
 
 
 def memory(session: Session) -> Generator[Round]:
-    """A new plog idle, with many idle connections, and with a thousand partitions."""
+    """Measure the memory of a new plog: idle, with idle connections, with a thousand partitions."""
     number = 0
     while True:
         number += 1
@@ -71,7 +71,7 @@ def memory(session: Session) -> Generator[Round]:
             command = f"--mode connections --connections {_CONNECTIONS} --seconds 2"
             idle = session.run(peer, command, "empty")
             figures["connection_kb"] = idle["rss_kb_per_connection"]
-            # What the connections have left behind would hide what the partitions need.
+            # Restart: memory that the connections freed would hide the partitions' memory.
             peer.stop()
             peer.start()
             many = session.run(peer, "--mode topics --partitions 1000", "many")
@@ -85,7 +85,7 @@ def memory(session: Session) -> Generator[Round]:
 
 
 def after_the_runs(session: Session) -> Generator[Round]:
-    """Memory of the brokers that all other loads ran on."""
+    """Measure the memory of the brokers after all other loads."""
     while True:
         round_ = {}
         for name in ("kafka", "plog"):
@@ -102,9 +102,9 @@ def _rss_mb(peer: Peer) -> float:
 
 
 def big_log(session: Session) -> Generator[Round]:
-    """One GB more to a log that is very large, and to one that is new; the same for fetches.
+    """Append one GB to a very large log and to a new one, and fetch it.
 
-    Both logs belong to plogs of their own. The large one is written once, every byte of it.
+    Each log has its own plog. The large log is written once, in full.
     """
     big_gb = 1.0 if session.quick else _BIG_GB
     free_gb = shutil.disk_usage(session.folder).free / 1e9
@@ -148,7 +148,7 @@ def _compared(runs: dict[str, Any], folder: Path) -> dict[str, Any]:
     for step in ("produce", "fetch"):
         big, small = (runs[name][step] for name in ("big", "small"))
         name = "broker_cpu_s_per_gb"
-        # A --quick fetch may take less than a tick of the clock.
+        # A --quick fetch may use less than a clock tick of CPU.
         figures[f"{step}_ratio"] = round(big[name] / small[name], 3) if small[name] else None
         for side, used in (("big", big), ("small", small)):
             figures |= {f"{step}.{side}.{k}": used[k] for k in ("wall_s", "other_cpu_s", name)}

@@ -1,7 +1,7 @@
 """The paper's two loads on ActiveMQ: STOMP 1.2 over a plain socket, its frames encoded once.
 
-Messages are persistent and go to a queue. With acks every message asks for a receipt and `depth`
-of them may be outstanding; without, only the last one asks. The consumer acknowledges
+Messages are persistent and go to a queue. With acks, every message requests a receipt and `depth`
+receipts may be outstanding; without, only the last message does. The consumer acknowledges
 automatically, with a prefetch of 1000 messages as in the paper.
 """
 
@@ -20,7 +20,7 @@ _PREFETCH = 1000
 
 
 class _Connection:
-    """Every frame, both ways, ends with a NUL; our bodies are text and hold none."""
+    """A connection. Every frame ends with a NUL; the bodies are text without NULs."""
 
     def __init__(self, options: Options) -> None:
         host, _, port = options.bootstrap.rpartition(":")
@@ -31,17 +31,17 @@ class _Connection:
         while b"\0" not in data:
             data += self.receive()
         if not data.startswith(b"CONNECTED"):
-            sys.exit(f"clientbench: ActiveMQ answered {data!r}")
+            sys.exit(f"clientbench: ActiveMQ returned {data!r}")
 
     def receive(self) -> bytes:
-        """What has come, at least one byte."""
+        """Return the bytes received, at least one."""
         data = self.socket.recv(_RECEIVE_BYTES)
         if not data or b"ERROR\n" in data[:8]:
-            sys.exit(f"clientbench: ActiveMQ ended the connection: {data[:200]!r}")
+            sys.exit(f"clientbench: ActiveMQ closed the connection: {data[:200]!r}")
         return data
 
     def receive_frames(self) -> int:
-        """How many frames what has come completes."""
+        """Receive once; return the number of frames completed."""
         return self.receive().count(b"\0")
 
 
@@ -52,7 +52,7 @@ def _send_frame(queue: str, body: bytes, *, receipt: bool) -> bytes:
 
 
 def produce(options: Options, meter: Meter) -> dict[str, Any]:
-    """`n` messages of `size` bytes to the queue named as the topic."""
+    """Send `n` messages of `size` bytes to the queue that is named like the topic."""
     connection = _Connection(options)
     if options.warmup:
         _send(connection, options, options.warmup)
@@ -79,7 +79,7 @@ def _send(connection: _Connection, options: Options, count: int) -> None:
 
 
 def consume(options: Options, meter: Meter) -> dict[str, Any]:
-    """`n` messages of the queue."""
+    """Consume `n` messages of the queue."""
     connection = _Connection(options)
     subscribe = (
         f"SUBSCRIBE\nid:1\ndestination:/queue/{options.topic}\nack:auto\n"
@@ -87,7 +87,7 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
     )
     meter.start()
     connection.socket.sendall(subscribe.encode())
-    came = 0
-    while came < options.n:
-        came += connection.receive_frames()
-    return per_message(meter.stop(), came, options.size)
+    received = 0
+    while received < options.n:
+        received += connection.receive_frames()
+    return per_message(meter.stop(), received, options.size)

@@ -1,4 +1,4 @@
-"""Loads that are no protocol's: kcat with a file, a broker that has nothing to do, a bare disk."""
+"""Loads without a client library: kcat with a file, an idle broker, a bare disk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.bench.options import Options
 from tests.helpers.access_log import write_access_log
 
 _SYNCED_BYTES = 300
-"""About what a request of one 200-byte message appends to a log."""
+"""Approximate size of a log append for a request with one 200-byte message."""
 
 
 def kcat(options: Options, meter: Meter) -> dict[str, Any]:
-    """An access log of `--file-bytes` into a topic, line by line, and back; the same it must be."""
+    """Produce an access log of `--file-bytes` line by line and consume it; check its lines."""
     confluent_load.create(options)
     path = Path(options.dir) / "access.log"
     if not path.exists() or path.stat().st_size < options.file_bytes:
@@ -36,7 +36,7 @@ def kcat(options: Options, meter: Meter) -> dict[str, Any]:
         subprocess.run([*command, "-C", "-e"], stdout=out, check=True)
         used_out = meter.stop()
         if not filecmp.cmp(path, out.name, shallow=False):
-            sys.exit("clientbench: THE FILE CAME OUT DIFFERENT")
+            sys.exit("clientbench: the consumed file differs from the original")
     gb = size / 1e9
     return {
         **used_in,
@@ -56,7 +56,7 @@ def _count_lines(path: Path) -> int:
 
 
 def idle(options: Options, meter: Meter) -> dict[str, Any]:
-    """Nothing for `--seconds`; what the broker uses meanwhile."""
+    """Send nothing for `--seconds`; measure the broker's CPU."""
     meter.start()
     time.sleep(options.seconds)
     used = meter.stop()
@@ -65,7 +65,7 @@ def idle(options: Options, meter: Meter) -> dict[str, Any]:
 
 
 def fsync(options: Options, meter: Meter) -> dict[str, Any]:
-    """`n` times a small append and an fdatasync, on a file of its own in `--dir`."""
+    """Append and fdatasync `n` times in a new file in `--dir`."""
     times_us: list[float] = []
     with tempfile.NamedTemporaryFile(dir=options.dir, buffering=0) as file:
         meter.start()

@@ -1,12 +1,12 @@
-"""The simulator's clients and checkers on a real broker process, in real time.
+"""The simulator's clients and checkers, run against a real broker process in real time.
 
-`Arena` stands where tests/sim/world.py's `World` stands in the simulator: producers, consumers,
-admins and members of groups are the same code, every answer goes to the same `History`, and what is
-promised is in docs/reliability.md. What happens to the process or its disk is the test's business:
-it calls `kill`, `restart` and others between stretches of `run_for`.
+`Arena` replaces the simulator's `World` (tests/sim/world.py): producers, consumers, admins and
+group members are the same code, every response goes to the same `History`, and the guarantees are
+those of docs/reliability.md. The test decides what happens to the process or its disk: between
+calls of `run_for` it calls `kill`, `restart` and others.
 
-One thread runs all clients, so their history has one order. What clients do by chance comes from
-one seed; when it happens does not, so a failure is told with its seed but need not come again.
+One thread runs all clients, so their history is totally ordered. A seed determines the clients'
+random choices but not their timing, so a failure reports its seed but may not be reproducible.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.sim.stage import Stage
 from tests.sim.topics import Topics
 
 SETTINGS = {
-    # Segments of a few hundred bytes are not for sale: by time they are small enough.
+    # log.segment.bytes cannot be a few hundred bytes; rolling by time keeps segments small.
     "log.roll.ms": "150",
     "log.index.interval.bytes": "500",
     "log.segment.delete.delay.ms": "50",
@@ -50,7 +50,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""Everything that rolls, is sealed, deleted or checkpointed does so all the time."""
+"""Makes rolling, sealing, deletion and checkpoints frequent."""
 
 TOPICS = (
     TopicPlan("kept", 3, {"retention.ms": "-1"}),
@@ -68,23 +68,23 @@ _SESSION_MS = 1_000
 
 
 class Lives:
-    """What clients ask of the broker's lives; life 1 is the first."""
+    """The state of the broker process that the clients need; the first process is life 1."""
 
     def __init__(self) -> None:
         self.life_number = 1
         self.is_serving = True
         self.has_met_faults = False
-        """The disk has been in trouble in this life, or it ends: refusals are no surprise."""
+        """The disk had faults in this life, or the broker is stopping: errors are expected."""
         self.has_failed_disk = False
 
     @property
     def coordinator_life(self) -> int:
-        """Coordinators live as long as the process; one that loads anew would show as a loss."""
+        """The coordinators' life is the process's; a reload within it would look like a loss."""
         return self.life_number
 
 
 class Arena(Stage):
-    """See the module's text. `seed` decides what the clients do."""
+    """A real broker with the simulator's clients. `seed` determines what the clients do."""
 
     def __init__(self, broker: BrokerProcess, seed: int, *, groups: int = 6) -> None:
         super().__init__(TOPICS)
@@ -117,13 +117,13 @@ class Arena(Stage):
     # -- the run ------------------------------------------------------------------------------
 
     def found(self) -> None:
-        """Make the topics."""
+        """Create the topics."""
         founder = Founder(self, "founder", self.plans)  # type: ignore[arg-type]
         self.start(founder.run(), "founder")
         self.run_until(lambda: not self._running, "the topics")
 
     def start_clients(self, *, plain: int = 4, idempotent: int = 4, consumers: int = 4) -> None:
-        """Let the clients begin."""
+        """Start the clients."""
         world: Any = self
         chance = self.chance
         clients: list[Client] = [PlainProducer(world, f"p{n}") for n in range(plain)]
@@ -142,13 +142,13 @@ class Arena(Stage):
             self.start(client.run(), client.name)
 
     def run_for(self, duration_ms: float) -> None:
-        """Let the clients go on for a while. Raises Anomaly."""
+        """Run the clients for `duration_ms`. Raises Anomaly."""
         end_ms = self.clock.monotonic_ms() + duration_ms
         while (left_ms := end_ms - self.clock.monotonic_ms()) > 0:
             self._turn(left_ms)
 
     def run_until(self, done: Callable[[], bool], what: str, limit_ms: float = _LIMIT_MS) -> None:
-        """Let the clients go on until something is so. Raises Anomaly."""
+        """Run the clients until `done` returns True. Raises Anomaly, also after `limit_ms`."""
         end_ms = self.clock.monotonic_ms() + limit_ms
         while not done():
             if self.clock.monotonic_ms() > end_ms:
@@ -159,12 +159,12 @@ class Arena(Stage):
             self._turn(_MAX_WAIT_MS)
 
     def run_until_acknowledged(self, records: int = 1) -> None:
-        """Let the clients go on until so many more records are acknowledged."""
+        """Run the clients until `records` more records are acknowledged."""
         wanted = self.history.acknowledged_count + records
         self.run_until(lambda: self.history.acknowledged_count >= wanted, "acknowledged records")
 
     def finish(self) -> None:
-        """Let the clients end, and compare all there is with what is known, over a clean restart.
+        """Stop the clients, and check all data against the history before and after a restart.
 
         Raises Anomaly.
         """
@@ -176,10 +176,13 @@ class Arena(Stage):
         for assigned, log in before.logs.items():
             again = after.logs.get(assigned)
             if again is None or again.end_offset != log.end_offset:
-                raise Anomaly("lost-write", f"{assigned} ended at {log.end_offset}, now: {again}")
+                raise Anomaly(
+                    "lost-write",
+                    f"{assigned} ended at {log.end_offset}, after the restart: {again}",
+                )
 
     def read_everything(self) -> FinalReader:
-        """Read all there is and compare it with all that is known. Raises Anomaly."""
+        """Read all data and check it against the history. Raises Anomaly."""
         world: Any = self
         reader = FinalReader(world, "final")
         self.start(reader.run(), reader.name)
@@ -187,7 +190,7 @@ class Arena(Stage):
             if plan.is_founded():
                 final = FinalOffsets(world, f"{plan.name}.final", plan)
                 self.start(final.run(), "final offsets")
-        self.run_until(lambda: not self._running, "the final reading")
+        self.run_until(lambda: not self._running, "the final read")
         for assigned, log in reader.logs.items():
             check_log(self.history, assigned.key, log)
             check_retention(world, assigned, log, largest_now_ms=self.clock.now_ms())
@@ -195,13 +198,15 @@ class Arena(Stage):
         kept = {
             topic.topic_id for topic in self.topics.by_id.values() if not topic.delete_requested
         }
-        gone = [self.history.partitions[key].name for key in missing if key.topic_id in kept]
-        if gone:
-            raise Anomaly("lost-topic", f"known, and not there to be read: {gone}")
+        unreadable = [self.history.partitions[key].name for key in missing if key.topic_id in kept]
+        if unreadable:
+            raise Anomaly(
+                "lost-topic", f"partitions in the history that cannot be read: {unreadable}"
+            )
         return reader
 
     def summary(self) -> str:
-        """What has been done, for whoever reads the output."""
+        """Return the number of operations so far, to print."""
         return (
             f"seed {self.seed}: life {self.service.life_number}, "
             f"{self.history.acknowledged_count} records acknowledged, "
@@ -210,25 +215,25 @@ class Arena(Stage):
         )
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.network.close()
 
-    # -- what may happen to the broker --------------------------------------------------------
+    # -- faults of the broker -----------------------------------------------------------------
 
     def kill(self) -> None:
-        """SIGKILL, at once. The next life begins with the next start."""
+        """Kill the broker with SIGKILL. The next life begins with the next start."""
         self.broker.kill()
-        self.life_ends()
+        self.end_life()
 
-    def life_ends(self) -> None:
-        """The process is gone."""
+    def end_life(self) -> None:
+        """Close the connections of a process that has ended, and count a new life."""
         self.service.is_serving = False
-        self.network.hear_to_the_end()
+        self.network.drain()
         self._look()
         self.service.life_number += 1
 
     def start_broker(self, *, kill_after_ms: float | None = None) -> bool:
-        """Start the broker while the clients are at its door; False if it was killed meanwhile.
+        """Start the broker while clients try to connect; return False if it was killed first.
 
         Raises BrokerFailed if it does not start.
         """
@@ -250,7 +255,7 @@ class Arena(Stage):
         self._run_while(starting.is_alive, _LIMIT_MS)
         starting.join()
         if kill_after_ms is not None and (failures or not self.broker.is_running):
-            self.life_ends()
+            self.end_life()
             return False
         if failures:
             raise failures[0]
@@ -259,12 +264,12 @@ class Arena(Stage):
         return True
 
     def stop_broker(self) -> float:
-        """SIGTERM under whatever load there is; how long that took, in seconds.
+        """Stop the broker with SIGTERM under load; return the duration in seconds.
 
-        Raises BrokerFailed if it was not clean.
+        Raises BrokerFailed if the stop was not clean.
         """
         self.service.is_serving = False
-        self.service.has_met_faults = True  # Members that wait are sent away.
+        self.service.has_met_faults = True  # Waiting members receive errors.
         failures: list[BrokerFailed] = []
 
         def stop() -> None:
@@ -279,19 +284,19 @@ class Arena(Stage):
         self._run_while(stopping.is_alive, _LIMIT_MS)
         stopping.join()
         took_ms = self.clock.monotonic_ms() - began_ms
-        self.life_ends()
+        self.end_life()
         if failures:
             raise failures[0]
         return took_ms / 1000
 
     def restart(self) -> None:
-        """A clean stop, and a start."""
+        """Stop the broker cleanly and start it."""
         self.stop_broker()
         self.start_broker()
 
-    def _run_while(self, goes_on: Callable[[], bool], limit_ms: float) -> None:
+    def _run_while(self, condition: Callable[[], bool], limit_ms: float) -> None:
         end_ms = self.clock.monotonic_ms() + limit_ms
-        while goes_on() and self.clock.monotonic_ms() < end_ms:
+        while condition() and self.clock.monotonic_ms() < end_ms:
             self._turn(min(_MAX_WAIT_MS, end_ms - self.clock.monotonic_ms()))
 
     def _turn(self, wait_ms: float) -> None:
@@ -307,10 +312,10 @@ class Arena(Stage):
         if self._failure is not None:
             raise self._failure
 
-    # -- what clients use ---------------------------------------------------------------------
+    # -- services for clients -----------------------------------------------------------------
 
     def start(self, coroutine: Coroutine[Later[Any], Any, None], name: str) -> None:
-        """Run a client's coroutine; what it raises ends the run."""
+        """Run a client's coroutine; an exception ends the run."""
         self._running[name] += 1
 
         def ended(error: Exception | None) -> None:
@@ -323,25 +328,25 @@ class Arena(Stage):
         spawn(coroutine).then(lambda _: ended(None), ended)
 
     def sleep(self, delay_ms: float) -> Later[None]:
-        """Wait."""
+        """Return a Later that completes after `delay_ms`."""
         later: Later[None] = Later()
         self.timers.call_later(delay_ms, lambda: later.succeed(None))
         return later
 
     def pause(self, chance: random.Random) -> Later[None]:
-        """A short wait between two things a client does."""
+        """Return a short random wait between two actions of a client."""
         return self.sleep(chance.random() ** 2 * _MAX_PAUSE_MS)
 
     def watch(self, connection: SocketConnection, what: str, patience_ms: float) -> SimTimer:
-        """Give up on an answer that does not come; `stuck` if nothing explains that."""
-        asked_ms = self.clock.monotonic_ms()
+        """Drop the connection if no response arrives; report `stuck` unless a fault explains it."""
+        sent_ms = self.clock.monotonic_ms()
 
-        def too_late() -> None:
-            if self._last_trouble_ms < asked_ms:
+        def time_out() -> None:
+            if self._last_trouble_ms < sent_ms:
                 self.fail(Anomaly("stuck", f"no response to {what}"))
             connection.drop()
 
-        return self.timers.call_later(_PATIENCE_MS + patience_ms, too_late)
+        return self.timers.call_later(_PATIENCE_MS + patience_ms, time_out)
 
     def fail(self, error: Exception) -> None:
         """End the run; the first failure counts."""
@@ -349,11 +354,11 @@ class Arena(Stage):
             self._failure = error
 
     def trace(self, text: str) -> None:
-        """Nobody looks on."""
+        """Ignore `text`: the arena keeps no trace."""
 
     @contextmanager
     def trouble(self) -> Iterator[None]:
-        """As everywhere; and what clients are refused later in this life is no surprise."""
+        """Expect errors within the block and, unlike the simulator, for the rest of this life."""
         self.service.has_met_faults = True
         with super().trouble():
             yield
@@ -361,7 +366,7 @@ class Arena(Stage):
 
 @contextmanager
 def arena_of(broker: BrokerProcess, seed: int, *, groups: int = 6) -> Iterator[Arena]:
-    """An arena around a broker that runs; what has happened is printed at the end."""
+    """Yield an arena for a running broker; print the seed and finally the summary."""
     arena = Arena(broker, seed, groups=groups)
     print(f"seed {seed}")
     try:
@@ -374,5 +379,5 @@ def arena_of(broker: BrokerProcess, seed: int, *, groups: int = 6) -> Iterator[A
 
 
 def any_seed() -> int:
-    """The seed that is asked for, or another each time."""
+    """Return the seed from the environment, or a random one."""
     return int(os.environ.get(_SEED_VARIABLE, random.SystemRandom().randrange(1 << 32)))

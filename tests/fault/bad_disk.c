@@ -1,12 +1,12 @@
-/* Calls that touch files, made slow or made to fail for the files below a directory.
+/* Delays system calls on the files below a directory, or makes them fail.
  *
- * Preloaded into the broker (LD_PRELOAD). What is wrong stands in the file that PLOG_BAD_DISK names,
- * read anew at each call, a line each:
+ * Preloaded into the broker (LD_PRELOAD). The file that PLOG_BAD_DISK names contains one fault per
+ * line and is read at each call:
  *
  *     CALL MILLISECONDS ERRNO PATH
  *
- * CALL is sync (fdatasync, fsync, syncfs) or send (sendfile). It waits that long, and then
- * fails with ERRNO unless that is 0. The call is about PATH if the file lies below it.
+ * CALL is sync (fdatasync, fsync, syncfs) or send (sendfile). It waits MILLISECONDS and
+ * then fails with ERRNO unless that is 0. PATH is a prefix of the paths of affected files.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ static void wait_ms(long ms) {
         ;
 }
 
-/* Wait, and return the error the call has to fail with, or 0. */
+/* Wait, then return the error with which the call must fail, or 0. */
 static int trouble_at(const char *call, const char *path) {
     const char *control = getenv("PLOG_BAD_DISK");
     FILE *lines = control ? fopen(control, "re") : NULL;

@@ -1,9 +1,8 @@
 """A disk that is slow or fails, for a real broker: bad_disk.c, compiled and preloaded.
 
-Only some calls on the files below one directory are affected, from one moment to another; the
-kernel below is well. So it shows what the broker does with what it is told, on any machine that has
-a C compiler. What a kernel does with a device in trouble is shown where a device may be made
-(devices.py).
+Only some calls on the files below one directory are affected, and only while the test says so; the
+kernel's own disk is healthy. These tests show how the broker reacts to errors, on any machine with
+a C compiler. devices.py shows how a kernel treats a faulty device, where devices may be created.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _SOURCE = Path(__file__).with_suffix(".c")
 
 
 class BadDisk:
-    """The trouble there is; `environment` is what the broker has to be started with."""
+    """Disk faults of a broker that was started with `environment`."""
 
     def __init__(self, directory: Path) -> None:
         compiler = need_program("cc")
@@ -31,22 +30,22 @@ class BadDisk:
         self.environment = {"LD_PRELOAD": str(library), "PLOG_BAD_DISK": str(self._control)}
 
     def make_syncs_slow(self, directory: Path, ms: int) -> None:
-        """From now on each sync below `directory` takes so long."""
+        """Delay each sync below `directory` by `ms` from now on."""
         self._set(f"sync {ms} 0 {directory}/")
 
     def fail_syncs(self, directory: Path) -> None:
-        """From now on each sync below `directory` fails with EIO."""
+        """Fail each sync below `directory` with EIO from now on."""
         self._set(f"sync 0 {errno.EIO} {directory}/")
 
     def fail_reads(self, directory: Path) -> None:
-        """From now on no record below `directory` can be sent."""
+        """Fail each sendfile() from a file below `directory` with EIO from now on."""
         self._set(f"send 0 {errno.EIO} {directory}/")
 
     def heal(self) -> None:
-        """All is well from now on; what is slow at this moment stays so until it ends."""
+        """Remove all faults; a call that is already delayed stays delayed."""
         self._set("")
 
     def _set(self, line: str) -> None:
-        aside = self._control.with_suffix(".new")
-        aside.write_text(line)
-        os.rename(aside, self._control)
+        new_file = self._control.with_suffix(".new")
+        new_file.write_text(line)
+        os.rename(new_file, self._control)

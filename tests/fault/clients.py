@@ -1,4 +1,4 @@
-"""Small clients of one broker process, for tests that say each request themselves."""
+"""Clients of one broker process for tests that send each request explicitly."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _TIMEOUT_S = 60.0
 
 
 def client_of(broker: BrokerProcess) -> SimpleClient:
-    """A connection to a broker that runs."""
+    """Return a client of a running broker."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     return SimpleClient(host, int(port), timeout_s=_TIMEOUT_S)
 
 
 def connect(broker: BrokerProcess) -> socket.socket:
-    """A bare connection to a broker that runs."""
+    """Return a plain socket that is connected to a running broker."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
     return socket.create_connection((host, int(port)), _TIMEOUT_S)

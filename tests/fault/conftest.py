@@ -1,4 +1,4 @@
-"""The brokers of the tests of faults: those of the tests with clients, each test with its own."""
+"""Fixtures of the fault tests, from the integration tests; each test has its own broker."""
 
 from tests.integration.conftest import (
     authority,

@@ -1,12 +1,12 @@
-"""File systems of a test's own: small, without power, slow. They need root; else: NOT RUN.
+"""File systems for one test: small, losing power, or slow. They need root; otherwise NOT RUN.
 
-What is made here is taken away again, whatever becomes of the test. That the machine does not
-permit something is no missing program: such a test is skipped under ``CI=true``, too.
+Everything created here is removed after the test. A machine that does not permit an operation is
+not a missing program: such a test is skipped even under ``CI=true``.
 
-Power loss: ``FS_IOC_SHUTDOWN`` without a flush of the log, xfstests' "godown", stops an ext4 on the
-spot. Nothing of the page cache gets to the device any more; mounted again, the file system replays
-its journal and shows what had been made durable, and what the kernel had happened to write by
-itself. A slow device: the block layer's throttle (cgroup v1, blkio) on that one device.
+Power loss: ``FS_IOC_SHUTDOWN`` without a flush of the log, xfstests' "godown", stops an ext4
+immediately. No more of the page cache reaches the device. When it is mounted again, the file system
+replays its journal and contains the data that had been made durable, and any data that the kernel
+had already written on its own. A slow device: the block layer's throttle (cgroup v1, blkio).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIB = 1 << 20
 
 
 def _permitted(*command: str) -> None:
-    """Run a command; what the machine does not permit ends the test as skipped."""
+    """Run a command; skip the test if the machine does not permit it."""
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError as error:
@@ -39,12 +39,12 @@ def _permitted(*command: str) -> None:
 
 def _need_root() -> None:
     if os.geteuid():
-        pytest.skip("NOT RUN: only root may make a file system")
+        pytest.skip("NOT RUN: only root can create a file system")
 
 
 @contextmanager
 def small_disk(directory: Path, mib: int) -> Iterator[Path]:
-    """A tmpfs of so many MiB."""
+    """Mount a tmpfs of `mib` MiB within the block."""
     _need_root()
     mounted = directory / "small"
     mounted.mkdir()
@@ -56,7 +56,7 @@ def small_disk(directory: Path, mib: int) -> Iterator[Path]:
 
 
 def fill_up(directory: Path) -> Path:
-    """Take all the room there is; the file that takes it. To unlink it gives the room back."""
+    """Fill the disk with one file and return it; unlinking it frees the space."""
     ballast = directory / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (_MIB, 4096, 1):
@@ -69,7 +69,7 @@ def fill_up(directory: Path) -> Path:
 
 
 class Ext4:
-    """An ext4 in a file, mounted at `path` through a loop device."""
+    """An ext4 file system in a file, mounted at `path` through a loop device."""
 
     def __init__(self, directory: Path, mib: int) -> None:
         self.path = directory / "ext4"
@@ -80,15 +80,15 @@ class Ext4:
         _permitted("mkfs.ext4", "-q", "-F", str(self._image))
 
     def mount(self) -> None:
-        """Make it be there, as after a boot."""
+        """Mount the file system, as after a boot."""
         _permitted("mount", "-o", "loop", str(self._image), str(self.path))
 
     def unmount(self) -> None:
-        """Take it away; nothing may be open on it."""
+        """Unmount the file system; no file on it may be open."""
         _unmount(self.path)
 
     def cut_power(self) -> None:
-        """From now on nothing reaches the device, and every operation fails."""
+        """Stop the file system: nothing reaches the device any more, and every operation fails."""
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, _NO_LOG_FLUSH)
@@ -99,14 +99,14 @@ class Ext4:
 
     @contextmanager
     def throttled(self, pid: int, bytes_per_second: int) -> Iterator[None]:
-        """Let process `pid` write no faster than so to the device."""
+        """Limit the rate at which process `pid` writes to the device."""
         group = _THROTTLE / f"plog-test-{pid}"
         device = os.stat(self.path).st_dev
         rule = f"{os.major(device)}:{os.minor(device)}"
         try:
             group.mkdir()
         except OSError as error:
-            pytest.skip(f"NOT RUN: no throttle of a device (cgroup v1, blkio): {error}")
+            pytest.skip(f"NOT RUN: cannot throttle a device (cgroup v1, blkio): {error}")
         limit = group / "blkio.throttle.write_bps_device"
         try:
             limit.write_text(f"{rule} {bytes_per_second}")
@@ -121,7 +121,7 @@ class Ext4:
 
 @contextmanager
 def ext4(directory: Path, mib: int = 64) -> Iterator[Ext4]:
-    """A mounted ext4 of so many MiB."""
+    """Yield a mounted ext4 file system of `mib` MiB."""
     _need_root()
     made = Ext4(directory, mib)
     made.mount()
@@ -134,5 +134,7 @@ def ext4(directory: Path, mib: int = 64) -> Iterator[Ext4]:
 
 def _unmount(path: Path) -> None:
     done = subprocess.run(["umount", str(path)], capture_output=True, text=True)
-    if done.returncode:  # Something is open there: at least nobody finds it any more.
+    if (
+        done.returncode
+    ):  # A file is still open: detach the mount point, so that no other test finds it.
         subprocess.run(["umount", "--lazy", str(path)], check=True)

@@ -1,8 +1,8 @@
-"""Clients that do exactly what a test wants: bytes that are wrong, slow, too many, or never read.
+"""Clients that misbehave as a test requires: wrong, slow, too many or never reading.
 
-A `Peer` is one blocking socket, with or without TLS; a `Crowd` is thousands that do the same at
-once and are watched together. Requests are made of plog's own messages, as these tests are about
-the connection; what the bytes of a message are is held by tests/unit/wire.
+A `Peer` is one blocking socket, with or without TLS; a `Crowd` is thousands of connections that act
+together and are watched together. They use plog's own messages, because these tests are about the
+connection; tests/unit/wire tests the encoding of messages.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from plog.wire.schema import ApiMessage
 
 TIMEOUT_S = 60.0
 _RECEIVE_BYTES = 1 << 16
-_TCP_REPAIR = 19  # Not in Python's socket module.
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time at all.
+_TCP_REPAIR = 19  # Missing from Python's socket module.
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, with a timeout of 0.
 
 
 def request_frame(
     message: ApiMessage, version: int, correlation_id: int = 1, client_id: str | None = "peer"
 ) -> bytes:
-    """A request as it travels."""
+    """Return an encoded request with its size."""
     return encode_request(
         RequestHeader(message.api_key, version, correlation_id, client_id), message
     )
 
 
 def ping_frame(correlation_id: int = 1) -> bytes:
-    """A request that every broker answers at once: ApiVersions, as librdkafka begins."""
+    """Return an ApiVersions request, which a broker always handles immediately."""
     return request_frame(ApiVersionsRequest(), 0, correlation_id)
 
 
 def address_of(server: str) -> tuple[str, int]:
-    """``HOST:PORT``, an IPv6 host in brackets, as sockets want it."""
+    """Split ``HOST:PORT``, with an IPv6 host in brackets, into a socket address."""
     host, _, port = server.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 class Peer:
-    """One connection to `server`; ``with`` ends it, as does `close`, and `reset` breaks it."""
+    """A connection to `server`; leaving its ``with`` block closes it."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class Peer:
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
+        """Send `data`."""
         self._socket.sendall(data)
 
-    def send_what_fits(self, data: bytes) -> int:
-        """Send as much as goes without waiting; how much that was."""
+    def send_without_blocking(self, data: bytes) -> int:
+        """Send as much of `data` as possible without blocking; return the number of bytes."""
         self._socket.setblocking(False)
         view = memoryview(data)
         try:
@@ -96,45 +96,45 @@ class Peer:
             self._socket.settimeout(TIMEOUT_S)
         return len(data) - len(view)
 
-    def answer(self) -> bytes:
-        """The next answer without its size."""
+    def response(self) -> bytes:
+        """Return the next response without its size."""
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
-    def ask(self, message: ApiMessage, version: int, correlation_id: int = 1) -> ApiMessage:
-        """Send a request and wait for its answer."""
+    def request(self, message: ApiMessage, version: int, correlation_id: int = 1) -> ApiMessage:
+        """Send a request and return its response."""
         self.send(request_frame(message, version, correlation_id))
-        return self.answer_to(message, version, correlation_id)
+        return self.response_to(message, version, correlation_id)
 
-    def answer_to(self, message: ApiMessage, version: int, correlation_id: int) -> ApiMessage:
-        """The next answer, which must be the one to this request."""
-        frame = self.answer()
+    def response_to(self, message: ApiMessage, version: int, correlation_id: int) -> ApiMessage:
+        """Return the next response, which must belong to this request."""
+        frame = self.response()
         number, position = decode_response_header(frame, message.api_key, version)
         assert number == correlation_id
         return API_BY_KEY[message.api_key].response.decode(memoryview(frame)[position:], version)
 
     def ping(self) -> None:
-        """Ask something simple and take the answer."""
+        """Send an ApiVersions request and read the response."""
         self.send(ping_frame())
-        assert self.answer()[:4] == b"\0\0\0\1"
+        assert self.response()[:4] == b"\0\0\0\1"
 
-    def until_closed(self) -> bytes:
-        """Everything that comes until the broker ends the connection, one way or another."""
+    def read_until_closed(self) -> bytes:
+        """Return all bytes until the broker closes or resets the connection."""
         data = bytearray()
         try:
-            while piece := self._socket.recv(_RECEIVE_BYTES):
-                data += piece
+            while chunk := self._socket.recv(_RECEIVE_BYTES):
+                data += chunk
         except (ConnectionError, ssl.SSLEOFError):
             pass
         return bytes(data)
 
-    def until_cut(self) -> None:
-        """The broker ends the connection, though nothing that it sent is read."""
+    def wait_until_aborted(self) -> None:
+        """Wait, without reading, until the broker aborts the connection."""
         poll = select.poll()
         poll.register(self._socket, select.POLLRDHUP)
-        assert poll.poll(TIMEOUT_S * 1000), f"not cut in {TIMEOUT_S:g} s"
+        assert poll.poll(TIMEOUT_S * 1000), f"the connection was not aborted within {TIMEOUT_S:g} s"
 
     def has_ended(self) -> bool:
-        """Whether the broker has ended the connection; takes what has come until then."""
+        """Whether the broker has closed the connection; discards the bytes received so far."""
         self._socket.setblocking(False)
         try:
             while self._socket.recv(_RECEIVE_BYTES):
@@ -148,35 +148,37 @@ class Peer:
         return True
 
     def stop_sending(self) -> None:
-        """Say that nothing more will come."""
-        socket.socket.shutdown(self._socket, socket.SHUT_WR)  # Past TLS, which says more.
+        """Close the sending side of the connection."""
+        socket.socket.shutdown(
+            self._socket, socket.SHUT_WR
+        )  # Bypasses TLS, which would send a close alert.
 
     def reset(self) -> None:
-        """End the connection with RST instead of FIN, as a process does that was killed."""
+        """Close the connection with RST instead of FIN."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.close()
 
-    def vanish(self) -> None:
-        """Be gone, and nobody is told. Raises PermissionError where that takes more rights."""
+    def close_silently(self) -> None:
+        """Close the connection without a packet. Raises PermissionError without CAP_NET_ADMIN."""
         self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._socket.close()
 
     def _exactly(self, length: int) -> bytes:
         data = bytearray()
         while len(data) < length:
-            piece = self._socket.recv(length - len(data))
-            if not piece:
+            chunk = self._socket.recv(length - len(data))
+            if not chunk:
                 raise ConnectionError(f"closed after {len(data)} of {length} bytes")
-            data += piece
+            data += chunk
         return bytes(data)
 
 
 class Crowd:
-    """Many connections that are made at once and ended together."""
+    """Many connections that are opened and closed together."""
 
     def __init__(self, server: str, count: int) -> None:
         address = address_of(server)
@@ -195,17 +197,17 @@ class Crowd:
             sock.close()
 
     def send(self, data: bytes) -> None:
-        """Each sends `data`, as soon as it is connected."""
+        """Send `data` on each connection as soon as it is established."""
         for sock in self._each(select.EPOLLOUT):
             sock.sendall(data)
 
     def receive(self) -> None:
-        """Each takes the beginning of an answer."""
+        """Receive the beginning of a response on each connection."""
         for sock in self._each(select.EPOLLIN):
-            assert sock.recv(_RECEIVE_BYTES), "closed before it was answered"
+            assert sock.recv(_RECEIVE_BYTES), "closed before the response"
 
-    def until_closed(self) -> None:
-        """The broker has ended every connection."""
+    def wait_until_closed(self) -> None:
+        """Wait until the broker has closed every connection."""
         waiting = {sock.fileno(): sock for sock in self.sockets}
         with _polling(self.sockets, select.EPOLLIN) as poll:
             while waiting:
@@ -215,7 +217,7 @@ class Crowd:
                         del waiting[number]
 
     def _each(self, event: int) -> Iterator[socket.socket]:
-        """All of them, in the order in which `event` comes."""
+        """Yield every socket, in the order in which `event` occurs."""
         waiting = {sock.fileno(): sock for sock in self.sockets}
         with _polling(self.sockets, event) as poll:
             while waiting:
@@ -234,7 +236,7 @@ def _polling(sockets: list[socket.socket], event: int) -> Iterator[select.epoll]
 
 def _ready(poll: select.epoll) -> list[int]:
     found = poll.poll(TIMEOUT_S)
-    assert found, f"nothing has happened for {TIMEOUT_S:g} s"
+    assert found, f"no event within {TIMEOUT_S:g} s"
     return [number for number, _ in found]
 
 
@@ -251,7 +253,7 @@ def _is_at_end(sock: socket.socket) -> bool:
 
 @contextmanager
 def many_descriptors(count: int) -> Iterator[None]:
-    """This process may open `count` files; skips the test where the system forbids it."""
+    """Let this process open `count` files; skip the test if the system forbids it."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limits[1] != resource.RLIM_INFINITY and limits[1] < count:
         pytest.skip(f"NOT RUN: needs {count} descriptors, RLIMIT_NOFILE allows {limits[1]}")
@@ -264,14 +266,14 @@ def many_descriptors(count: int) -> Iterator[None]:
 
 
 def resident_bytes(pid: int) -> int:
-    """RSS: what the process has in memory."""
+    """Return the resident set size of the process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return int(fields["VmRSS"].split()[0]) * 1024
 
 
 def open_sockets(pid: int) -> int:
-    """How many sockets the process has open; files of logs come and go with their use."""
+    """Return the number of open sockets of the process; log files are opened and closed on use."""
     count = 0
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):

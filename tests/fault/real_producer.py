@@ -1,8 +1,8 @@
 """confluent-kafka's idempotent producer among the arena's clients, checked by the same history.
 
-It retries by itself whatever happens to the broker. What it is told goes into the history on the
-arena's thread, where its callbacks run. Each of its records counts as a batch of its own: how
-librdkafka groups them is not ours to know.
+It retries on its own whatever happens to the broker. Its results enter the history on the arena's
+thread, where its callbacks run. Each record counts as a separate batch, because the test cannot
+know how librdkafka groups records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WINDOW = 100
 _POLL_MS = 3.0
 _SETTINGS = {
     "enable.idempotence": True,
-    "log_level": 0,  # It tells of every connection that fails, and many do.
+    "log_level": 0,  # It would log every failed connection, and many fail.
     "linger.ms": 1,
     "retry.backoff.ms": 10,
     "retry.backoff.max.ms": 50,
@@ -28,7 +28,7 @@ _SETTINGS = {
 
 
 class RealProducer:
-    """Writes to one partition until the work is over and all is delivered."""
+    """A producer that writes to one partition until the run ends and all records are delivered."""
 
     def __init__(self, arena: Arena, name: str, topic: str, partition: int, **more: Any) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class RealProducer:
         )
 
     async def run(self) -> None:
-        """What it does, as a client of the arena."""
+        """Produce and poll until the run ends, as a client of the arena."""
         while self._arena.working or self._outstanding:
             while self._arena.working and self._outstanding < _WINDOW:
                 self._send()
@@ -53,7 +53,7 @@ class RealProducer:
             await self._arena.sleep(_POLL_MS)
 
     def run_until_delivered(self, records: int = 1) -> None:
-        """Let all clients go on until it was told of so many more records."""
+        """Run all clients until `records` more records of this producer are delivered."""
         wanted = self.delivered + records
         self._arena.run_until(lambda: self.delivered >= wanted, "a record of the real producer")
 

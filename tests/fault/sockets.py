@@ -1,8 +1,8 @@
-"""Real time and real connections for the simulator's clients: one thread, no waiting but `select`.
+"""Real time and real connections for the simulator's clients, on one thread with a selector.
 
-A `SocketConnection` has the face of tests/sim/network.py's `Connection`: requests go out in order,
-each answer comes as a `Later`, and `over_ms` says since when nothing of it can arrive at the broker
-any more. Used by arena.py.
+A `SocketConnection` has the interface of tests/sim/network.py's `Connection`: requests are sent in
+order, each response is a `Later`, and `over_ms` is the time after which none of its requests can
+reach the broker. Used by arena.py.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tests.sim.network import ConnectionLost
 _SIZE_BYTES = 4
 _RECEIVE_BYTES = 1 << 18
 _CONNECT_TIMEOUT_S = 10.0
-# Not the broker's own address: or a client that tries while nobody listens may, by chance, be
-# given the broker's port as its own, and connect to itself.
+# Not the broker's own address: a client that connects while the broker is down could otherwise be
+# assigned the broker's port as its own, and connect to itself.
 _OUR_ADDRESS = ("127.0.0.2", 0)
 
 
 class RealClock:
-    """Both clocks of this machine; time moves by itself."""
+    """The clocks of this machine, with the interface of the simulated clock."""
 
     def now_ms(self) -> int:
-        """The wall clock."""
+        """Return the wall-clock time."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """The clock that only goes on."""
+        """Return the monotonic time."""
         return time.monotonic_ns() / 1e6
 
     def advance_to(self, monotonic_ms: float) -> None:
-        """What a simulated clock does when a call is due."""
+        """Do nothing; a simulated clock advances when a call is due."""
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A request whose answer the client awaits."""
+class _PendingRequest:
+    """A request whose response the client awaits."""
 
     api_key: int
     version: int
@@ -56,49 +56,49 @@ class _Asked:
 
 
 class SocketConnection:
-    """One connection; clients call `request` and `drop`, the network `ready`."""
+    """A connection. Clients call `request` and `drop`; the network calls `ready`."""
 
     def __init__(self, network: SocketNetwork, sock: socket.socket) -> None:
         self._network = network
         self._socket = sock
-        self._asked: deque[_Asked] = deque()
+        self._pending: deque[_PendingRequest] = deque()
         self._next_correlation_id = 0
         self._to_send = bytearray()
         self._received = bytearray()
         self._is_sending = False
         self.is_open = True
         self.over_ms = math.inf
-        """Since when nothing of it can arrive at the broker any more."""
+        """The time after which none of its requests can reach the broker."""
 
     def request(
         self, message: ApiMessage, version: int, *, expects_answer: bool = True
     ) -> Later[ApiMessage]:
-        """Send a request; its answer. Fails with ConnectionLost."""
+        """Send a request and return its response. Fails with ConnectionLost."""
         if not self.is_open:
             return failed(ConnectionLost("the connection is closed"))
         self._next_correlation_id += 1
         number = self._next_correlation_id
         later: Later[ApiMessage] = Later()
         if expects_answer:
-            self._asked.append(_Asked(message.api_key, version, number, later))
+            self._pending.append(_PendingRequest(message.api_key, version, number, later))
         else:
-            later.fail(ConnectionLost("no answer was asked for"))
+            later.fail(ConnectionLost("the request has no response"))
         header = RequestHeader(message.api_key, version, number, "fault")
         self._to_send += encode_request(header, message)
         self._send()
         return later
 
     def drop(self) -> None:
-        """Say no more; what was sent may take effect until the broker has closed its end, too."""
+        """Stop sending; sent requests may take effect until the broker closes its end, too."""
         if self.is_open:
-            self._client_hears("the connection was dropped")
+            self._fail_pending("the connection was dropped")
             try:
                 self._socket.shutdown(socket.SHUT_WR)
             except OSError:
-                self._over()
+                self._close()
 
     def ready(self, events: int) -> None:
-        """The socket can be read or written."""
+        """Read and write after the selector has reported `events`."""
         if events & selectors.EVENT_WRITE:
             self._send()
         if events & selectors.EVENT_READ and self.over_ms == math.inf:
@@ -111,7 +111,7 @@ class SocketConnection:
         except BlockingIOError:
             pass
         except OSError:
-            self._to_send.clear()  # The end comes by reading: there may be answers before it.
+            self._to_send.clear()  # Reading will report the end; responses may precede it.
         if bool(self._to_send) != self._is_sending:
             self._is_sending = bool(self._to_send)
             self._network.wait_for(self._socket, self, sending=self._is_sending)
@@ -124,7 +124,7 @@ class SocketConnection:
         except OSError:
             data = b""
         if not data:
-            self._over()
+            self._close()
             return
         self._received += data
         while (size := int.from_bytes(self._received[:_SIZE_BYTES], "big", signed=True)) and len(
@@ -133,39 +133,39 @@ class SocketConnection:
             frame = bytes(self._received[_SIZE_BYTES : _SIZE_BYTES + size])
             del self._received[: _SIZE_BYTES + size]
             if self.is_open:
-                self._answered(frame)
+                self._complete(frame)
 
-    def _answered(self, frame: bytes) -> None:
-        if not self._asked:
-            raise Anomaly("bad-answer", "an answer nobody asked for")
-        asked = self._asked.popleft()
-        number, position = decode_response_header(frame, asked.api_key, asked.version)
-        if number != asked.correlation_id:
-            raise Anomaly("answer-order", f"{asked.correlation_id} is due, {number} came")
-        response = API_BY_KEY[asked.api_key].response
+    def _complete(self, frame: bytes) -> None:
+        if not self._pending:
+            raise Anomaly("bad-answer", "a response without a request")
+        pending = self._pending.popleft()
+        number, position = decode_response_header(frame, pending.api_key, pending.version)
+        if number != pending.correlation_id:
+            raise Anomaly("answer-order", f"expected {pending.correlation_id}, received {number}")
+        response = API_BY_KEY[pending.api_key].response
         body = memoryview(frame)[position:]
-        message, used = response.decode_prefix(body, asked.version)
+        message, used = response.decode_prefix(body, pending.version)
         if used != len(body):
-            raise Anomaly("bad-answer", f"{len(body) - used} bytes behind the answer")
-        asked.later.succeed(message)
+            raise Anomaly("bad-answer", f"{len(body) - used} bytes after the response")
+        pending.later.succeed(message)
 
-    def _client_hears(self, why: str) -> None:
+    def _fail_pending(self, why: str) -> None:
         self.is_open = False
-        asked, self._asked = self._asked, deque()
-        for request in asked:
+        unanswered, self._pending = self._pending, deque()
+        for request in unanswered:
             request.later.fail(ConnectionLost(why))
 
-    def _over(self) -> None:
-        """The broker has closed its end, or has gone."""
+    def _close(self) -> None:
+        """Close the socket after the broker has closed its end or died."""
         self.over_ms = self._network.clock.monotonic_ms()
         self._network.forget(self._socket)
         self._socket.close()
         if self.is_open:
-            self._client_hears("the broker has closed the connection")
+            self._fail_pending("the broker has closed the connection")
 
 
 class SocketNetwork:
-    """All connections to one broker, whose address `where` tells."""
+    """All connections to one broker; `where` returns its current address."""
 
     def __init__(self, clock: RealClock, where: Callable[[], str]) -> None:
         self.clock = clock
@@ -173,7 +173,7 @@ class SocketNetwork:
         self._selector = selectors.DefaultSelector()
 
     def connect(self) -> SocketConnection:
-        """A new connection. Raises ConnectionLost while nobody listens."""
+        """Return a new connection. Raises ConnectionLost if the broker does not listen."""
         host, _, port = self._where().rpartition(":")
         try:
             sock = socket.create_connection((host, int(port)), _CONNECT_TIMEOUT_S, _OUR_ADDRESS)
@@ -186,27 +186,27 @@ class SocketNetwork:
         return connection
 
     def wait_for(self, sock: socket.socket, connection: SocketConnection, *, sending: bool) -> None:
-        """Also tell when the socket can be written, or no longer."""
+        """Select the socket for writing as well, or no longer."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if sending else 0)
         if sock in self._selector.get_map():
             self._selector.modify(sock, events, connection)
 
     def forget(self, sock: socket.socket) -> None:
-        """The connection has ended."""
+        """Stop selecting the socket."""
         self._selector.unregister(sock)
 
     def turn(self, wait_ms: float) -> None:
-        """Hear what comes within `wait_ms`."""
+        """Handle the events that arrive within `wait_ms`."""
         for key, events in self._selector.select(max(0.0, wait_ms) / 1000):
             key.data.ready(events)
 
-    def hear_to_the_end(self) -> None:
-        """The broker's process has ended: take what it still said, and each connection's end."""
+    def drain(self) -> None:
+        """Read the remaining responses of a broker that has ended, until all connections end."""
         while self._selector.get_map():
             self.turn(1000)
 
     def close(self) -> None:
-        """Cut everything."""
+        """Close all connections."""
         for key in list(self._selector.get_map().values()):
             key.data.drop()
             key.fileobj.close()

@@ -1,8 +1,7 @@
-"""F41: frames and headers that lie, come in pieces or end in the middle; on a plain and a TLS port.
+"""F41: frames and headers that are invalid, arrive in pieces or end early; plaintext and TLS.
 
-All of them go to one broker process, whose other clients are served meanwhile, and which has
-neither an unexpected error nor a file open in the end that it had not before. What is inside of a
-request is the business of tests/unit/apis.
+All tests use one broker process. It serves other clients meanwhile, logs no unexpected error and
+has no additional open files at the end. tests/unit/apis tests invalid contents of requests.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ TOPIC = "whole"
 def broker(
     tmp_path_factory: pytest.TempPathFactory, authority: Authority
 ) -> Iterator[BrokerProcess]:
-    """One broker with two doors."""
+    """One broker with a plaintext and a TLS listener."""
     folder = tmp_path_factory.mktemp("bad-frames")
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
@@ -50,14 +49,14 @@ def broker(
         assert "Traceback" not in broker.log_text()
 
 
-Knock = Callable[[], Peer]
+Connect = Callable[[], Peer]
 
 
 @pytest.fixture(params=["plain", "tls"])
-def knock(
+def connect(
     request: pytest.FixtureRequest, broker: BrokerProcess, authority: Authority, tmp_path: Path
-) -> Iterator[Knock]:
-    """Opens connections by one of the doors; in the end nothing is left of them."""
+) -> Iterator[Connect]:
+    """A function that opens a connection to one listener; checks that all are closed at the end."""
     plain, encrypted = broker.addresses
     ca_file = str(authority.truststore(tmp_path / "ca.pem"))
     tls = ssl.create_default_context(cafile=ca_file) if request.param == "tls" else None
@@ -66,11 +65,11 @@ def knock(
         files = open_sockets(broker.pid)
         yield lambda: Peer(encrypted if tls else plain, tls)
         other.ping()
-        eventually(lambda: open_sockets(broker.pid) <= files, "end of every connection")
+        eventually(lambda: open_sockets(broker.pid) <= files, "the end of every connection")
 
 
 def produce_frame(value: bytes, acks: int = 1) -> bytes:
-    """A Produce of one message."""
+    """Return a Produce request with one record."""
     records = memoryview(bytearray(build_batch([Record(value=value)])))
     data = PartitionProduceData(index=0, records=records)
     request = ProduceRequest(
@@ -83,7 +82,7 @@ def produce_frame(value: bytes, acks: int = 1) -> bytes:
 
 
 def values(broker: BrokerProcess) -> list[bytes]:
-    """All that was appended."""
+    """Return the values of all appended records."""
     with SimpleClient(*address_of(broker.addresses[0])) as client:
         end = client.list_offset(TOPIC, 0)
         found: list[bytes] = []
@@ -93,15 +92,17 @@ def values(broker: BrokerProcess) -> list[bytes]:
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 2**31 - 1, MAX_BYTES + 1])
-def test_a_size_no_request_may_have_ends_the_connection(knock: Knock, size: int) -> None:
-    with knock() as peer:
+def test_invalid_request_size_closes_the_connection(connect: Connect, size: int) -> None:
+    with connect() as peer:
         peer.ping()
         peer.send(ping_frame() + struct.pack(">i", size) + bytes(100))
-        assert peer.until_closed()[4:8] == b"\0\0\0\1", "what came before is answered"
+        assert peer.read_until_closed()[4:8] == b"\0\0\0\1", (
+            "expected the response to the preceding request"
+        )
 
 
 def header(api_key: int, version: int, client_id_length: int = -1, rest: bytes = b"") -> bytes:
-    """A request whose header says what it likes."""
+    """Return a request with an arbitrary header."""
     data = struct.pack(">hhih", api_key, version, 7, client_id_length) + rest
     return struct.pack(">i", len(data)) + data
 
@@ -115,7 +116,7 @@ def header(api_key: int, version: int, client_id_length: int = -1, rest: bytes =
         pytest.param(header(3, -1), id="negative-version"),
         pytest.param(header(3, 1, 32_767, b"x"), id="client-id-beyond-the-frame"),
         pytest.param(header(3, 1, -32_768), id="body-missing"),
-        pytest.param(header(3, 1, 4, b"\xff\xfe\xfd\xfc"), id="client-id-no-text"),
+        pytest.param(header(3, 1, 4, b"\xff\xfe\xfd\xfc"), id="client-id-not-text"),
         pytest.param(header(3, 1, -1, struct.pack(">i", 2**31 - 1)), id="array-of-2^31"),
         pytest.param(header(3, 12, -1, b"\0\xff\xff\xff\xff\x07"), id="compact-array-of-2^31"),
         pytest.param(header(3, 12, -1, b"\xff" * 20), id="tags-without-end"),
@@ -123,59 +124,59 @@ def header(api_key: int, version: int, client_id_length: int = -1, rest: bytes =
         pytest.param(b"\0\0\0\7\0\3\0\1\0\0\0", id="half-a-header"),
     ],
 )
-def test_a_request_that_makes_no_sense_ends_its_connection_alone(knock: Knock, data: bytes) -> None:
-    with knock() as neighbour, knock() as peer:
+def test_malformed_request_closes_only_its_own_connection(connect: Connect, data: bytes) -> None:
+    with connect() as other_peer, connect() as peer:
         peer.send(data)
-        assert peer.until_closed() == b""
-        neighbour.ping()
+        assert peer.read_until_closed() == b""
+        other_peer.ping()
 
 
-def test_a_version_of_api_versions_from_the_future_is_answered_in_version_0(knock: Knock) -> None:
-    with knock() as peer:
+def test_unsupported_api_versions_version_gets_a_version_0_response(connect: Connect) -> None:
+    with connect() as peer:
         peer.send(header(18, 99, -1, b"\0whatever"))
-        answer = memoryview(peer.answer())
-        assert struct.unpack_from(">ih", answer) == (7, UNSUPPORTED_VERSION)
-        (count,) = struct.unpack_from(">i", answer, 6)
-        assert len(answer) == 10 + 6 * count, "and it is all of version 0"
+        response = memoryview(peer.response())
+        assert struct.unpack_from(">ih", response) == (7, UNSUPPORTED_VERSION)
+        (count,) = struct.unpack_from(">i", response, 6)
+        assert len(response) == 10 + 6 * count, "expected a response of version 0"
         peer.ping()
 
 
-def test_requests_may_come_byte_by_byte_and_all_at_once(knock: Knock) -> None:
-    with knock() as peer:
+def test_requests_are_handled_byte_by_byte_and_pipelined(connect: Connect) -> None:
+    with connect() as peer:
         for byte in ping_frame() + request_frame(MetadataRequest(topics=[]), 9, 2):
             peer.send(bytes([byte]))
-        peer.answer_to(ApiVersionsRequest(), 0, 1)
-        peer.answer_to(MetadataRequest(), 9, 2)
+        peer.response_to(ApiVersionsRequest(), 0, 1)
+        peer.response_to(MetadataRequest(), 9, 2)
         numbers = range(3, 203)
         peer.send(b"".join(ping_frame(number) for number in numbers))
         for number in numbers:
-            peer.answer_to(ApiVersionsRequest(), 0, number)
+            peer.response_to(ApiVersionsRequest(), 0, number)
 
 
 @pytest.mark.parametrize("end", ["close", "reset", "stop_sending"])
-def test_a_connection_may_end_at_any_byte_and_only_whole_requests_count(
-    knock: Knock, broker: BrokerProcess, end: str
+def test_only_complete_requests_take_effect_when_a_connection_ends(
+    connect: Connect, broker: BrokerProcess, end: str
 ) -> None:
     before = len(values(broker))
     data = produce_frame(b"never whole")
     for length in range(len(data)):
-        with knock() as peer:
+        with connect() as peer:
             peer.send(data[:length])
             getattr(peer, end)()
-    with knock() as last:
+    with connect() as last:
         last.send(data)
-        last.answer()
+        last.response()
     assert len(values(broker)) == before + 1
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])
-def test_a_client_may_leave_before_its_answer(
-    knock: Knock, broker: BrokerProcess, end: str
+def test_client_may_disconnect_before_its_response(
+    connect: Connect, broker: BrokerProcess, end: str
 ) -> None:
-    """Whatever was appended was appended once; who is not there any more costs nothing."""
+    """Each request is appended at most once, and its connection is released."""
     before = len(values(broker))
     for _ in range(50):
-        with knock() as peer:
+        with connect() as peer:
             peer.send(ping_frame() + produce_frame(b"left") + ping_frame())
             getattr(peer, end)()
     assert before <= len(values(broker)) <= before + 50

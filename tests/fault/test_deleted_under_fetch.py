@@ -1,6 +1,6 @@
-"""F11: what is being sent to a slow reader comes whole, though its segment is deleted meanwhile.
+"""F11: a response to a slow reader is complete even if its segment is deleted meanwhile.
 
-And a file that cannot be read any more ends the connection: there is never a short frame.
+If a file can no longer be read, the broker closes the connection: it never sends a short frame.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SETTINGS = {"log.segment.delete.delay.ms": "0", "log.retention.check.interval.m
 
 @contextmanager
 def _broker_with_records(directory: Path, **environment: str) -> Iterator[BrokerProcess]:
-    """Topic ``t``: large records in few segments, more than sockets hold."""
+    """Start a broker with topic ``t``: more bytes in few segments than socket buffers hold."""
     with BrokerProcess(directory, _SETTINGS, environment=environment) as broker:
         create_topic(broker.bootstrap_servers, "t", segment_bytes=_RECORD_BYTES * 20)
         with client_of(broker) as client:
@@ -41,7 +41,7 @@ def _broker_with_records(directory: Path, **environment: str) -> Iterator[Broker
 
 
 def _begin_fetch(broker: BrokerProcess) -> socket.socket:
-    """A connection on which 18 MB are on their way, of which one byte has been taken."""
+    """Fetch 18 MB; return the connection as soon as the response begins, without reading it."""
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 30)
     request = FetchRequest(
         max_wait_ms=0, max_bytes=1 << 30, topics=[FetchTopic(topic="t", partitions=[wanted])]
@@ -53,7 +53,7 @@ def _begin_fetch(broker: BrokerProcess) -> socket.socket:
 
 
 def _read_frame(reader: socket.socket) -> bytes:
-    """All of one frame without its size, or as much as comes."""
+    """Read one frame with its size, or as much as arrives before the connection closes."""
     data = bytearray()
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         try:
@@ -92,7 +92,7 @@ def _retain_nothing(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.parametrize("delete", [_delete_records, _delete_topic, _retain_nothing])
-def test_a_fetch_under_way_comes_whole_though_its_segment_is_deleted(
+def test_fetch_in_flight_is_complete_when_its_segment_is_deleted(
     tmp_path: Path, delete: Callable[[BrokerProcess], None]
 ) -> None:
     with _broker_with_records(tmp_path) as broker, _begin_fetch(broker) as reader:
@@ -111,7 +111,7 @@ def test_a_fetch_under_way_comes_whole_though_its_segment_is_deleted(
                 client.fetch("t", 0, 0)
 
 
-def test_a_file_that_cannot_be_read_ends_the_connection_inside_its_frame(tmp_path: Path) -> None:
+def test_unreadable_file_closes_the_connection_within_the_frame(tmp_path: Path) -> None:
     bad = BadDisk(tmp_path)
     with _broker_with_records(tmp_path, **bad.environment) as broker:
         with _begin_fetch(broker) as reader:

@@ -1,6 +1,6 @@
-"""F47: a broker that may open no more files: it waits, says why, and goes on when it may again.
+"""F47: a broker out of file descriptors: it waits, logs the reason, and recovers with the limit.
 
-The limit is lowered below the running process (prlimit), to what it has open.
+The test lowers the limit of the running process (prlimit) to the number of its open files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _open_files(broker: BrokerProcess) -> int:
 
 @contextmanager
 def _no_more_files(broker: BrokerProcess, spare: int = 0) -> Iterator[None]:
-    """The broker may open no more than `spare` files more than it has open."""
+    """Limit the broker to `spare` more open files within the block."""
     before = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
     limit = (_open_files(broker) + spare, before[1])
     resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limit)
@@ -44,7 +44,7 @@ def _no_more_files(broker: BrokerProcess, spare: int = 0) -> Iterator[None]:
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, before)
 
 
-def test_new_clients_wait_for_a_descriptor_and_the_others_do_not_notice(tmp_path: Path) -> None:
+def test_new_clients_wait_for_a_descriptor_while_others_are_served(tmp_path: Path) -> None:
     hello = encode_request(RequestHeader(18, 0, 1, "waits"), ApiVersionsRequest())
     with BrokerProcess(tmp_path) as broker, client_of(broker) as client:
         client.create_topic("t")
@@ -54,18 +54,20 @@ def test_new_clients_wait_for_a_descriptor_and_the_others_do_not_notice(tmp_path
             try:
                 for each in waiting:
                     each.sendall(hello)
-                eventually(lambda: "paused accepting connections" in broker.log_text(), "line")
+                eventually(
+                    lambda: "paused accepting connections" in broker.log_text(), "the log line"
+                )
                 assert _REMEDY in broker.log_text()
                 for number in range(1, 50):
                     assert client.produce("t", 0, [Record(value=b"x")]) == number
                     assert len(client.fetch("t", 0, number)) == 1
-                answered = _answered(waiting)
-                assert len(answered) < _CLIENTS
-                # Who is served goes: then who waits is served.
+                ready = _with_response(waiting)
+                assert len(ready) < _CLIENTS
+                # Connections that are served close, so that waiting ones are served.
                 served = 0
                 while waiting:
-                    answered = eventually(lambda: _answered(waiting), "answers")
-                    for each in answered:
+                    ready = eventually(lambda: _with_response(waiting), "responses")
+                    for each in ready:
                         assert each.recv(1 << 16)
                         waiting.remove(each)
                         each.close()
@@ -76,15 +78,15 @@ def test_new_clients_wait_for_a_descriptor_and_the_others_do_not_notice(tmp_path
                     each.close()
 
 
-def _answered(connections: list) -> list:  # type: ignore[type-arg]
-    """Those on which something has come."""
+def _with_response(connections: list) -> list:  # type: ignore[type-arg]
+    """Return the connections on which a response has arrived."""
     with selectors.DefaultSelector() as selector:
         for each in connections:
             selector.register(each, selectors.EVENT_READ)
         return [key.fileobj for key, _ in selector.select(0.2)]
 
 
-def test_a_topic_that_cannot_be_made_says_what_to_do_and_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_topic_creation_reports_a_remedy_and_leaves_no_files(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker, client_of(broker) as client:
         with _no_more_files(broker, 1):
             with pytest.raises(KafkaStorageError, match=_REMEDY):
@@ -95,13 +97,13 @@ def test_a_topic_that_cannot_be_made_says_what_to_do_and_leaves_nothing(tmp_path
         assert client.produce("t", 19, [Record(value=b"x")]) == 0
 
 
-def test_a_segment_that_cannot_be_rolled_refuses_writes_and_loses_nothing(tmp_path: Path) -> None:
+def test_writes_are_refused_without_loss_when_a_segment_cannot_roll(tmp_path: Path) -> None:
     large = [Record(value=bytes(600_000))]
     with BrokerProcess(tmp_path, {"log.segment.bytes": str(1 << 20)}) as broker:
         with client_of(broker) as client:
             client.create_topic("t")
             client.produce("t", 0, large)
-            assert client.fetch("t", 0, 0)  # Its indexes are open from now on.
+            assert client.fetch("t", 0, 0)  # Keeps the segment's indexes open.
             with _no_more_files(broker):
                 for _ in range(3):
                     with pytest.raises(KafkaStorageError, match=_REMEDY):
@@ -114,7 +116,7 @@ def test_a_segment_that_cannot_be_rolled_refuses_writes_and_loses_nothing(tmp_pa
             assert [record.offset for record in client.fetch("t", 0, 1)] == [1]
 
 
-def test_under_load_want_of_descriptors_loses_nothing(tmp_path: Path) -> None:
+def test_lack_of_descriptors_under_load_loses_nothing(tmp_path: Path) -> None:
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     broker = BrokerProcess(tmp_path, {**SETTINGS, "log.dirs": dirs})
     with broker, arena_of(broker, any_seed()) as arena:

@@ -1,7 +1,7 @@
-"""F8: a real small disk fills up under load, has room again, and is full at a start.
+"""F8: a small real disk fills up under load, has space again, and is full when the broker starts.
 
-While it is full, writes are refused and everything else goes on; nothing that was acknowledged is
-lost, whatever happens then.
+While it is full, the broker refuses writes and serves everything else; it never loses an
+acknowledged record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _arena_on(disk: Path, directory: Path) -> Iterator[Arena]:
         yield arena
 
 
-def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing(tmp_path: Path) -> None:
+def test_full_disk_refuses_writes_until_there_is_space_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path, MIB) as disk, _arena_on(disk, tmp_path) as arena:
         real = RealProducer(arena, "real", "kept", 0)
         arena.start(real.run(), real.name)
@@ -53,7 +53,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_nothing(tmp_pa
         assert "is offline" not in arena.broker.log_text()
 
 
-def test_a_broker_killed_on_a_full_disk_starts_there_and_loses_nothing(tmp_path: Path) -> None:
+def test_broker_killed_on_a_full_disk_restarts_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path, MIB) as disk, _arena_on(disk, tmp_path) as arena:
         arena.run_until_acknowledged(1000)
         with arena.trouble():
@@ -62,7 +62,7 @@ def test_a_broker_killed_on_a_full_disk_starts_there_and_loses_nothing(tmp_path:
             arena.kill()
             arena.start_broker()
             arena.run_for(_WHILE_FULL_MS)
-            arena.restart()  # A clean stop is possible there, too.
+            arena.restart()  # The broker can also stop cleanly on a full disk.
             ballast.unlink()
             arena.run_until_acknowledged(1000)
         arena.finish()
@@ -70,7 +70,7 @@ def test_a_broker_killed_on_a_full_disk_starts_there_and_loses_nothing(tmp_path:
 
 @pytest.fixture
 def broker_on_full_disk(tmp_path: Path) -> Iterator[tuple[BrokerProcess, Path]]:
-    """A broker with topic ``t`` of 100 records in segments of a record; the disk; it is full."""
+    """A broker with one record per segment of topic ``t``, and its disk, which is full."""
     with small_disk(tmp_path, MIB) as disk:
         settings = {
             "log.dirs": str(disk / "data"),
@@ -101,7 +101,7 @@ def _refused(client: SimpleClient) -> bool:
 
 
 def _deletion_refused(broker: BrokerProcess) -> bool:
-    """Delete all below offset 5; whether that was refused for want of room."""
+    """Delete the records below offset 5; return whether the full disk prevented it."""
     admin = admin_client(broker.bootstrap_servers)
     where = confluent_kafka.TopicPartition("t", 0, 5)
     [deleted] = admin.delete_records([where]).values()
@@ -114,7 +114,7 @@ def _deletion_refused(broker: BrokerProcess) -> bool:
     return False
 
 
-def test_records_can_be_read_and_deleted_and_make_room(
+def test_reads_and_deletions_succeed_on_a_full_disk_and_free_space(
     broker_on_full_disk: tuple[BrokerProcess, Path],
 ) -> None:
     broker, _ = broker_on_full_disk
@@ -123,14 +123,14 @@ def test_records_can_be_read_and_deleted_and_make_room(
         assert [r.offset for r in client.fetch("t", 0, 0)] == [0]
         assert client.list_offset("t", 0, LATEST) == 9
         if _deletion_refused(broker):
-            # There was no room to write down where the log begins now. What was deleted makes some.
+            # The disk had no space for the new log start offset; deleting segments frees some.
             eventually(lambda: not _deletion_refused(broker), "the deletion of records")
         assert client.list_offset("t", 0, EARLIEST) == 5
-        eventually(lambda: not _refused(client), "room for a record")
+        eventually(lambda: not _refused(client), "space for a record")
         assert client.fetch("t", 0, 8)[0].offset == 8
 
 
-def test_retention_makes_room(broker_on_full_disk: tuple[BrokerProcess, Path]) -> None:
+def test_retention_frees_space(broker_on_full_disk: tuple[BrokerProcess, Path]) -> None:
     broker, _ = broker_on_full_disk
     with client_of(broker) as client:
         assert _refused(client)
@@ -144,10 +144,10 @@ def test_retention_makes_room(broker_on_full_disk: tuple[BrokerProcess, Path]) -
         resource.add_incremental_config(entry)
         [altered] = admin.incremental_alter_configs([resource]).values()
         altered.result(TIMEOUT_S)
-        eventually(lambda: not _refused(client), "room for a record")
+        eventually(lambda: not _refused(client), "space for a record")
 
 
-def test_a_topic_can_be_deleted_and_makes_room(
+def test_deleting_a_topic_frees_space(
     broker_on_full_disk: tuple[BrokerProcess, Path],
 ) -> None:
     broker, disk = broker_on_full_disk
@@ -161,7 +161,7 @@ def test_a_topic_can_be_deleted_and_makes_room(
         assert not _refused(client)
 
 
-def test_a_full_disk_that_is_new_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_full_disk_at_first_start_is_reported_with_the_cause(tmp_path: Path) -> None:
     with small_disk(tmp_path, MIB) as disk:
         ballast = fill_up(disk)
         broker = BrokerProcess(tmp_path, {"log.dirs": str(disk / "data")})

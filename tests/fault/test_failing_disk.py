@@ -1,7 +1,7 @@
-"""F9: a disk that fails costs its log directory, and nothing acknowledged.
+"""F9: a failing disk takes its log directory offline, and no acknowledged record is lost.
 
-Syncs fail below a real broker, by a preloaded library everywhere (bad_disk.py), and by an ext4
-that is stopped on the spot where the machine permits it (devices.py).
+On any machine, a preloaded library fails the syncs of a real broker (bad_disk.py). Where the
+machine permits it, an ext4 file system stops (devices.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLEAN_MARK = ".kafka_cleanshutdown"
 
 @contextmanager
 def _arena(directory: Path, second: Path, environment: dict[str, str]) -> Iterator[Arena]:
-    """Clients at work on a broker with directories ``a``, which has the metadata, and `second`."""
+    """Run clients on a broker with log directories ``a``, which has the metadata, and `second`."""
     dirs = f"{directory / 'a'},{second}"
     broker = BrokerProcess(directory, {**SETTINGS, "log.dirs": dirs}, environment=environment)
     with broker, arena_of(broker, any_seed()) as arena:
@@ -36,20 +36,21 @@ def _arena(directory: Path, second: Path, environment: dict[str, str]) -> Iterat
 
 
 def _lose_directory(arena: Arena, second: Path, fail: Callable[[], None]) -> None:
-    """Let `second` fail under load: the other one goes on."""
+    """Let `second` fail under load, and check that the other directory still works."""
     fail()
-    said = f"log directory {second} is offline"
-    arena.run_until(lambda: said in arena.broker.log_text(), "an offline directory")
+    log_line = f"log directory {second} is offline"
+    arena.run_until(lambda: log_line in arena.broker.log_text(), "an offline directory")
     arena.run_until_acknowledged(500)
     assert "all log directories have failed" not in arena.broker.log_text()
 
 
-def test_a_failed_sync_costs_one_directory_and_nothing_acknowledged(tmp_path: Path) -> None:
+def test_failed_sync_takes_one_directory_offline_and_loses_nothing(tmp_path: Path) -> None:
     bad, second = BadDisk(tmp_path), tmp_path / "b"
     with _arena(tmp_path, second, bad.environment) as arena:
         with arena.trouble():
             _lose_directory(arena, second, lambda: bad.fail_syncs(second))
-            bad.heal()  # It does not come back by itself: what the kernel forgot is forgotten.
+            # The directory stays offline: the kernel may have dropped pages it failed to write.
+            bad.heal()
             arena.run_until_acknowledged(500)
             arena.stop_broker()
             assert (tmp_path / "a" / CLEAN_MARK).exists()
@@ -58,7 +59,7 @@ def test_a_failed_sync_costs_one_directory_and_nothing_acknowledged(tmp_path: Pa
         arena.finish()
 
 
-def test_a_device_that_is_gone_costs_one_directory_and_nothing_acknowledged(tmp_path: Path) -> None:
+def test_lost_device_takes_one_directory_offline_and_loses_nothing(tmp_path: Path) -> None:
     with ext4(tmp_path) as disk, _arena(tmp_path, disk.path / "b", {}) as arena:
         with arena.trouble():
             _lose_directory(arena, disk.path / "b", disk.cut_power)
@@ -80,21 +81,21 @@ def _small_broker(directory: Path, bad: BadDisk) -> Iterator[BrokerProcess]:
             broker.kill()
 
 
-def test_who_waits_for_a_sync_that_fails_is_told_and_the_last_directory_ends_the_broker(
+def test_failed_sync_fails_the_produce_and_stops_a_broker_without_directories(
     tmp_path: Path,
 ) -> None:
     bad = BadDisk(tmp_path)
     with _small_broker(tmp_path, bad) as broker:
         with client_of(broker) as client:
             bad.fail_syncs(broker.data_dir)
-            with pytest.raises((KafkaStorageError, KafkaError)) as told:
+            with pytest.raises((KafkaStorageError, KafkaError)) as raised:
                 client.produce("t", 0, [Record(value=b"lost")])
         process = broker._process
         assert process is not None
         assert process.wait(30) == 1
         assert "stopping: all log directories have failed" in broker.log_text()
         assert not (broker.data_dir / CLEAN_MARK).exists()
-        assert isinstance(told.value, KafkaStorageError), told.value
+        assert isinstance(raised.value, KafkaStorageError), raised.value
         bad.heal()
         broker.start()
         with client_of(broker) as client:

@@ -1,9 +1,9 @@
-"""F1: SIGKILL at any moment, under load: nothing acknowledged is lost, no offset has two values.
+"""F1: SIGKILL at any moment under load: no acknowledged record is lost, no offset has two values.
 
-Each round lets the clients work until the broker has acknowledged something, waits up to 50 ms and
-kills it; one start in four is killed, too. The clients, and what they check, are the simulator's,
-and a real producer among them. A kill takes nothing that was written, synced or not: for that see
-test_power_loss.py.
+In each round, the clients work until the broker has acknowledged records; the test then waits up to
+50 ms and kills it. One start in four is killed as well. The clients and their checks are the
+simulator's, plus a real producer. A kill loses no data that was written, synced or not;
+test_power_loss.py covers unsynced data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEPT = ("kept", "packed", "stamped")
 
 @pytest.fixture
 def arena(tmp_path: Path) -> Iterator[Arena]:
-    """Clients at work on a broker with two log directories."""
+    """An arena whose broker has two log directories."""
     dirs = ",".join(str(tmp_path / name) for name in ("a", "b"))
     with (
         BrokerProcess(tmp_path, {**SETTINGS, "log.dirs": dirs}) as broker,
@@ -39,15 +39,15 @@ def arena(tmp_path: Path) -> Iterator[Arena]:
         yield arena
 
 
-def _kill_again_and_again(arena: Arena, kills: int) -> None:
+def _kill_repeatedly(arena: Arena, kills: int) -> None:
     chance = random.Random(arena.seed)
     arena.start_clients()
-    # Over a restart a broker surely remembers one batch of a producer, not five.
+    # After a restart, a broker is sure to remember a producer's last batch, but not its last five.
     real = RealProducer(arena, "real", "kept", 0, max_in_flight=1)
     arena.start(real.run(), real.name)
     killed = 0
     while killed < kills:
-        if not killed % _REAL_EVERY:  # It takes its time to find out that the broker is back.
+        if not killed % _REAL_EVERY:  # It may notice late that the broker has restarted.
             real.run_until_delivered()
         arena.run_until_acknowledged(chance.randint(1, 100))
         arena.run_for(chance.uniform(*_BEFORE_KILL_MS))
@@ -60,16 +60,18 @@ def _kill_again_and_again(arena: Arena, kills: int) -> None:
     arena.finish()
     assert real.errors == []
     log = arena.broker.log_text()
-    assert "rolled segment of kept" in log and "segments of timed" in log, "too little has happened"
+    assert "rolled segment of kept" in log and "segments of timed" in log, (
+        "the run rolled or deleted no segments"
+    )
 
 
 def test_twenty_kills_lose_nothing(arena: Arena) -> None:
-    _kill_again_and_again(arena, KILLS)
+    _kill_repeatedly(arena, KILLS)
 
 
 @pytest.mark.long
 def test_hundreds_of_kills_lose_nothing(arena: Arena) -> None:
-    _kill_again_and_again(arena, KILLS_OF_LONG)
+    _kill_repeatedly(arena, KILLS_OF_LONG)
 
 
 def _batches(log: Path) -> list[bytes]:
@@ -90,7 +92,7 @@ def _last_offset(batch: bytes) -> int:
 
 
 def _cut_end(batches: list[bytes], acknowledged: int) -> None:
-    """As a recovery would that takes a whole batch for a torn one."""
+    """Drop the end, like a recovery that takes a complete batch for a torn one."""
     batches[:] = [batch for batch in batches if _last_offset(batch) < acknowledged]
 
 
@@ -99,12 +101,12 @@ def _drop_first(batches: list[bytes], _: int) -> None:
 
 
 def _exchange(batches: list[bytes], _: int) -> None:
-    """Two batches change places; their checksums do not cover the offset."""
+    """Exchange two batches; their checksums do not cover the offset."""
     first, second = batches[:2]
     batches[:2] = [first[:8] + second[8:], second[:8] + first[8:]]
 
 
-# It depends on who comes first: a consumer, a producer, or the broker's own recovery.
+# Depends on whether a consumer, a producer or the broker's recovery detects the loss first.
 FOUND_AS = {
     "lost-write",
     "unseen",
@@ -127,21 +129,21 @@ GROUPS_FOUND_AS = {
     "stale-commit",
     "stale-sync",
     "stale-heartbeat",
-    # The broker notices it first, and does not serve the groups that have lost something.
+    # The broker detects the loss first and does not serve the affected groups.
     "unexpected-error",
 }
-PLANTS: dict[str, tuple[int, Callable[[list[bytes], int], None]]] = {
-    "the end is dropped": (1, _cut_end),
-    "a batch in the middle is dropped": (2, _drop_first),
-    "two batches change places": (2, _exchange),
+DAMAGES: dict[str, tuple[int, Callable[[list[bytes], int], None]]] = {
+    "end-dropped": (1, _cut_end),
+    "middle-batch-dropped": (2, _drop_first),
+    "batches-exchanged": (2, _exchange),
 }
-"""How many batches a segment has to have, and what becomes of them."""
+"""For each damage: how many batches a segment must have, and a function that damages it."""
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-def test_a_restart_that_loses_records_would_be_noticed(arena: Arena, plant: str) -> None:
-    """The checker's own test, on the files of a real broker that was killed."""
-    at_least, change = PLANTS[plant]
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_checker_detects_records_lost_in_a_restart(arena: Arena, damage: str) -> None:
+    """Test the checker itself on damaged files of a killed broker."""
+    at_least, change = DAMAGES[damage]
     arena.start_clients(plain=0, idempotent=9, consumers=2)
     topic, partition, last = _well_filled_partition(arena)
     arena.kill()
@@ -153,21 +155,21 @@ def test_a_restart_that_loses_records_would_be_noticed(arena: Arena, plant: str)
             log.write_bytes(b"".join(batches))
             break
     else:
-        raise AssertionError("nothing to damage")
-    with pytest.raises(Anomaly) as told:
-        _go_on_and_finish(arena)
-    assert told.value.name in FOUND_AS, told.value
+        raise AssertionError("found no segment to damage")
+    with pytest.raises(Anomaly) as raised:
+        _restart_and_finish(arena)
+    assert raised.value.name in FOUND_AS, raised.value
 
 
 def _well_filled_partition(arena: Arena) -> tuple[str, int, int]:
-    """Topic and partition of a log from which nothing is deleted; its last acknowledged offset."""
+    """Return topic and partition of a log without retention, and its last acknowledged offset."""
 
-    def forever() -> dict[bytes, str]:  # Not all of them are there from the start.
+    def kept_topics() -> dict[bytes, str]:  # The topics are created during the run.
         topics = arena.topics.by_id.values()
         return {topic.topic_id: topic.name for topic in topics if topic.name in _KEPT}
 
     def best() -> tuple[int, PartitionKey]:
-        kept = forever()
+        kept = kept_topics()
         partitions = arena.history.partitions.items()
         return max(
             ((len(known.acknowledged), key) for key, known in partitions if key.topic_id in kept),
@@ -177,21 +179,25 @@ def _well_filled_partition(arena: Arena) -> tuple[str, int, int]:
     arena.run_until_acknowledged()
     arena.run_until(lambda: best()[0] > 40, "acknowledged records")
     key = best()[1]
-    return forever()[key.topic_id], key.partition, max(arena.history.partition(key).acknowledged)
+    return (
+        kept_topics()[key.topic_id],
+        key.partition,
+        max(arena.history.partition(key).acknowledged),
+    )
 
 
-def test_a_restart_that_loses_commits_would_be_noticed(arena: Arena) -> None:
+def test_checker_detects_commits_lost_in_a_restart(arena: Arena) -> None:
     arena.start_clients(plain=1, idempotent=0, consumers=0)
     arena.run_until(lambda: arena.groups.committed_count > 5, "commits")
     arena.kill()
     for log in arena.broker.data_dir.parent.glob("?/__consumer_offsets-*/*.log"):
         log.write_bytes(b"")
-    with pytest.raises(Anomaly) as told:
-        _go_on_and_finish(arena)
-    assert told.value.name in GROUPS_FOUND_AS, told.value
+    with pytest.raises(Anomaly) as raised:
+        _restart_and_finish(arena)
+    assert raised.value.name in GROUPS_FOUND_AS, raised.value
 
 
-def _go_on_and_finish(arena: Arena) -> None:
+def _restart_and_finish(arena: Arena) -> None:
     arena.start_broker()
     arena.run_until_acknowledged(50)
     arena.finish()

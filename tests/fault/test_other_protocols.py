@@ -1,7 +1,7 @@
-"""F43, F49: who speaks something else, by IPv4 and IPv6, and addresses nobody can connect to.
+"""F43, F49: clients of other protocols, over IPv4 and IPv6, and unresolvable advertised names.
 
-On the real process: each greeting ends its connection, with one line that names the mistake, and
-whoever speaks Kafka is served. test_readable_failures.py has more of them, with TLS in detail.
+On a real process, each greeting closes its connection with one log line that names the protocol,
+while Kafka clients are served. test_readable_failures.py tests more cases, with TLS in detail.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GREETINGS = {
 
 
 def hosts() -> list[str]:
-    """The addresses of this machine that are its own."""
+    """Return the loopback addresses of this machine."""
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             return ["127.0.0.1", "[::1]"]
@@ -43,9 +43,7 @@ def hosts() -> list[str]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_every_other_protocol_is_named_and_sent_away(
-    start_broker: BrokerFactory, host: str
-) -> None:
+def test_other_protocols_are_named_and_disconnected(start_broker: BrokerFactory, host: str) -> None:
     if host not in hosts():
         pytest.skip("NOT RUN: this machine has no IPv6")
     broker = start_broker({"listeners": f"PLAINTEXT://{host}:0"})
@@ -53,11 +51,11 @@ def test_every_other_protocol_is_named_and_sent_away(
         for data, _ in GREETINGS.values():
             with Peer(broker.bootstrap_servers) as peer:
                 peer.send(data)
-                assert peer.until_closed() == b""
+                assert peer.read_until_closed() == b""
             kafka.ping()
     broker.stop()
     lines = [line for line in broker.log_text().splitlines() if "closed a connection" in line]
-    # One of a kind for each address and minute.
+    # One line per kind, address and minute.
     kinds = dict.fromkeys(words for _, words in GREETINGS.values())
     unnamed = [words for words in kinds if not any(words in line for line in lines)]
     assert unnamed == ["text: it starts with 'PING'", "text: it starts with 'EHLO'"]
@@ -65,7 +63,7 @@ def test_every_other_protocol_is_named_and_sent_away(
 
 
 @pytest.mark.parametrize("name", [name for name in GREETINGS if name != "tls"])
-def test_no_other_protocol_gets_into_a_tls_listener(
+def test_other_protocols_are_disconnected_by_a_tls_listener(
     start_broker: BrokerFactory, authority: Authority, tmp_path: Path, name: str
 ) -> None:
     keystore = authority.server().keystore(tmp_path / "broker.pem")
@@ -74,11 +72,11 @@ def test_no_other_protocol_gets_into_a_tls_listener(
     )
     with Peer(broker.bootstrap_servers) as peer:
         peer.send(GREETINGS[name][0])
-        peer.until_closed()
+        peer.read_until_closed()
     assert_one_line(broker, "closed a connection to the TLS listener SSL", "127.0.0.1")
 
 
-def test_localhost_is_served_by_every_address_it_has(start_broker: BrokerFactory) -> None:
+def test_localhost_is_served_on_all_its_addresses(start_broker: BrokerFactory) -> None:
     broker = start_broker({"listeners": "PLAINTEXT://localhost:0"})
     port = broker.bootstrap_servers.rpartition(":")[2]
     named = {entry[4][0] for entry in socket.getaddrinfo("localhost", None)}
@@ -88,15 +86,17 @@ def test_localhost_is_served_by_every_address_it_has(start_broker: BrokerFactory
                 assert client.metadata([]).brokers[0].host == host.strip("[]")
 
 
-def test_a_name_of_no_address_is_told_of_and_the_broker_serves(start_broker: BrokerFactory) -> None:
-    """The second client of that machine that only asks is no second line."""
+def test_unresolvable_advertised_name_is_logged_and_clients_are_served(
+    start_broker: BrokerFactory,
+) -> None:
+    """Further clients from the same address cause no further line."""
     broker = start_broker({"advertised.listeners": "PLAINTEXT://broker.invalid:9092"})
     for _ in range(3):
         with Peer(broker.bootstrap_servers) as peer:
             peer.send(ping_frame())
-            peer.answer()
+            peer.response()
     with SimpleClient(*address_of(broker.bootstrap_servers)) as client:
         assert client.metadata([]).brokers[0].host == "broker.invalid"
         client.create_topic("served", 1)
-    eventually(lambda: "cannot resolve" in broker.log_text(), "line about the name")
+    eventually(lambda: "cannot resolve" in broker.log_text(), "the log line about the name")
     assert_one_line(broker, "cannot resolve broker.invalid", "set advertised.listeners")

@@ -1,8 +1,8 @@
-"""F1 without power: what was acknowledged is on the disk, not only in the page cache.
+"""F1 with power loss: acknowledged records are on the disk, not only in the page cache.
 
-A real ext4 is stopped on the spot under the working broker, then the process is killed, the file
-system mounted again and the broker started (devices.py says what that is worth). With syncs off the
-same test loses records, so it does find what it looks for.
+A real ext4 file system stops under a working broker; the process is killed, the file system mounted
+again and the broker started (devices.py describes the limits of this). Without syncs the same test
+loses records, so it can detect a loss.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _lose_power(arena: Arena, disk: Ext4) -> None:
     disk.mount()
 
 
-def _lose_power_again_and_again(arena: Arena, disk: Ext4, losses: int) -> None:
+def _lose_power_repeatedly(arena: Arena, disk: Ext4, losses: int) -> None:
     chance = random.Random(arena.seed)
     for _ in range(losses):
         arena.run_until_acknowledged(chance.randint(1, 200))
@@ -56,20 +56,20 @@ def _lose_power_again_and_again(arena: Arena, disk: Ext4, losses: int) -> None:
 
 
 @pytest.mark.parametrize("syncfs", ["auto", "never"])
-def test_a_lost_power_takes_nothing_acknowledged(tmp_path: Path, syncfs: str) -> None:
+def test_power_loss_loses_nothing_acknowledged(tmp_path: Path, syncfs: str) -> None:
     with _arena_on_ext4(tmp_path, plog_flush_syncfs=syncfs) as (arena, disk):
-        _lose_power_again_and_again(arena, disk, LOSSES)
+        _lose_power_repeatedly(arena, disk, LOSSES)
 
 
 @pytest.mark.long
-def test_a_power_lost_hundreds_of_times_takes_nothing_acknowledged(tmp_path: Path) -> None:
+def test_hundreds_of_power_losses_lose_nothing_acknowledged(tmp_path: Path) -> None:
     with _arena_on_ext4(tmp_path) as (arena, disk):
-        _lose_power_again_and_again(arena, disk, LOSSES_OF_LONG)
+        _lose_power_repeatedly(arena, disk, LOSSES_OF_LONG)
 
 
-def test_without_syncs_a_lost_power_would_be_noticed(tmp_path: Path) -> None:
+def test_checker_detects_a_power_loss_without_syncs(tmp_path: Path) -> None:
     relaxed = {"log_flush_interval_messages": "1000000", "log_roll_ms": "3600000"}
     with _arena_on_ext4(tmp_path, **relaxed) as (arena, disk):
         arena.run_until_acknowledged(500)
         with pytest.raises(Anomaly):
-            _lose_power_again_and_again(arena, disk, 1)
+            _lose_power_repeatedly(arena, disk, 1)

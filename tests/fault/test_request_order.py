@@ -1,7 +1,7 @@
-"""F28, F29, F45: requests that come twice, in another order, or behind a long poll.
+"""F28, F29, F45: requests that arrive twice, out of order, or after a long poll.
 
-On the real process. By hand first, where every answer is known; then a real client behind a proxy
-that sends each of its requests again, and the five before it, as a network may that lost the ACKs.
+On a real process: first requests with known responses, then a real client next_request a proxy that
+repeats each request and the five before it, like a network that lost the ACKs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERSION = 9
 
 
 class Producer:
-    """An idempotent producer that sends what it is told, all at once."""
+    """An idempotent producer that pipelines given sequence numbers."""
 
     def __init__(self, broker: BrokerProcess, topic: str) -> None:
         self._broker = broker
@@ -40,24 +40,24 @@ class Producer:
         with SimpleClient(*address_of(broker.bootstrap_servers), timeout_s=60) as client:
             client.create_topic(topic)
         self._peer = Peer(broker.bootstrap_servers)
-        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-        given = cast(InitProducerIdResponse, self._peer.ask(asked, 4))
-        self._producer_id, self._epoch = given.producer_id, given.producer_epoch
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        response = cast(InitProducerIdResponse, self._peer.request(request, 4))
+        self._producer_id, self._epoch = response.producer_id, response.producer_epoch
 
     def send(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """A request for each number, of one record with this sequence; (error, offset) of each."""
+        """Send one record per sequence number, all pipelined; return (error, offset) of each."""
         requests = [self._request(number) for number in numbers]
         for place, request in enumerate(requests):
             self._peer.send(request_frame(request, VERSION, place))
-        answers = []
+        results = []
         for place, request in enumerate(requests):
-            answer = cast(ProduceResponse, self._peer.answer_to(request, VERSION, place))
-            [partition] = answer.responses[0].partition_responses
-            answers.append((partition.error_code, partition.base_offset))
-        return answers
+            response = cast(ProduceResponse, self._peer.response_to(request, VERSION, place))
+            [partition] = response.responses[0].partition_responses
+            results.append((partition.error_code, partition.base_offset))
+        return results
 
     def values(self) -> list[int]:
-        """What is in the log."""
+        """Return the values in the log."""
         with SimpleClient(*address_of(self._broker.bootstrap_servers)) as client:
             return [int(each.value or b"") for each in client.fetch(self._topic, 0, 0)]
 
@@ -72,7 +72,7 @@ class Producer:
 
 
 def produce_request(topic: str, batch: bytes) -> ProduceRequest:
-    """One batch for partition 0."""
+    """Return a request with one batch for partition 0."""
     data = PartitionProduceData(index=0, records=memoryview(bytearray(batch)))
     return ProduceRequest(
         acks=ACKS_ALL,
@@ -81,7 +81,7 @@ def produce_request(topic: str, batch: bytes) -> ProduceRequest:
     )
 
 
-def test_five_in_flight_that_come_twice_are_there_once(
+def test_five_repeated_batches_in_flight_are_appended_once(
     own_broker: BrokerProcess, topic: str
 ) -> None:
     producer = Producer(own_broker, topic)
@@ -89,7 +89,7 @@ def test_five_in_flight_that_come_twice_are_there_once(
     assert first == [(NONE, offset) for offset in range(5)]
     assert producer.send([0, 1, 2, 3, 4]) == first
     assert producer.send([4, 2, 0]) == [(NONE, 4), (NONE, 2), (NONE, 0)]
-    # With one more, the oldest is not known by its offset any more; it is still not taken.
+    # After one more batch, the broker forgets the oldest one's offset but still refuses it.
     assert producer.send([5, 0, 1, 5]) == [
         (NONE, 5),
         (OUT_OF_ORDER_SEQUENCE_NUMBER, -1),
@@ -99,7 +99,7 @@ def test_five_in_flight_that_come_twice_are_there_once(
     assert producer.values() == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_comes_out_of_order_is_refused_and_leaves_nothing(
+def test_out_of_order_batches_are_refused_and_not_appended(
     own_broker: BrokerProcess, topic: str
 ) -> None:
     producer = Producer(own_broker, topic)
@@ -111,7 +111,7 @@ def test_what_comes_out_of_order_is_refused_and_leaves_nothing(
 
 
 def fetch_request(topic: str, max_wait_ms: int) -> FetchRequest:
-    """A long poll from the beginning."""
+    """Return a fetch request for offset 0."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -123,53 +123,53 @@ def fetch_request(topic: str, max_wait_ms: int) -> FetchRequest:
 
 
 def fetched(peer: Peer, request: FetchRequest) -> list[bytes]:
-    """The records of the next answer, which must be the one to this request."""
-    answer = cast(FetchResponse, peer.answer_to(request, 11, 1))
-    [partition] = answer.responses[0].partitions
+    """Return the values in the next response, which must belong to `request`."""
+    response = cast(FetchResponse, peer.response_to(request, 11, 1))
+    [partition] = response.responses[0].partitions
     records = partition.records
     assert partition.error_code == NONE
     assert records is None or isinstance(records, memoryview)
     return [bytes(each.value or b"") for each in iter_records(records)] if records else []
 
 
-def test_a_produce_behind_a_long_poll_does_not_begin_before_that_is_answered(
+def test_produce_after_a_long_poll_waits_for_the_poll(
     own_broker: BrokerProcess, topic: str
 ) -> None:
     with SimpleClient(*address_of(own_broker.bootstrap_servers)) as client:
         client.create_topic(topic)
-    behind = produce_request(topic, build_batch([Record(value=b"behind")]))
+    next_request = produce_request(topic, build_batch([Record(value=b"after")]))
     with Peer(own_broker.bootstrap_servers) as peer:
         poll = fetch_request(topic, max_wait_ms=1000)
-        peer.send(request_frame(poll, 11, 1) + request_frame(behind, VERSION, 2))
-        # Nobody else writes: had it begun, the poll would have found it.
+        peer.send(request_frame(poll, 11, 1) + request_frame(next_request, VERSION, 2))
+        # Without other producers, only this record could have ended the poll early.
         assert fetched(peer, poll) == []
-        assert isinstance(peer.answer_to(behind, VERSION, 2), ProduceResponse)
-        assert fetched_now(peer, topic) == [b"behind"]
+        assert isinstance(peer.response_to(next_request, VERSION, 2), ProduceResponse)
+        assert fetched_now(peer, topic) == [b"after"]
 
 
-def test_a_long_poll_is_woken_by_another_and_what_is_behind_it_comes_after(
+def test_long_poll_ends_with_another_clients_record_before_its_own_produce(
     own_broker: BrokerProcess, topic: str
 ) -> None:
     with SimpleClient(*address_of(own_broker.bootstrap_servers)) as client:
         client.create_topic(topic)
-        behind = produce_request(topic, build_batch([Record(value=b"behind")]))
+        next_request = produce_request(topic, build_batch([Record(value=b"after")]))
         with Peer(own_broker.bootstrap_servers) as peer:
             poll = fetch_request(topic, max_wait_ms=300_000)
-            peer.send(request_frame(poll, 11, 1) + request_frame(behind, VERSION, 2))
+            peer.send(request_frame(poll, 11, 1) + request_frame(next_request, VERSION, 2))
             client.produce(topic, 0, [Record(value=b"other")])
             assert fetched(peer, poll) == [b"other"]
-            assert isinstance(peer.answer_to(behind, VERSION, 2), ProduceResponse)
-            assert fetched_now(peer, topic) == [b"other", b"behind"]
+            assert isinstance(peer.response_to(next_request, VERSION, 2), ProduceResponse)
+            assert fetched_now(peer, topic) == [b"other", b"after"]
 
 
 def fetched_now(peer: Peer, topic: str) -> list[bytes]:
-    """All that is in the log."""
+    """Return all values in the log."""
     request = fetch_request(topic, max_wait_ms=0)
     peer.send(request_frame(request, 11, 1))
     return fetched(peer, request)
 
 
-# Small batches, and retries that do not wait.
+# Small batches, and retries without delay.
 MANY_BATCHES = {
     "batch.num.messages": 20,
     "max.in.flight": 5,
@@ -180,7 +180,7 @@ MANY_BATCHES = {
 SENT = [{"value": b"%d" % number} for number in range(2000)]
 
 
-def test_a_client_whose_requests_all_come_twice_sees_no_difference(
+def test_repeated_requests_have_no_effect_on_a_client(
     own_broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(own_broker.bootstrap_servers, topic)
@@ -188,7 +188,7 @@ def test_a_client_whose_requests_all_come_twice_sees_no_difference(
     repeated = 0
 
     def repeat(request: bytes) -> list[bytes]:
-        """Each Produce with the five before it once more, oldest first."""
+        """Repeat the last five Produce requests, oldest first."""
         nonlocal repeated
         if int.from_bytes(request[:2], "big") != PRODUCE:
             return []

@@ -1,8 +1,8 @@
-"""F10: a slow sync delays acknowledgements, and nothing else.
+"""F10: a slow sync delays acknowledgements and nothing else.
 
-Once by a preloaded library on any machine (bad_disk.py), once on a device that is throttled, where
-the machine permits it (devices.py). No clock decides here: while a produce waits for the slow disk,
-everything else has to be answered.
+One test uses a preloaded library on any machine (bad_disk.py), one a throttled device where the
+machine permits it (devices.py). The tests measure no time: while a produce waits for the slow disk,
+all other requests must get responses.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _GROUP_TOPIC_PARTITIONS = 2
 
 @contextmanager
 def other_disk(directory: Path) -> Iterator[Path]:
-    """A directory on another file system than `directory`: group commit waits for one at a time."""
+    """Yield a directory on a different file system: each has its own sync rounds."""
     memory = Path("/dev/shm")
     if not memory.is_dir() or memory.stat().st_dev == directory.stat().st_dev:
-        pytest.skip("there is no second file system here")
-    made = Path(tempfile.mkdtemp(prefix="plog-test-", dir=memory))
+        pytest.skip("this machine has no second file system")
+    other = Path(tempfile.mkdtemp(prefix="plog-test-", dir=memory))
     try:
-        yield made
+        yield other
     finally:
-        shutil.rmtree(made)
+        shutil.rmtree(other)
 
 
 def _broker(directory: Path, slow: Path, environment: dict[str, str]) -> BrokerProcess:
@@ -49,7 +49,7 @@ def _broker(directory: Path, slow: Path, environment: dict[str, str]) -> BrokerP
         "log.dirs": f"{directory / 'fast'},{slow}",
         "offsets.topic.num.partitions": str(_GROUP_TOPIC_PARTITIONS),
         "group.initial.rebalance.delay.ms": "0",
-        # For syncfs the kernel writes on a thread of its own, which is not throttled with us.
+        # For syncfs the kernel writes on its own thread, which is not throttled with the broker.
         "plog.flush.syncfs": "never",
     }
     return BrokerProcess(directory, settings, environment=environment)
@@ -60,7 +60,7 @@ def _partition_in(directory: Path) -> int:
 
 
 def _group_in(directory: Path) -> str:
-    """A name whose group is kept in `directory`."""
+    """Return the name of a group whose partition is in `directory`."""
     numbers = {path.name.rpartition("-")[2] for path in directory.glob("__consumer_offsets-*")}
     return next(
         name
@@ -70,7 +70,7 @@ def _group_in(directory: Path) -> str:
 
 
 def _java_hash(text: str) -> int:
-    """Java's String.hashCode without its sign, by which a group finds its partition."""
+    """Return Java's String.hashCode without its sign, which determines a group's partition."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF
@@ -78,7 +78,7 @@ def _java_hash(text: str) -> int:
 
 
 def _member(broker: BrokerProcess, group: str) -> RawMember:
-    """The only member of a group, in a generation that is written down."""
+    """Return the only member of a group, in a generation that is on disk."""
     member = RawMember(broker.bootstrap_servers, group)
     member.send_join()
     member.joined()
@@ -87,59 +87,63 @@ def _member(broker: BrokerProcess, group: str) -> RawMember:
 
 
 @contextmanager
-def _at_work(broker: BrokerProcess, fast: Path, slow: Path) -> Iterator[Callable[[], None]]:
-    """Topics and two groups; to call: produce to the slow disk, then everything else."""
+def _workload(broker: BrokerProcess, fast: Path, slow: Path) -> Iterator[Callable[[], None]]:
+    """Create a topic and two groups; yield a function that produces to the slow disk and meanwhile
+    sends all other requests.
+    """
     with client_of(broker) as client:
         client.create_topic("t", _PARTITIONS)
-        _member(broker, "first").connection.close()  # Makes __consumer_offsets.
+        _member(broker, "first").connection.close()  # Creates __consumer_offsets.
         members = [_member(broker, _group_in(disk)) for disk in (fast, slow)]
         waiting_partition, other_partition = _partition_in(slow), _partition_in(fast)
 
         def work() -> None:
-            early = client.produce("t", waiting_partition, [Record(value=b"early")])
-            with client_of(broker) as late, ThreadPoolExecutor(1) as executor:
-                ack = executor.submit(late.produce, "t", waiting_partition, [Record(value=b"late")])
+            first_offset = client.produce("t", waiting_partition, [Record(value=b"first")])
+            with client_of(broker) as second_client, ThreadPoolExecutor(1) as executor:
+                ack = executor.submit(
+                    second_client.produce, "t", waiting_partition, [Record(value=b"second")]
+                )
                 for number in range(_ROUNDS):
                     assert client.produce("t", other_partition, [Record(value=b"x")]) == number
-                    read = client.fetch("t", waiting_partition, early, 0)
-                    assert [record.value for record in read] == [b"early"]
+                    read = client.fetch("t", waiting_partition, first_offset, 0)
+                    assert [record.value for record in read] == [b"first"]
                     assert client.api_versions()
                     assert client.metadata(["t"])
                     assert [member.heartbeat() for member in members] == [0, 0]
                     assert members[0].commit("t", number) == 0
-                assert not ack.done(), "the disk is not slow"
-                assert ack.result(60) == early + 1
-            read = client.fetch("t", waiting_partition, early + 1)
-            assert [record.value for record in read] == [b"late"]
+                assert not ack.done(), "the disk was not slow enough"
+                assert ack.result(60) == first_offset + 1
+            read = client.fetch("t", waiting_partition, first_offset + 1)
+            assert [record.value for record in read] == [b"second"]
 
         yield work
         for member in members:
             member.connection.close()
 
 
-def test_a_slow_sync_delays_acks_and_nothing_else(tmp_path: Path) -> None:
+def test_slow_sync_delays_only_acknowledgements(tmp_path: Path) -> None:
     bad = BadDisk(tmp_path)
     with (
         other_disk(tmp_path) as slow,
         _broker(tmp_path, slow, bad.environment) as broker,
-        _at_work(broker, tmp_path / "fast", slow) as work,
+        _workload(broker, tmp_path / "fast", slow) as work,
     ):
         bad.make_syncs_slow(slow, _SLOW_MS)
         work()
         bad.heal()
 
 
-def test_a_slow_device_delays_acks_and_nothing_else(tmp_path: Path) -> None:
+def test_slow_device_delays_only_acknowledgements(tmp_path: Path) -> None:
     with (
         ext4(tmp_path) as disk,
         _broker(tmp_path, disk.path / "slow", {}) as broker,
-        _at_work(broker, tmp_path / "fast", disk.path / "slow") as work,
+        _workload(broker, tmp_path / "fast", disk.path / "slow") as work,
         disk.throttled(broker.pid, _BYTES_PER_SECOND),
     ):
         work()
 
 
-def test_under_load_slow_syncs_and_a_kill_among_them_lose_nothing(tmp_path: Path) -> None:
+def test_slow_syncs_and_a_kill_under_load_lose_nothing(tmp_path: Path) -> None:
     bad = BadDisk(tmp_path)
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     broker = BrokerProcess(tmp_path, {**SETTINGS, "log.dirs": dirs}, environment=bad.environment)

@@ -1,7 +1,7 @@
-"""F42: clients that drip, vanish or never read, on the real process, while others are served.
+"""F42: clients that trickle, vanish or never read on a real process, while others are served.
 
-That the others are served is shown by their work: they are answered again and again while the
-load is there. What the slow ones cost the broker is measured.
+Other clients must get responses throughout the attack. Where it matters, the test measures how much
+memory the slow clients cost the broker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QUICK_SWEEP = {"plog.connections.sweep.interval.ms": "200"}
 def peers(
     count: int, server: str, tls: ssl.SSLContext | None = None, *, receive_buffer: int = 0
 ) -> Iterator[list[Peer]]:
-    """Many connections."""
+    """Open `count` connections."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(Peer(server, tls, receive_buffer=receive_buffer))
@@ -47,8 +47,10 @@ def peers(
         ]
 
 
-def test_hundreds_that_drip_are_closed_and_others_are_served(start_broker: BrokerFactory) -> None:
-    """Their requests are of all sizes, and more than the memory for large ones would hold."""
+def test_hundreds_of_trickling_clients_are_closed_while_others_are_served(
+    start_broker: BrokerFactory,
+) -> None:
+    """Their requests have all sizes and exceed the memory for large requests."""
     broker = start_broker(
         {
             **QUICK_SWEEP,
@@ -66,17 +68,17 @@ def test_hundreds_that_drip_are_closed_and_others_are_served(start_broker: Broke
             peer.send(sizes[number % len(sizes)].to_bytes(4, "big") + b"\0\3\0")
         alive = list(slow)
         while alive:
-            alive = [peer for peer in alive if _drips(peer)]
-            other.produce("served", 0, [Record(value=b"while others drip")])
+            alive = [peer for peer in alive if _sends_a_byte(peer)]
+            other.produce("served", 0, [Record(value=b"while others trickle")])
         assert other.fetch("served", 0, 0)
-    # The budget is free again: a large request goes through.
-    with SimpleClient(*address_of(broker.bootstrap_servers), timeout_s=60) as late:
-        late.produce("served", 0, [Record(value=bytes(500_000))])
+    # The memory is free again: a large request succeeds.
+    with SimpleClient(*address_of(broker.bootstrap_servers), timeout_s=60) as new_client:
+        new_client.produce("served", 0, [Record(value=bytes(500_000))])
     assert_one_line(broker, "too slowly", "127.0.0.1")
 
 
-def _drips(peer: Peer) -> bool:
-    """Send one more byte; False if the broker has ended the connection."""
+def _sends_a_byte(peer: Peer) -> bool:
+    """Send one more byte; return False if the broker has closed the connection."""
     try:
         peer.send(b"x")
     except ConnectionError:
@@ -112,14 +114,14 @@ NEVER_READ = {
     "versions": ping_frame(),
 }
 KEPT_MAX_BYTES = 300_000
-"""What one that never reads may cost: its bound of answers, one answer more, what is read ahead."""
+"""Memory per client that never reads: its limit of responses, one more, and requests read ahead."""
 
 
 @pytest.mark.parametrize("kind", NEVER_READ)
-def test_those_that_never_read_are_not_read_from_and_dropped(
+def test_clients_that_never_read_are_paused_and_dropped(
     tmp_path: Path, kind: str, record_property: pytest.RecordProperty
 ) -> None:
-    """But for members of a group: a member that waits for the others is not idle."""
+    """Except group members: a member that waits for others is not idle."""
     file = tmp_path / "server.properties"
     file.write_text("connections.max.idle.ms=600000\n")
     count = 200
@@ -129,24 +131,26 @@ def test_those_that_never_read_are_not_read_from_and_dropped(
             for _ in range(100):
                 other.ping()
             before = resident_bytes(broker.pid)
-            with peers(count, broker.bootstrap_servers, receive_buffer=4096) as deaf:
-                _send_until_nothing_moves(deaf, NEVER_READ[kind], other)
+            with peers(count, broker.bootstrap_servers, receive_buffer=4096) as unread:
+                _send_until_blocked(unread, NEVER_READ[kind], other)
                 each = (resident_bytes(broker.pid) - before) / count
                 record_property("rss_bytes_per_peer", round(each))
-                print(f"{kind}: {each:.0f} bytes of RSS for each of {count} that never read")
+                print(
+                    f"{kind}: {each:.0f} bytes of RSS for each of {count} clients that never read"
+                )
                 assert each <= KEPT_MAX_BYTES
                 for _ in range(100):
                     other.ping()
                 if kind != "join":
                     file.write_text("connections.max.idle.ms=1000\n")
                     broker.reload()
-                    for peer in deaf:
-                        peer.until_cut()
+                    for peer in unread:
+                        peer.wait_until_aborted()
         assert "unexpected" not in broker.log_text()
 
 
 def _fill(broker: BrokerProcess) -> None:
-    """Something to fetch, and many partitions to tell of."""
+    """Create records to fetch, and a topic with many partitions for Metadata."""
     with SimpleClient(*address_of(broker.bootstrap_servers), timeout_s=60) as client:
         client.create_topic("many", 1000)
         client.create_topic("read", 1)
@@ -154,15 +158,15 @@ def _fill(broker: BrokerProcess) -> None:
             client.produce("read", 0, [Record(value=bytes(MIB // 2))])
 
 
-def _send_until_nothing_moves(deaf: list[Peer], request: bytes, other: Peer) -> None:
-    """Requests upon requests, until the broker takes no more of any, though it has the time."""
-    sent = dict.fromkeys(deaf, 0)
+def _send_until_blocked(unread: list[Peer], request: bytes, other: Peer) -> None:
+    """Send requests until the broker reads no more from any peer, although it is not busy."""
+    sent = dict.fromkeys(unread, 0)
     stream = request * 1000
     quiet_rounds = 0
     while quiet_rounds < 2:
         moved = 0
-        for peer in deaf:
-            now = peer.send_what_fits(stream[sent[peer] % len(request) :])
+        for peer in unread:
+            now = peer.send_without_blocking(stream[sent[peer] % len(request) :])
             sent[peer] += now
             moved += now
         quiet_rounds = 0 if moved else quiet_rounds + 1
@@ -170,8 +174,8 @@ def _send_until_nothing_moves(deaf: list[Peer], request: bytes, other: Peer) -> 
             other.ping()
 
 
-def test_those_that_vanish_without_a_word_are_let_go(tmp_path: Path) -> None:
-    """As if a cable was cut: their end of the connection is taken away and nobody is told."""
+def test_connections_of_vanished_clients_are_closed(tmp_path: Path) -> None:
+    """As after a cut cable: the peers close their sockets without sending a packet."""
     file = tmp_path / "server.properties"
     file.write_text("connections.max.idle.ms=600000\n")
     with BrokerProcess(tmp_path / "broker", QUICK_SWEEP, config_file=file) as broker:
@@ -189,29 +193,29 @@ def test_those_that_vanish_without_a_word_are_let_go(tmp_path: Path) -> None:
                 )
             ],
         )
-        said = [
+        requests = [
             b"",
             ping_frame(),
             ping_frame()[:7],
             request_frame(waiting, 11),
             (1 << 20).to_bytes(4, "big"),
         ]
-        gone = []
-        for data in said * 10:
+        vanished = []
+        for data in requests * 10:
             peer = Peer(broker.bootstrap_servers)
             peer.send(data)
-            gone.append(peer)
+            vanished.append(peer)
         with Peer(broker.bootstrap_servers) as other:
             other.ping()
-            for peer in gone:
+            for peer in vanished:
                 try:
-                    peer.vanish()
+                    peer.close_silently()
                 except PermissionError:
                     pytest.skip("NOT RUN: TCP_REPAIR needs CAP_NET_ADMIN")
-            assert open_sockets(broker.pid) >= files_before + len(gone)
+            assert open_sockets(broker.pid) >= files_before + len(vanished)
             file.write_text("connections.max.idle.ms=2000\n")
             broker.reload()
             eventually(
                 lambda: (other.ping(), open_sockets(broker.pid) <= files_before + 1)[1],
-                "end of those that have vanished",
+                "the end of the vanished connections",
             )

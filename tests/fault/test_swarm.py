@@ -1,7 +1,7 @@
-"""F42: thousands of clients at once, on the real process: they get in, cost little and go.
+"""F42: thousands of concurrent clients of a real process: they cost little memory and are closed.
 
-Nothing here is about how long something takes: that the others are served is shown by their being
-answered while the crowd is there. What one connection costs is measured.
+The tests measure no time: other clients must get responses while the crowd is connected. They
+measure the memory per connection.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tests.helpers.eventually import eventually
 
 CROWD = 5000
 IDLE_MAX_BYTES = 6000
-"""What an idle connection may cost; Twisted's own transport takes ten times as much."""
+"""Memory of an idle connection; Twisted's own transport needs ten times as much."""
 
 
-def test_five_thousand_come_at_once_stay_idle_and_are_closed(
+def test_five_thousand_concurrent_idle_connections_are_closed(
     tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
-    """The bound on idleness is lowered while they are there: a reload changes it."""
+    """A reload lowers connections.max.idle.ms while they are connected."""
     file = tmp_path / "server.properties"
     settings = {"plog.connections.sweep.interval.ms": "200"}
     file.write_text("connections.max.idle.ms=600000\n")
@@ -58,15 +58,16 @@ def test_five_thousand_come_at_once_stay_idle_and_are_closed(
                 other.ping()
             file.write_text("connections.max.idle.ms=1000\n")
             broker.reload()
-            crowd.until_closed()
-        with Peer(broker.bootstrap_servers) as late:
-            late.ping()
+            crowd.wait_until_closed()
+        with Peer(broker.bootstrap_servers) as new_peer:
+            new_peer.ping()
         eventually(
-            lambda: open_sockets(broker.pid) <= files_before + 1, "end of the files of the crowd"
+            lambda: open_sockets(broker.pid) <= files_before + 1,
+            "the end of the crowd's connections",
         )
 
 
-def test_connections_beyond_the_bounds_are_closed_with_one_line(
+def test_connections_over_the_limits_are_closed_with_one_log_line(
     start_broker: BrokerFactory,
 ) -> None:
     broker = start_broker({"max.connections": "20", "max.connections.per.ip": "20"})
@@ -75,13 +76,13 @@ def test_connections_beyond_the_bounds_are_closed_with_one_line(
         crowd.receive()
         for _ in range(5):
             with Peer(broker.bootstrap_servers) as refused:
-                assert refused.until_closed() == b""
-    # The broker may hear of the new one before it hears that the others have gone.
-    eventually(lambda: _is_let_in(broker), "place for another connection")
+                assert refused.read_until_closed() == b""
+    # The broker may accept the new connection before it notices that the others have closed.
+    eventually(lambda: _is_accepted(broker), "acceptance of another connection")
     assert_one_line(broker, "refused a connection", "max.connections=20", "127.0.0.1")
 
 
-def _is_let_in(broker: BrokerProcess) -> bool:
+def _is_accepted(broker: BrokerProcess) -> bool:
     with Peer(broker.bootstrap_servers) as peer:
         try:
             peer.ping()
@@ -90,13 +91,13 @@ def _is_let_in(broker: BrokerProcess) -> bool:
     return True
 
 
-def test_each_address_has_its_own_bound(start_broker: BrokerFactory) -> None:
+def test_each_address_has_its_own_connection_limit(start_broker: BrokerFactory) -> None:
     broker = start_broker({"max.connections.per.ip": "5"})
     with Crowd(broker.bootstrap_servers, 5) as crowd:
         crowd.send(ping_frame())
         crowd.receive()
         with Peer(broker.bootstrap_servers) as refused:
-            assert refused.until_closed() == b""
+            assert refused.read_until_closed() == b""
         with Peer(broker.bootstrap_servers, our_address="127.0.0.2") as other:
             other.ping()
     assert_one_line(broker, "refused a connection", "max.connections.per.ip=5", "127.0.0.1")

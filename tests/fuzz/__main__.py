@@ -1,10 +1,9 @@
-"""Looks for inputs that reach new lines: ``python -m tests.fuzz [--seconds N] [TARGET ...]``.
+"""Search for inputs that reach new lines: ``python -m tests.fuzz [--seconds N] [TARGET ...]``.
 
-Each target runs in a process of its own, for atheris instruments what is imported and ends the
-process when it is done. It begins with the target's seeds and what is kept of it, and works in
-.fuzz/<target>/, from where it goes on the next time. An input that breaks the target is written to
-corpus/<target>/ as crash-…: with it ./test fails until the
-bug is mended, and from then on it holds it.
+Each target runs in a separate process, because atheris instruments imports and ends the process. It
+starts with the target's seeds and its corpus, and works in .fuzz/<target>/, where the next run
+continues. An input that breaks the target is written to corpus/<target>/ as crash-…. ./test then
+fails until the bug is fixed, and the file prevents a regression.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _MEMORY_CHECKED_EVERY = 50
 
 
 def main() -> int:
-    """Run the targets one after the other; how many broke."""
+    """Run the targets sequentially; return how many failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds per target")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     options = parser.parse_args()
@@ -39,14 +38,14 @@ def main() -> int:
     names = options.targets or _names()
     unknown = set(names) - set(_names())
     if unknown:
-        parser.error(f"there is no target {', '.join(unknown)}; there are {', '.join(_names())}")
-    broken = [name for name in names if not _run(name, options.seconds)]
-    print(f"{len(names)} targets, {len(broken)} of them broke: {', '.join(broken) or 'none'}")
-    return len(broken)
+        parser.error(f"unknown target {', '.join(unknown)}; choose from {', '.join(_names())}")
+    failed = [name for name in names if not _run(name, options.seconds)]
+    print(f"{len(names)} targets, {len(failed)} failed: {', '.join(failed) or 'none'}")
+    return len(failed)
 
 
 def _names() -> list[str]:
-    # Not from the package: it imports what atheris has to see first.
+    # Do not import the package here: atheris must instrument its imports.
     return sorted(
         path.stem
         for path in (Path(__file__).parent / "targets").glob("*.py")
@@ -55,7 +54,7 @@ def _names() -> list[str]:
 
 
 def _run(name: str, seconds: int) -> bool:
-    """Whether the target held."""
+    """Fuzz a target in a new process; return whether it passed."""
     work = _WORK / name
     before = set(work.glob("crash-*"))
     command = [sys.executable, "-m", "tests.fuzz", "--here", "--seconds", str(seconds), name]
@@ -70,18 +69,18 @@ def _run(name: str, seconds: int) -> bool:
 
 
 def _keep(name: str, found: Path) -> None:
-    """Write what broke the target into the corpus."""
+    """Copy an input that broke the target into the corpus."""
     folder = CORPUS / name
     folder.mkdir(parents=True, exist_ok=True)
     data = found.read_bytes()
     kept = folder / f"crash-{hashlib.sha1(data, usedforsecurity=False).hexdigest()[:12]}"
     kept.write_bytes(data)
-    print(f"kept as {kept.relative_to(_ROOT)}")
+    print(f"saved as {kept.relative_to(_ROOT)}")
 
 
 def _fuzz(name: str, seconds: int) -> None:
-    """Never returns: atheris ends the process."""
-    # Coverage guides only through Python; codec_forms loads the compiled codec besides.
+    """Fuzz a target. Never returns: atheris ends the process."""
+    # Only Python code is covered; codec_forms loads the compiled codec in addition.
     os.environ["PLOG_INTERPRETED"] = "1"
     import atheris
 
@@ -91,7 +90,7 @@ def _fuzz(name: str, seconds: int) -> None:
     target = TARGETS[name]
     work = _WORK / name
     work.mkdir(parents=True, exist_ok=True)
-    for seed in (*target.seeds(), *(path.read_bytes() for path in target.kept())):
+    for seed in (*target.seeds(), *(path.read_bytes() for path in target.corpus_files())):
         digest = hashlib.sha1(seed, usedforsecurity=False).hexdigest()
         (work / f"seed-{digest[:12]}").write_bytes(seed)
     inputs = 0
@@ -99,7 +98,7 @@ def _fuzz(name: str, seconds: int) -> None:
     def one(data: bytes) -> None:
         nonlocal inputs
         inputs += 1
-        # Tracing allocations is slow, and a bound that breaks does so for many inputs.
+        # Tracing allocations is slow, and many inputs exceed a bound that one exceeds.
         (target.check if inputs % _MEMORY_CHECKED_EVERY == 0 else target.fuzz)(data)
 
     arguments = [

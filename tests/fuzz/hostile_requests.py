@@ -1,12 +1,12 @@
-"""Generates valid requests that are as expensive as a client can make them.
+"""A generator of valid requests that are as expensive as a client can make them.
 
 A request is built from the declarations in plog/wire/messages: one of its arrays gets very many
 elements, every other array one. Its `Shape` decides whether the elements repeat each other, name
-things that exist, or name things that do not. Values come from the name of their field, so that a
-request passes the checks of its handler and reaches the work behind them. The same arguments give
+things that exist, or name things that do not. The name of a field determines its value, so that
+a request passes its handler's checks and reaches the work after them. The same arguments produce
 the same request.
 
-The world that "exists" refers to is `tests/fuzz/hostile_world.py`.
+The things that exist are created by `tests/fuzz/hostile_world.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Shape(IntEnum):
     """How the elements of the large array relate to each other and to what exists."""
 
     SAME = 0
-    """One existing thing, named again and again."""
+    """One existing thing, named repeatedly."""
     KNOWN = 1
     """Existing things in turn, until all are named."""
     UNKNOWN = 2
@@ -45,20 +45,20 @@ class Shape(IntEnum):
     LONGEST = 4
     """Different missing things whose names have the maximum length."""
     ABSENT = 5
-    """No array: null where the version allows it, which often means everything, or empty."""
+    """No array: null where the version allows it, which often means everything; or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What exists: the values that requests name."""
+    """The names and ids of existing things, for use in requests."""
 
     topics: Sequence[str]
     topic_ids: Sequence[Uuid]
-    """Of `topics`, in their order."""
+    """The ids of `topics`, in the same order."""
     produce_topics: int
-    """How many of the first topics treat the batches that they get in different ways."""
+    """How many of the first topics have settings that treat batches differently."""
     partitions: int
-    """Of the first topic."""
+    """The partitions of the first topic."""
     groups: Sequence[str]
     members: Sequence[str]
     users: Sequence[str]
@@ -67,11 +67,11 @@ class Known:
     protocols: Sequence[str] = ("range",)
     quota_keys: Sequence[str] = ("producer_byte_rate", "consumer_byte_rate")
     records: Sequence[bytes]
-    """Batches to produce: small, and compressed ones that stand for much more."""
+    """Batches to produce: small ones, and compressed ones that expand a lot."""
 
 
 def array_paths(struct: type[Struct], version: int) -> list[ArrayPath]:
-    """Every array of a message in this version, outer ones first.
+    """Return every array of a message in this version, outer ones first.
 
     >>> from plog.wire.messages.metadata import MetadataRequest
     >>> array_paths(MetadataRequest, 9)
@@ -102,9 +102,9 @@ def hostile_request(
     seed: int,
     known: Known,
 ) -> ApiMessage:
-    """The request whose array at `path` has `count` elements of that shape, or as many as fit.
+    """Return a request whose array at `path` has `count` elements of `shape`, or as many as fit.
 
-    `seed` decides what all elements have in common: types, flags, waits.
+    `seed` determines the values that all elements share, such as types, flags and waits.
     """
     return _Writer(version, path, count, shape, random.Random(seed), known).message(message)
 
@@ -129,7 +129,7 @@ class _Writer:
         self._first_topic = 0
 
     def message(self, message: type[ApiMessage]) -> ApiMessage:
-        """The whole request."""
+        """Return the whole request."""
         if message.api_key == ApiKey.PRODUCE:
             self._first_topic = self._chance.randrange(self._known.produce_topics)
             records = self._choose("records", self._known.records)
@@ -139,7 +139,7 @@ class _Writer:
         return self.struct(message, (), 0)  # type: ignore[no-any-return]
 
     def struct(self, struct: type[Any], path: ArrayPath, index: int) -> Any:
-        """A struct whose names are those of element `index`."""
+        """Return a struct with the names of element `index`."""
         present = (item for item in struct.fields if item.versions.has(self._version))
         return struct(
             **{
@@ -154,7 +154,7 @@ class _Writer:
                 return self._array(item, element, owner, path, index)
             case Nested(struct):
                 if kind is item.type and item.is_nullable(self._version):
-                    return None  # A cursor would skip what precedes it.
+                    return None  # A cursor would skip the elements before it.
                 return self.struct(struct, path, index)
             case Text():
                 return self._text(item, owner, index)
@@ -223,7 +223,7 @@ class _Writer:
         return b"x" * 32  # As long as a salted password of SCRAM-SHA-256.
 
     def _choose(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of them, the same in the whole request."""
+        """Return one of `choices`, the same in the whole request."""
         if name not in self._choices:
             self._choices[name] = self._chance.choice(choices)
         return self._choices[name]

@@ -1,7 +1,7 @@
-"""The broker that hostile requests are sent to, and the many things on it that they name.
+"""The broker that receives hostile requests, with the many existing things that they name.
 
-It is a `MeteredBroker`, so each turn is counted. To build it takes a second or two, so one world
-serves many requests, until one of them has deleted what the next ones rely on.
+It is a `MeteredBroker`, which counts the steps of each turn. Building it takes a second or two, so
+one broker serves many requests, until a request has deleted things that later ones need.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ _USERS = 200
 _PRODUCERS = 100
 _METADATA = "m" * 4_000
 _DISK_BYTES = 16 << 20
-_TREATING = {
+_REWRITING = {
     "gzipped": {"compression.type": "gzip", "compression.gzip.level": "9"},
     "compacted": {"cleanup.policy": "compact"},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
 }
-"""Topics for which the broker looks into batches, or rewrites them."""
+"""Settings of topics for which the broker decompresses or rewrites batches."""
 
 
 def build_world(budget: TurnBudget) -> tuple[MeteredBroker, Known]:
-    """A broker, and what there is on it. What it took to build is not counted."""
+    """Return a broker and the things on it. Building them does not count for the meter."""
     broker = metered_broker(budget, num_partitions=1, offsets_topic_num_partitions=2)
     with broker.meter.off():
         topics = _create_topics(broker)
@@ -73,7 +73,7 @@ def build_world(budget: TurnBudget) -> tuple[MeteredBroker, Known]:
     known = Known(
         topics=topics,
         topic_ids=[ids[name] for name in topics],
-        produce_topics=1 + len(_TREATING),
+        produce_topics=1 + len(_REWRITING),
         partitions=_PARTITIONS,
         groups=["g", *groups],
         members=members,
@@ -85,15 +85,15 @@ def build_world(budget: TurnBudget) -> tuple[MeteredBroker, Known]:
 
 
 def is_worn(broker: MeteredBroker, known: Known) -> bool:
-    """Whether things that requests name are gone, or too much has been added or written."""
+    """Whether things that requests name are missing, or too much has been added or written."""
     if broker.files.used_bytes > _DISK_BYTES:
-        return True  # Its files grow by copying: that would count as memory of the next request.
+        return True  # Files grow by copying, which would count as memory of the next request.
     topics = {topic.name for topic in broker.broker.cache.topics()}
     return not topics.issuperset(known.topics) or len(topics) > 2 * len(known.topics)
 
 
 def _create_topics(broker: MeteredBroker) -> list[str]:
-    configs: dict[str, dict[str, str]] = {WIDE: {}, **_TREATING}
+    configs: dict[str, dict[str, str]] = {WIDE: {}, **_REWRITING}
     configs |= {f"topic-{number}": {} for number in range(_TOPICS)}
     request = CreateTopicsRequest(
         topics=[
@@ -124,7 +124,7 @@ def _commit_offsets(broker: MeteredBroker) -> list[str]:
 
 
 def _create_entities(broker: MeteredBroker, users: Sequence[str]) -> None:
-    """Quotas, ACLs and credentials of each user."""
+    """Create quotas, ACLs and credentials for each user."""
     quotas = [
         AlterationEntry(
             entity=[EntityData(entity_type="user", entity_name=user)],
@@ -169,12 +169,12 @@ def _produce(broker: MeteredBroker) -> None:
 
 def _check(codes: object) -> None:
     wrong = [code for code in codes if code]  # type: ignore[attr-defined]
-    assert not wrong, f"the world cannot be built: error codes {wrong[:10]}"
+    assert not wrong, f"cannot build the broker: error codes {wrong[:10]}"
 
 
 @cache
 def _batches() -> list[bytes]:
-    """A small batch first; then ones that are small until they are uncompressed."""
+    """Return a small batch, then batches that are small only while compressed."""
     small = [Record(timestamp=START_MS, value=b"value")]
     zeros = [Record(timestamp=START_MS, key=b"k", value=bytes(1 << 20))] * 8
     tiny = [Record(timestamp=START_MS, key=b"k")] * 20_000

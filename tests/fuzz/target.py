@@ -1,7 +1,8 @@
-"""What a fuzz target is: a function of bytes with its invariant, seeds, and a bound on memory.
+"""A fuzz target: a function of bytes that checks an invariant, its seeds, and a memory bound.
 
-Two drivers use the same targets: hypothesis in ./test (test_targets.py) and atheris, which looks
-for inputs that reach new lines (__main__.py). What once broke a target lies in corpus/<target>/.
+Two drivers use the same targets: hypothesis in ./test (test_targets.py) and atheris, which searches
+for inputs that reach new lines (__main__.py). Inputs that once broke a target are in
+corpus/<target>/.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ CORPUS = Path(__file__).parent / "corpus"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """`fuzz` raises, or fails an assertion, for a bug and for nothing else.
+    """A fuzz target; `fuzz` raises an exception if and only if it finds a bug.
 
     Args:
-        memory: The most that may be allocated at a time: so many bytes for each byte of the input,
-            and so many in any case. None where the target keeps a world of its own.
-        examples: How many inputs hypothesis makes in ./test, the same ones each time, where each
-            takes long. None for many, which differ from run to run.
+        memory: The allowed peak of allocations: bytes per byte of the input, plus a constant. None
+            if the target keeps state between inputs.
+        examples: How many inputs hypothesis generates in ./test, the same in each run, if each
+            takes long. None for many, which differ between runs.
     """
 
     name: str
@@ -31,24 +32,26 @@ class Target:
     memory: tuple[int, int] | None = None
     examples: int | None = None
 
-    def kept(self) -> Sequence[Path]:
-        """The files of the corpus: what broke it once, and what reaches far."""
+    def corpus_files(self) -> Sequence[Path]:
+        """Return the target's corpus: inputs that broke it once or that reach deep code."""
         return sorted(path for path in (CORPUS / self.name).glob("*") if path.is_file())
 
     def check(self, data: bytes) -> None:
-        """Run the input, and hold it to the bound on memory.
+        """Run the input and check the memory bound.
 
-        A first run may compile decoders and fill caches, so it is the second that counts.
+        The first run may compile decoders and fill caches, so the second is measured.
         """
         self.fuzz(data)
         if self.memory is None:
             return
-        for_each, in_any_case = self.memory
+        per_byte, constant = self.memory
         tracemalloc.start()
         try:
             self.fuzz(data)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        allowed = for_each * len(data) + in_any_case
-        assert peak <= allowed, f"{peak} bytes allocated for {len(data)} bytes; allowed: {allowed}"
+        allowed = per_byte * len(data) + constant
+        assert peak <= allowed, (
+            f"allocated {peak} bytes for {len(data)} bytes of input (allowed: {allowed})"
+        )

@@ -1,4 +1,4 @@
-"""The generator of hostile requests, and the meter of turns that judges them."""
+"""The generator of hostile requests, and the meter that measures their turns."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def _metadata(shape: Shape, count: int = 4) -> MetadataRequest:
         (Shape.MIXED, ["known-0", "missing-1", "known-1", "missing-3"]),
     ],
 )
-def test_shape_decides_which_things_are_named(shape: Shape, names: list[str]) -> None:
+def test_shape_determines_the_names_in_a_request(shape: Shape, names: list[str]) -> None:
     topics = _metadata(shape).topics
     assert topics is not None
     assert [topic.name for topic in topics] == names
 
 
-def test_absent_array_is_null_where_it_may_be() -> None:
+def test_absent_array_is_null_where_allowed() -> None:
     assert _metadata(Shape.ABSENT).topics is None
 
 
-def test_longest_names_have_the_largest_size_a_string_may_have() -> None:
+def test_longest_names_have_the_maximum_size_of_a_string() -> None:
     topics = _metadata(Shape.LONGEST).topics
     assert topics is not None
     assert {len(topic.name or "") for topic in topics} == {32_767}
 
 
 @pytest.mark.parametrize("row", HANDLERS, ids=lambda row: row.name)
-def test_every_request_can_be_written_and_read_in_every_version(row: Row) -> None:
+def test_every_request_round_trips_in_every_version(row: Row) -> None:
     for version in range(row.first_version, row.last_version + 1):
         for path in array_paths(row.request, version) or [()]:
             for shape in Shape:
@@ -101,9 +101,9 @@ def test_named_seeds_make_a_fetch_wait_or_open_a_session() -> None:
 
 
 def _count_to(number: int) -> None:
-    # As plog's own code, which a test's is not.
+    # The file name makes it count as plog's own code; a test's code does not count.
     source = f"for one in range({number}):\n    pass\n"
-    exec(compile(source, "/plogd/counting.py", "exec"))  # noqa: S102 - our own text
+    exec(compile(source, "/plogd/counting.py", "exec"))  # noqa: S102 - a constant text
 
 
 def test_meter_counts_the_lines_of_a_turn_and_names_them() -> None:
@@ -117,7 +117,7 @@ def test_meter_counts_the_lines_of_a_turn_and_names_them() -> None:
         meter.check()
 
 
-def test_timers_due_together_are_one_turn_and_those_they_add_another() -> None:
+def test_timers_due_together_share_a_turn_and_added_ones_have_another() -> None:
     meter = TurnMeter()
     ports = MeteredPorts(meter)
     for _ in range(3):
@@ -137,7 +137,7 @@ def test_job_is_not_counted_but_its_result_is() -> None:
     assert 2_000 <= meter.most.steps < 2_100
 
 
-def test_bytes_of_compression_count_only_inside_of_a_turn() -> None:
+def test_compressed_bytes_count_only_within_a_turn() -> None:
     meter = TurnMeter(TurnBudget(codec_bytes=1_000))
     with countable_codecs(meter):
         small = compress(Compression.GZIP, bytes(5_000))
@@ -147,7 +147,7 @@ def test_bytes_of_compression_count_only_inside_of_a_turn() -> None:
         meter.check()
 
 
-def test_requests_to_a_metered_broker_are_counted_turn_by_turn() -> None:
+def test_requests_to_a_metered_broker_are_counted_per_turn() -> None:
     broker = metered_broker(TurnBudget(steps=0))
     assert broker.meter.turns == 0
     broker.ask(_metadata(Shape.UNKNOWN, 20), 9)

@@ -1,7 +1,7 @@
-"""Every target on its seeds, on what once broke it, and on what hypothesis makes of them.
+"""Every target on its seeds, on its corpus, and on inputs that hypothesis derives from the seeds.
 
-Quick, and without coverage to guide it; `make fuzz` looks for more. What fails there leaves a file
-in corpus/<target>/, and from then on is tried here each time.
+Fast, and not guided by coverage; `make fuzz` searches further. An input that fails there is written
+to corpus/<target>/, and from then on is tested here.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _CORPUS_MAX_BYTES = 300_000
 @cache
 def _seeds(name: str) -> tuple[bytes, ...]:
     target = TARGETS[name]
-    return (*target.seeds(), *(path.read_bytes() for path in target.kept()))
+    return (*target.seeds(), *(path.read_bytes() for path in target.corpus_files()))
 
 
 @every_target
-def test_the_seeds_and_all_that_was_kept_hold(name: str) -> None:
+def test_seeds_and_corpus_pass(name: str) -> None:
     for seed in _seeds(name):
         TARGETS[name].check(seed)
 
 
 @st.composite
 def _mutations(draw: st.DrawFn, name: str) -> bytes:
-    """A seed with some of it changed, cut out, put in or repeated."""
+    """Return a seed with parts changed, removed, inserted or repeated."""
     data = bytearray(draw(st.sampled_from(_seeds(name))))
     for _ in range(draw(st.integers(0, 4))):
         start = draw(st.integers(0, len(data)))
@@ -48,7 +48,7 @@ def _mutations(draw: st.DrawFn, name: str) -> bytes:
             case 2:
                 data[start:start] = data[start:end] * draw(st.integers(1, 50))
             case _:
-                # Lengths and counts at their ends, in the widths the formats have.
+                # Extreme lengths and counts, in the widths that the formats use.
                 number = draw(st.sampled_from([0, 1, 0x7F, 0x80, 0x7FFF, 0xFFFF, 0x7FFFFFFF]))
                 data[start:end] = number.to_bytes(4, "big")[-draw(st.sampled_from([1, 2, 4])) :]
     return bytes(data)
@@ -65,24 +65,24 @@ def _try(name: str, times: int) -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     @given(st.one_of(_mutations(name), st.binary(max_size=200)))
-    def hold(data: bytes) -> None:
+    def check(data: bytes) -> None:
         TARGETS[name].check(data)
 
-    hold()
+    check()
 
 
 @every_target
-def test_what_is_made_of_the_seeds_holds(name: str) -> None:
+def test_mutated_seeds_pass(name: str) -> None:
     _try(name, 1)
 
 
 @pytest.mark.long
 @every_target
-def test_a_lot_of_what_is_made_of_the_seeds_holds(name: str) -> None:
+def test_many_mutated_seeds_pass(name: str) -> None:
     _try(name, _LONG_TIMES)
 
 
-def test_what_is_kept_belongs_to_a_target_and_stays_small() -> None:
+def test_corpus_belongs_to_targets_and_is_small() -> None:
     files = [path for path in CORPUS.rglob("*") if path.is_file()]
     assert {path.parent.name for path in files} <= TARGETS.keys()
     assert sum(path.stat().st_size for path in files) < _CORPUS_MAX_BYTES

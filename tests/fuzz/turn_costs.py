@@ -1,8 +1,8 @@
-"""Prints the cost of hostile requests: ``python -m tests.fuzz.turn_costs [API ...]``.
+"""Print the cost of hostile requests: ``python -m tests.fuzz.turn_costs [API ...]``.
 
-A line for each input of the fuzz target hostile_counts: the steps of its costliest turn, those of
-reading and writing messages, the bytes that were compressed or decompressed, and which bound was
-exceeded, if one was.
+Prints a line for each input of the fuzz target hostile_counts: the steps of its costliest turn, the
+steps of decoding and encoding messages, the bytes compressed or decompressed, and the bound that
+was exceeded, if any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.fuzz.targets.hostile_counts import WORLD, Case, run, seeds
 
 
 def main() -> int:
-    """Print the costs; 1 if a bound was exceeded."""
+    """Print the costs; return 1 if an input exceeded a bound."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.turn_costs", description=__doc__)
     parser.add_argument("--all-versions", action="store_true", help="and all shapes of elements")
     parser.add_argument("apis", nargs="*", metavar="API", help="such as Metadata (default: all)")
@@ -24,12 +24,12 @@ def main() -> int:
         case = Case.parse(data)
         assert case is not None
         if not options.apis or case.row.name in options.apis:
-            failures += not _holds(case)
+            failures += not _is_within_bounds(case)
     print(f"{failures} inputs exceeded a bound")
     return min(failures, 1)
 
 
-def _holds(case: Case) -> bool:
+def _is_within_bounds(case: Case) -> bool:
     error: AssertionError | None = None
     try:
         run(case)

@@ -88,7 +88,7 @@ def test_kafka_python_produces_and_consumes(run: Run, kind: str) -> None:
         """
         from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-        def test_what_goes_in_comes_out(plog_broker, plog_topic):
+        def test_records_are_read_back(plog_broker, plog_topic):
             servers = plog_broker.bootstrap_servers
             hook = plog_broker.hooks.delay("Fetch", 0.1, topic=plog_topic)
             producer = KafkaProducer(bootstrap_servers=servers)

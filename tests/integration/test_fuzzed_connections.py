@@ -35,7 +35,7 @@ class _FuzzingThread(threading.Thread):
         self._broker = broker
         self._chance = random.Random(seed)
         self._deadline = deadline
-        self._seeds = [*TARGET.seeds(), *(path.read_bytes() for path in TARGET.kept())]
+        self._seeds = [*TARGET.seeds(), *(path.read_bytes() for path in TARGET.corpus_files())]
         self.sent = 0
         self.error: Exception | None = None
 

@@ -1,7 +1,7 @@
-"""What a producer sends for a partition: into a log as it was sent, or not at all.
+"""Batches from a producer: the log appends them unchanged or refuses them.
 
-The first byte chooses the topic's settings; the second one says whether size and checksum are put
-right first, without which nearly everything would end there.
+The first byte chooses the topic's settings. The second says whether size and checksum are corrected
+first; without that, nearly all batches would be refused there.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _CONFIGS = (
 _BATCHES_PER_SITE = 500
 
 
-class _World:
-    """A log for each of the settings, made anew from time to time."""
+class _Logs:
+    """A log for each of the settings, recreated from time to time."""
 
     def __init__(self) -> None:
         self._site: LogSite | None = None
@@ -60,15 +60,15 @@ class _World:
         return self._site, self._logs[number % len(_CONFIGS)]
 
 
-_WORLD = _World()
+_LOGS = _Logs()
 
 
 def fuzz(data: bytes) -> None:
-    """Append, and read back what was taken."""
+    """Append a batch and read it back if it was accepted."""
     if len(data) < 2:
         return
-    site, log = _WORLD.log(data[0])
-    sent = _put_right(data[2:]) if data[1] & 1 else data[2:]
+    site, log = _LOGS.log(data[0])
+    sent = _correct(data[2:]) if data[1] & 1 else data[2:]
     end_offset = log.log_end_offset
     try:
         info = log.append_as_leader(
@@ -78,7 +78,7 @@ def fuzz(data: bytes) -> None:
         assert log.log_end_offset == end_offset
         assert log.read(end_offset, 1 << 20, end_offset=end_offset).region is None
         return
-    if info.first_offset < end_offset:  # A producer's batch that came before.
+    if info.first_offset < end_offset:  # A duplicate of an earlier batch.
         assert log.log_end_offset == end_offset
         return
     assert (info.first_offset, log.log_end_offset) == (end_offset, info.last_offset + 1)
@@ -86,8 +86,8 @@ def fuzz(data: bytes) -> None:
     site.settle()
 
 
-def _put_right(data: bytes) -> bytes:
-    """The batch with the size, magic and checksum it needs to be looked at."""
+def _correct(data: bytes) -> bytes:
+    """Return the batch with a correct size, magic and checksum."""
     if len(data) < HEADER_SIZE:
         return data
     batch = bytearray(data)
@@ -109,12 +109,12 @@ def _read(log: Log, offset: int) -> bytes:
 
 
 def _compare(sent: bytes, kept: bytes) -> None:
-    """`kept` is `sent`, but for what the broker sets."""
+    """Check that `kept` equals `sent`, except for the fields that the broker sets."""
     before, after = parse_header(sent), parse_header(kept)
     assert len(kept) == after.size_bytes and crc_is_valid(kept, 0, after)
     assert after.records_count == before.records_count
     assert after.last_offset_delta == before.last_offset_delta
-    assert after[9:12] == before[9:12], "producer id, epoch and sequence"
+    assert after[9:12] == before[9:12], "producer id, epoch or sequence changed"
     if after.compression is before.compression:
         assert kept[HEADER_SIZE:] == sent[HEADER_SIZE:]
     else:

@@ -1,4 +1,4 @@
-"""The small files beside the logs: read, or told to be damaged, and what was read is written again.
+"""The small files next to the logs: read, or reported as damaged, and written again.
 
 The first byte chooses the file.
 """
@@ -25,7 +25,7 @@ _OFFSETS = f"{_DIRECTORY}/recovery-point-offset-checkpoint"
 
 
 def fuzz(data: bytes) -> None:
-    """Read the file, write what it said, and read that."""
+    """Read the file, write its contents again, and read the result."""
     if not data:
         return
     check = _CHECKS[data[0] % len(_CHECKS)]
@@ -68,7 +68,7 @@ def _snapshot(_files: Files, data: bytes) -> None:
     _same(encode_snapshot(decode_snapshot(data)), data)
 
 
-def _clean_mark(files: Files, data: bytes) -> None:
+def _clean_shutdown_file(files: Files, data: bytes) -> None:
     checkpoint_files.write_atomic(files, f"{_DIRECTORY}/.kafka_cleanshutdown", data)
     clean_shutdown.take_clean_mark(files, _DIRECTORY)
     assert not clean_shutdown.take_clean_mark(files, _DIRECTORY)
@@ -84,7 +84,7 @@ _CHECKS: tuple[Callable[[Files, bytes], None], ...] = (
     _topic_id,
     _meta_properties,
     _snapshot,
-    _clean_mark,
+    _clean_shutdown_file,
 )
 
 

@@ -1,9 +1,9 @@
-"""The compiled codec and the interpreted one: the same of any bytes, and of any records.
+"""The compiled codec and the interpreted one: the same results for any bytes and any records.
 
-One byte is how many records the header claims, one its attributes, one tells which integers of the
-header are at their limits; the rest are the records, uncompressed. What can be read of them is then
-written, with an offset and a timestamp at a limit. Holds nothing where there is no compiled codec;
-test_codec_forms.py fails for that under CI=true.
+One byte is the number of records that the header claims, one its attributes, and one determines
+which integers of the header are extreme; the rest are the uncompressed records. Records that can be
+decoded are then encoded, with an extreme offset and timestamp. Checks nothing without a compiled
+codec; test_codec_forms.py fails in that case under CI=true.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMPILED, INTERPRETED = compiled(), interpreted()
 
 
 def fuzz(data: bytes) -> None:
-    """Read the records in each way and write them again, with both."""
+    """Decode the records in each way and encode them again, with both codecs."""
     if len(data) < 3 or COMPILED is None:
         return
     header, payload = _header(data[0], data[1] & _ATTRIBUTES, data[2]), data[3:]

@@ -1,4 +1,4 @@
-"""Each codec against anything: what it stands for, within its bound, or CorruptRecords.
+"""Each codec on any input: it returns the contents, within the bound, or raises CorruptRecords.
 
 The first byte chooses the codec.
 """
@@ -17,12 +17,12 @@ _CODECS = tuple(Compression)
 
 
 def fuzz(data: bytes) -> None:
-    """Decompress, and what came out goes there and back."""
+    """Decompress the input; compress and decompress the result."""
     if not data:
         return
     codec = _CODECS[data[0] % len(_CODECS)]
     if codec is Compression.LZ4:
-        _mend(data[1:])
+        _check_lz4_header(data[1:])
     try:
         content = decompress(codec, data[1:], _MAX_BYTES)
     except CorruptRecords:
@@ -31,7 +31,7 @@ def fuzz(data: bytes) -> None:
     assert decompress(codec, compress(codec, content), _MAX_BYTES) == content
 
 
-def _mend(data: bytes) -> None:
+def _check_lz4_header(data: bytes) -> None:
     try:
         corrected = correct_lz4_header(data)
     except CorruptRecords:
@@ -48,5 +48,5 @@ def _seeds() -> Iterator[bytes]:
     yield b"\4" + compress(Compression.ZSTD, b"a") * 3
 
 
-# The libraries' own memory is not traced; what they return is.
+# Only the bytes that the libraries return are traced, not their own memory.
 TARGET = Target(name="compression", fuzz=fuzz, seeds=_seeds, memory=(20, 8 * _MAX_BYTES))

@@ -1,8 +1,7 @@
-"""Whole requests at a whole broker, in memory: answered, or the reason to end the connection.
+"""Whole requests to a whole broker in memory: a response, or a reason to close the connection.
 
-Frames of arbitrary content, first to last byte. Whatever a handler does not expect is reported as a
-bug, and that is what fails. The broker lives on from input to input, for a while, so that requests
-find what others left.
+Frames have arbitrary content. The broker reports exceptions that a handler does not expect as bugs,
+which fail the target. It serves many inputs, so that requests find the state that others left.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _MAX_TOPICS = 30
 
 
 class _World:
-    """A broker with a topic and a group, made anew from time to time."""
+    """A broker with a topic and a group, recreated from time to time."""
 
     def __init__(self) -> None:
         self._broker: SimBroker | None = None
@@ -49,7 +48,7 @@ _WORLD = _World()
 
 
 def fuzz(data: bytes) -> None:
-    """Let the broker handle a frame, and everything that follows from it."""
+    """Let the broker handle a frame and everything that follows from it."""
     broker = _WORLD.broker()
     try:
         dispatched = broker.dispatch_frame(data)

@@ -1,7 +1,7 @@
-"""The bytes of a connection, in pieces of any size: the same requests come out as go in.
+"""The bytes of a connection, in pieces of any size: the broker extracts the same requests.
 
-The first byte is the size of the pieces. Nothing of the shared buffer is kept between two turns, so
-it is overwritten there.
+The first byte is the size of the pieces. The shared buffer keeps nothing between two turns, so the
+target overwrites it there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHARED_BYTES = 70_000
 
 
 def fuzz(data: bytes) -> None:
-    """Compare with the plainest reading of the same bytes."""
+    """Compare the receive buffer with a simple parser of the same bytes."""
     if not data:
         return
     stream = data[1:]
@@ -26,7 +26,7 @@ def fuzz(data: bytes) -> None:
 
 
 def _expected(stream: bytes) -> Iterator[bytes | int]:
-    """The requests, and the size that is none."""
+    """Yield the requests, and finally an invalid size, if any."""
     position = 0
     while position + 4 <= len(stream):
         (size,) = struct.unpack_from(">i", stream, position)
@@ -40,7 +40,7 @@ def _expected(stream: bytes) -> Iterator[bytes | int]:
         position += size
 
 
-def _received(stream: bytes, piece: int) -> Iterator[bytes | int]:
+def _received(stream: bytes, piece_bytes: int) -> Iterator[bytes | int]:
     memory = RequestMemory(-1)
     shared = bytearray(_SHARED_BYTES)
     buffer = ReceiveBuffer(
@@ -53,12 +53,12 @@ def _received(stream: bytes, piece: int) -> Iterator[bytes | int]:
     position = 0
     while position < len(stream):
         target = buffer.target(is_blocked=False)
-        taken = stream[position : position + min(piece, len(target))]
-        assert taken, "there is always room for more"
-        target[: len(taken)] = taken
+        piece = stream[position : position + min(piece_bytes, len(target))]
+        assert piece, "the receive buffer has no space"
+        target[: len(piece)] = piece
         target.release()
-        buffer.received(len(taken))
-        position += len(taken)
+        buffer.received(len(piece))
+        position += len(piece)
         try:
             while (frame := buffer.next_frame()) is not None:
                 yield bytes(frame)
@@ -75,10 +75,10 @@ def _received(stream: bytes, piece: int) -> Iterator[bytes | int]:
 
 def _seeds() -> Iterator[bytes]:
     small = struct.pack(">i", 5) + b"abcde"
-    for piece in (0, 1, 3, 255):
-        yield bytes([piece]) + small * 3
-        yield bytes([piece]) + small + struct.pack(">i", -1)
-        yield bytes([piece]) + small + struct.pack(">i", 70_000) + bytes(66_000)
+    for piece_bytes in (0, 1, 3, 255):
+        yield bytes([piece_bytes]) + small * 3
+        yield bytes([piece_bytes]) + small + struct.pack(">i", -1)
+        yield bytes([piece_bytes]) + small + struct.pack(">i", 70_000) + bytes(66_000)
     yield b"\xff" + struct.pack(">i", 70_000) + bytes(70_000) + small
     yield b"\xff" + struct.pack(">i", (1 << 31) - 1)
 

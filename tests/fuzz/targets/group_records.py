@@ -1,6 +1,6 @@
 """Records of `__consumer_offsets`: refused, or replayed into a shard without an error.
 
-Two lengths (key, value; 65535 means null) and the bytes, for one record after the other.
+Each record is two lengths (key and value; 65535 means null) followed by the bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NULL = 0xFFFF
 
 
 def fuzz(data: bytes) -> None:
-    """Replay, say that the load is over, and describe what there is."""
+    """Replay the records, complete the load, and describe all groups."""
     site = group_shard.GroupShard()
     offsets = OffsetMetadataManager(site.groups, config=lambda: site.config, clock=site.ports.clock)
     shard = GroupShard(site.groups, offsets)

@@ -2,10 +2,9 @@
 
 Each input chooses an API, a version, one array of its request, how many elements that array gets
 and how they relate to each other (tests/fuzz/hostile_requests.py). The request goes to a whole
-broker in memory (tests/fuzz/hostile_world.py). The target fails when one turn of the reactor takes
-more interpreted steps than its budget, when the response or the memory is larger than the request
-explains, or when the broker reports a bug. Steps are counted, so a failure is the same on every
-machine.
+broker in memory (tests/fuzz/hostile_world.py). The target fails if one turn of the reactor takes
+more interpreted steps than its budget, if the response or the memory is too large for the request,
+or if the broker reports a bug. Steps are counted, so a failure is the same on every machine.
 
     python -m tests.fuzz.turn_costs [--all-versions] [API ...]
 
@@ -47,12 +46,12 @@ from tests.helpers.sim_broker import Asked, produce_request
 from tests.helpers.turn_budget import MeteredBroker, TurnBudget, countable_codecs
 
 BUDGET = TurnBudget()
-_LARGE_ANSWERS = {"DescribeConfigs", "DescribeProducers", "Fetch", "Metadata", "OffsetFetch"}
-"""APIs whose responses describe things at length: ./test checks their memory, too."""
+_LARGE_RESPONSES = {"DescribeConfigs", "DescribeProducers", "Fetch", "Metadata", "OffsetFetch"}
+"""APIs with long responses: ./test checks their memory, too."""
 _OTHER_ELEMENTS = 20
-"""Those of the other arrays in a request, and a few more."""
+"""The number of elements of the other arrays in a request, and a few more."""
 _COUNTS = (20_000, MAX_CHANGES - _OTHER_ELEMENTS, 1_000, 50)
-"""Elements of the large array. At five lines for each, 20,000 reach the budget of a turn."""
+"""Elements of the large array. At five lines each, 20,000 reach the budget of a turn."""
 _LIMITED = {
     "AlterClientQuotas",
     "AlterConfigs",
@@ -62,26 +61,26 @@ _LIMITED = {
     "DeleteAcls",
     "IncrementalAlterConfigs",
 }
-"""APIs that refuse more than MAX_CHANGES as a whole: they are tried with just fewer, too."""
+"""APIs that refuse more than MAX_CHANGES elements: they are also tested just below that."""
 _CREATED = ("CreateTopics", "CreatePartitions")
 _CREATED_COUNT = 1_000
 """Enough for several slices; each takes a millisecond on the simulated disk."""
 _RESPONSE_PER_BYTE = 16
 _RESPONSE_BYTES = 128 << 10
 _RESPONSE_BYTES_OF_ALL = 8 << 20
-"""What the world holds, described once; requests about everything may get that."""
+"""The size of a response that describes everything on the broker once."""
 _MEMORY_BYTES = 64 << 20
 _INPUTS_PER_WORLD = 400
 WAITING_FETCH, FETCH_WITH_SESSION = 9, 19
-"""Seeds with which a Fetch waits for more than there is, or opens a session."""
+"""Seeds with which a Fetch waits for more bytes than the log has, or opens a session."""
 _WAIT_MS = 500
 _WIDE_PARTITIONS = 2_000
-"""At 50 lines for each, they reach the budget of a turn."""
+"""At 50 lines each, they reach the budget of a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One hostile request, and what is measured about it."""
+    """A hostile request and how it is measured."""
 
     row: Row
     version: int
@@ -91,11 +90,11 @@ class Case:
     seed: int
     memory: bool = False
     wide: bool = False
-    """Not a large array, but a topic with many partitions, which takes few bytes to ask for."""
+    """Not a large array, but a topic with many partitions, which a small request can create."""
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
-        """The case that an input stands for; None if the input is too short."""
+        """Return the case of an input, or None if the input is too short."""
         if len(data) < 7:
             return None
         row = HANDLERS[data[0] % len(HANDLERS)]
@@ -121,7 +120,7 @@ class Case:
         return f"{self.row.name} v{self.version}, {array}: {elements}{memory}"
 
     def request(self, known: Known, max_elements: int) -> ApiMessage:
-        """The request itself, with as many elements as the broker accepts."""
+        """Return the request, with as many elements as the broker accepts."""
         most = _CREATED_COUNT if self.row.name in _CREATED else max_elements - _OTHER_ELEMENTS
         count = min(self.count, most)
         return hostile_request(
@@ -136,14 +135,14 @@ class Case:
 
 
 class _World:
-    """The broker and what is on it, rebuilt from time to time."""
+    """The broker and the things on it, rebuilt from time to time."""
 
     def __init__(self) -> None:
         self._inputs = 0
         self._built: tuple[MeteredBroker, Known] | None = None
 
     def get(self) -> tuple[MeteredBroker, Known]:
-        """A broker on which everything that is known exists."""
+        """Return a broker on which all known things exist."""
         self._inputs += 1
         if self._built is None or self._inputs > _INPUTS_PER_WORLD or is_worn(*self._built):
             self._inputs = 0
@@ -151,7 +150,7 @@ class _World:
         return self._built
 
     def forget(self) -> None:
-        """Build another one for the next input."""
+        """Build a new broker for the next input."""
         self._built = None
 
 
@@ -159,7 +158,7 @@ WORLD = _World()
 
 
 def fuzz(data: bytes) -> None:
-    """Send the request of the input, and what may follow it."""
+    """Send the request of the input and its follow-up requests."""
     case = Case.parse(data)
     if case is not None:
         try:
@@ -170,7 +169,7 @@ def fuzz(data: bytes) -> None:
 
 
 def run(case: Case) -> MeteredBroker:
-    """Raises AssertionError, naming what exceeded which bound. The broker has met all turns."""
+    """Run a case; return its broker. Raises AssertionError with the exceeded bound."""
     broker, known = WORLD.get()
     request = case.request(known, broker.config.plog_request_max_elements)
     if case.wide:
@@ -206,46 +205,46 @@ def _check_memory(broker: MeteredBroker, case: Case, request: ApiMessage) -> Non
 def _send(broker: MeteredBroker, case: Case, request: ApiMessage) -> None:
     size = len(request.encode(case.version))
     try:
-        asked = broker.begin(request, case.version)
+        sent = broker.begin(request, case.version)
     except CloseConnection:
         broker.settle()
         return
     _settle(broker)
-    if not asked.is_done:
-        # Whatever waits must not make the requests of others expensive, nor its own end.
+    if not sent.is_done:
+        # A waiting request must not make those of other clients expensive, nor its cancellation.
         _produce(broker)
         with broker.meter.turn("the client disconnects"):
-            asked.cancel()
+            sent.cancel()
         _settle(broker)
         return
     with suppress(CloseConnection):
-        _check_response(asked, size, case)
+        _check_response(sent, size, case)
         if isinstance(request, FetchRequest) and request.session_epoch == 0 and case.version >= 7:
-            _fetch_again(broker, case, asked)
+            _fetch_again(broker, case, sent)
     _produce(broker)
 
 
 def _check_wide_topic(broker: MeteredBroker) -> None:
-    """Create it, give it as many partitions more, change its settings, delete it."""
+    """Create a wide topic, double its partitions, change a setting, and delete it."""
     name = "very-wide"
     topic = CreatableTopic(name=name, num_partitions=_WIDE_PARTITIONS, replication_factor=1)
-    created = _ask(broker, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 3)
+    created = _request(broker, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 3)
     more = CreatePartitionsTopic(name=name, count=2 * _WIDE_PARTITIONS, assignments=None)
-    extended = _ask(broker, CreatePartitionsRequest(topics=[more], timeout_ms=60_000), 3)
+    extended = _request(broker, CreatePartitionsRequest(topics=[more], timeout_ms=60_000), 3)
     config = IncrementalAlterableConfig(name="retention.ms", config_operation=0, value="1000")
     resource = IncrementalAlterConfigsResource(
         resource_type=2, resource_name=name, configs=[config]
     )
-    changed = _ask(broker, IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    deleted = _ask(broker, DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
+    changed = _request(broker, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    deleted = _request(broker, DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
     results = [*created.topics, *extended.results, *changed.responses, *deleted.responses]
     assert [one.error_code for one in results] == [0] * 4
 
 
-def _ask(broker: MeteredBroker, request: ApiMessage, version: int) -> Any:
-    asked = broker.begin(request, version)
+def _request(broker: MeteredBroker, request: ApiMessage, version: int) -> Any:
+    sent = broker.begin(request, version)
     _settle(broker)
-    return asked.response()
+    return sent.response()
 
 
 def _settle(broker: MeteredBroker) -> None:
@@ -258,23 +257,23 @@ def _produce(broker: MeteredBroker) -> None:
     broker.settle()
 
 
-def _check_response(asked: Asked, request_bytes: int, case: Case) -> None:
-    parts = asked.parts() or []
+def _check_response(sent: Asked, request_bytes: int, case: Case) -> None:
+    parts = sent.parts() or []
     response_bytes = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in parts)
     allowed = _RESPONSE_PER_BYTE * request_bytes + _RESPONSE_BYTES
     if case.shape in (Shape.KNOWN, Shape.MIXED, Shape.ABSENT) or case.row.name == "Fetch":
         allowed += _RESPONSE_BYTES_OF_ALL
     if not response_bytes <= allowed:
-        asked.response()  # Closes the files in it.
+        sent.response()  # Closes the files in the response.
         raise AssertionError(
             f"a response of {response_bytes:,} bytes to a request of {request_bytes:,}"
             f" (allowed: {allowed:,})"
         )
 
 
-def _fetch_again(broker: MeteredBroker, case: Case, asked: Asked) -> None:
-    """Add missing partitions to the session that was opened; then fetch it without naming any."""
-    session_id = asked.response().session_id
+def _fetch_again(broker: MeteredBroker, case: Case, sent: Asked) -> None:
+    """Add missing partitions to the new session; then fetch it without naming any."""
+    session_id = sent.response().session_id
     if not session_id:
         return
     for epoch, count in ((1, case.count), (2, case.count), (3, 0)):
@@ -292,9 +291,9 @@ def _fetch_again(broker: MeteredBroker, case: Case, asked: Asked) -> None:
 
 
 def seeds(*, thorough: bool = False) -> Iterator[bytes]:
-    """Each array of each API: repeated, with different elements, and with the longest names.
+    """Yield inputs for each array of each API: repeated, different and longest names.
 
-    Those of ./test are of each API's last version; with `thorough`, all versions in all shapes.
+    ./test uses the last version of each API; `thorough` yields all versions in all shapes.
     """
     for index, row in enumerate(HANDLERS):
         last = row.last_version - row.first_version
@@ -306,7 +305,7 @@ def seeds(*, thorough: bool = False) -> Iterator[bytes]:
                 size = 1 if row.name in _LIMITED else 0
                 for shape in shapes:
                     yield bytes([index, version, number, shape, size, index + shape, 0])
-                if thorough or row.name in _LARGE_ANSWERS:
+                if thorough or row.name in _LARGE_RESPONSES:
                     yield bytes([index, version, number, Shape.SAME, size, index, 1])
                     yield bytes([index, version, number, Shape.KNOWN, size, index, 1])
     yield from _fetches()
@@ -315,7 +314,7 @@ def seeds(*, thorough: bool = False) -> Iterator[bytes]:
 
 
 def _fetches() -> Iterator[bytes]:
-    """Fetches that wait while another client writes, and that open a session."""
+    """Yield fetches that wait while another client writes, and that open a session."""
     names = [row.name for row in HANDLERS]
     index = names.index("Fetch")
     row = HANDLERS[index]

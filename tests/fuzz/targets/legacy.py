@@ -1,7 +1,7 @@
-"""Messages of magic 0 and 1, which only a log that is taken over holds.
+"""Messages of magic 0 and 1, which only an adopted log contains.
 
-The first byte says whether the checksum is put right first. What can be read can be written as a
-batch of magic 2, and holds the same records.
+The first byte says whether the checksum is corrected first. Messages that can be read can be
+written as a batch of magic 2 with the same records.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _CRC, _CRC_END, _SIZE = 12, 16, 8
 
 
 def fuzz(data: bytes) -> None:
-    """Read one entry and write it as a batch."""
+    """Read one entry and convert it to a batch."""
     if not data:
         return
-    message = _put_right(data[1:]) if data[0] & 1 else data[1:]
+    message = _correct(data[1:]) if data[0] & 1 else data[1:]
     try:
         batch = read_legacy_batch(message, max_bytes=_MAX_BYTES)
     except CorruptRecords:
@@ -33,13 +33,13 @@ def fuzz(data: bytes) -> None:
         upgraded = b"".join(upgrade([batch]))
     except CorruptRecords:
         return
-    again = list(iter_records(upgraded, from_offset=batch.records[0].offset))
-    assert [(one.offset, one.key, one.value) for one in again] == [
+    converted = list(iter_records(upgraded, from_offset=batch.records[0].offset))
+    assert [(one.offset, one.key, one.value) for one in converted] == [
         (one.offset, one.key, one.value) for one in batch.records
     ]
 
 
-def _put_right(data: bytes) -> bytes:
+def _correct(data: bytes) -> bytes:
     if len(data) < _CRC_END + 2:
         return data
     size = (len(data) - _CRC).to_bytes(4, "big")
@@ -50,7 +50,7 @@ def _put_right(data: bytes) -> bytes:
 def _message(magic: int, value: bytes, attributes: int = 0, offset: int = 0) -> bytes:
     body = bytes([magic, attributes]) + (b"\0" * 7 + b"\5" if magic else b"")
     body += (1).to_bytes(4, "big") + b"k" + len(value).to_bytes(4, "big") + value
-    return _put_right(offset.to_bytes(8, "big") + bytes(8) + body)
+    return _correct(offset.to_bytes(8, "big") + bytes(8) + body)
 
 
 def _seeds() -> Iterator[bytes]:

@@ -1,6 +1,6 @@
-"""Records of the metadata log: understood by the image, or refused as the store expects it.
+"""Records of the metadata log: the image applies them or refuses them with an expected error.
 
-A length and that many bytes for each record, one after the other into one image.
+Each record is a length followed by its bytes; all are replayed into one image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LENGTH_BYTES = 2
 
 
 def fuzz(data: bytes) -> None:
-    """Replay the records; the store says of the two errors where they are."""
+    """Replay the records; the store adds the position to both expected errors."""
     image = MetadataImage()
     for offset, value in enumerate(_split(data)):
         try:

@@ -1,4 +1,4 @@
-"""The text of a server.properties: assignments, or PropertiesError with the line."""
+"""The text of a server.properties: parsed, or refused with PropertiesError and the line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXAMPLE = Path(__file__).parents[3] / "etc" / "server.properties"
 
 
 def fuzz(data: bytes) -> None:
-    """Parse; every value that was read can be written and read again."""
+    """Parse the text; every value can be written and parsed again."""
     text = data.decode("utf-8", "replace")
     assignments: list[Assignment] = []
     lines = {1}

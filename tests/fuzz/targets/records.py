@@ -1,7 +1,7 @@
-"""The records of a batch: decoding and walking agree, and give or refuse what was promised.
+"""The records of a batch: decoding and scanning agree on the records and on what they refuse.
 
-The first byte is how many records the header claims, the second its attributes; the rest are the
-records, uncompressed.
+The first byte is the number of records that the header claims, the second its attributes; the rest
+are the uncompressed records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOG_APPEND_TIME_BIT = 0x08
 
 
 def fuzz(data: bytes) -> None:
-    """Read the records in both ways, and write them again."""
+    """Decode and scan the records, and encode them again."""
     if len(data) < 2:
         return
     header = _header(data[0], data[1] & _LOG_APPEND_TIME_BIT)
@@ -66,5 +66,5 @@ def _seeds() -> Iterator[bytes]:
     yield b"\xff\0" + encode_records([Record()] * 255, 100, 1_000)
 
 
-# A header of two bytes is a tuple with a text: a hundred and twenty.
+# A header of two bytes becomes a tuple with a string, which takes 120 bytes.
 TARGET = Target(name="records", fuzz=fuzz, seeds=_seeds, memory=(400, 50_000))

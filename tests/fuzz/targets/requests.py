@@ -1,7 +1,7 @@
-"""The decoder of every request that is served, in every version.
+"""The decoder of every served request, in every version.
 
-The first byte chooses the API, the second one the version. What is read can be written and read
-again; the bounded decoder agrees with the other one; nothing but WireError is raised.
+The first byte chooses the API, the second the version. A decoded request can be encoded and decoded
+again; the bounded decoder agrees with the other one; the only error is WireError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.unit.wire.filled import filled
 
 
 def fuzz(data: bytes) -> None:
-    """Decode, and compare what can be compared."""
+    """Decode the request with both decoders and encode it again."""
     if len(data) < 2:
         return
     row = HANDLERS[data[0] % len(HANDLERS)]
@@ -28,13 +28,15 @@ def fuzz(data: bytes) -> None:
             row.request.decode_bounded(body, version, len(body))
         except WireError:
             return
-        raise AssertionError("the bounded decoder takes what the other one refuses") from None
+        raise AssertionError(
+            "the bounded decoder accepts a request that the other one refuses"
+        ) from None
     encoded = message.encode(version)
     assert row.request.decode(encoded, version).encode(version) == encoded
     try:
         bounded = row.request.decode_bounded(body, version, len(body))
     except TooManyElements:
-        raise AssertionError("more elements than bytes") from None
+        raise AssertionError("the request has more elements than bytes") from None
     assert bounded.encode(version) == encoded
 
 
@@ -47,5 +49,5 @@ def _seeds() -> Iterator[bytes]:
                 yield bytes([index, number]) + message.encode(version)
 
 
-# A struct with its fields is some hundred bytes, and may take one byte on the wire.
+# A struct with its fields takes some hundred bytes, but may be one byte on the wire.
 TARGET = Target(name="requests", fuzz=fuzz, seeds=_seeds, memory=(1_500, 50_000))

@@ -1,6 +1,6 @@
-"""The short way of reading a Produce: what it takes, the general way takes for the same.
+"""The fast path for reading a Produce request: it agrees with the general decoder.
 
-A frame without its size, as in the target `dispatch`.
+The input is a frame without its size, as in the target `dispatch`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PRODUCE = b"\0\0"
 
 
 def fuzz(data: bytes) -> None:
-    """Read the frame in both ways."""
+    """Decode the frame in both ways."""
     frame = _PRODUCE + data[2:]
     single = decode_single_produce(memoryview(frame))
     if single is None:

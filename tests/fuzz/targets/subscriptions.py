@@ -1,4 +1,4 @@
-"""What members of a group tell each other: topics, subscriptions and assignments, or WireError."""
+"""Data that group members exchange: topics, subscriptions and assignments, or WireError."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fuzz.target import Target
 
 
 def fuzz(data: bytes) -> None:
-    """Read it as all that it may be, and read it again from what would be said of that."""
+    """Decode the input as each kind, and encode and decode the result again."""
     _topics(data)
     with suppress(WireError):
         subscription = Subscription.decode(data)

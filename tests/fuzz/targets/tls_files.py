@@ -1,6 +1,6 @@
-"""Keys and certificates in PEM, as settings hold them: usable, or TlsFileError with what is wrong.
+"""Keys and certificates in PEM, as in settings: accepted, or refused with TlsFileError.
 
-The input is split at its first NUL: the key, and the certificates.
+The input is the key, a NUL, and the certificates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def fuzz(data: bytes) -> None:
-    """Read both; whose certificate it is can be told."""
+    """Read key and certificates, and describe the certificate."""
     key, _, chain = data.decode("utf-8", "replace").partition("\0")
     settings = TlsSettings(ssl_keystore_key=key or "k", ssl_keystore_certificate_chain=chain)
     try:

@@ -1,5 +1,5 @@
-// franz-go, driven by tests/helpers/client_program.py: which commands there are, and their form,
-// is said there. This file reads commands and answers them; members.go and admin.go do the work.
+// franz-go, driven by tests/helpers/client_program.py, which describes the commands and their
+// format. This file reads commands and answers them; members.go and admin.go do the work.
 package main
 
 import (
@@ -54,7 +54,7 @@ func (p place) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{p.offset, p.metadata})
 }
 
-// program is the client of everything but the members, which have one each.
+// program has the client for all requests except those of members, which have their own clients.
 type program struct {
 	client  *kgo.Client
 	admin   *kadm.Client

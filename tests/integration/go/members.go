@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// member is a consumer in a group. It tells what it owns whenever that changes; the balancer is
+// member is a consumer in a group. It reports its partitions whenever they change; the balancer is
 // franz-go's default, cooperative-sticky.
 type member struct {
 	number int
@@ -89,7 +89,7 @@ func (m *member) poll() {
 	}
 }
 
-// commit adds the metadata where franz-go lets one: just before the request goes out.
+// commit adds the metadata at the only place that franz-go offers: just before it sends the request.
 func (m *member) commit(ctx context.Context, places map[int32]place) (failed error) {
 	offsets := map[int32]kgo.EpochOffset{}
 	for partition, at := range places {

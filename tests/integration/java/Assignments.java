@@ -26,12 +26,12 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 
 /**
- * Divides partitions with Kafka's own assignors, and reads and writes what members tell each other.
+ * Assigns partitions with Kafka's own assignors, and decodes and encodes the data that members exchange.
  *
- * <p>A line of its input is a case: ASSIGNOR TOPIC=COUNT,... and for each member ID/INSTANCE/SUBSCRIPTION, the last
- * one the bytes of its JoinGroup in hex, the instance "-" if there is none. The line it answers with has for each
- * member ID/ASSIGNMENT/AGAIN: the bytes of its SyncGroup, and those of its subscription once more, as Java writes it;
- * or "failed" and why.
+ * <p>Each input line is a case: ASSIGNOR TOPIC=COUNT,... and for each member ID/INSTANCE/SUBSCRIPTION; the subscription is
+ * the bytes of its JoinGroup in hex, and the instance is "-" for dynamic members. Each output line has for each member
+ * ID/ASSIGNMENT/SUBSCRIPTION: the bytes of its SyncGroup, and its subscription as Java encodes it; or "failed" and the
+ * error.
  */
 public final class Assignments {
     private static final HexFormat HEX = HexFormat.of();
@@ -49,7 +49,7 @@ public final class Assignments {
     }
 
     private static String answer(String[] words) {
-        // A HashMap, filled in the order the members come in, as the consumer does it.
+        // A HashMap, filled in the order of the members, as in Kafka's consumer.
         Map<String, Subscription> subscriptions = new HashMap<>();
         Map<String, String> again = new TreeMap<>();
         for (int i = 2; i < words.length; i++) {

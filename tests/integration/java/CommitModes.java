@@ -13,11 +13,11 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * Reads a topic three times, in three groups: commits made automatically, synchronously and asynchronously.
+ * Reads a topic in three groups, with automatic, synchronous and asynchronous commits.
  *
- * <p>Arguments: BOOTSTRAP TOPIC RECORDS; the topic has that many records. A line for each mode tells how many
- * records are committed by the admin client's word, while the member is still there, and how many the group's next
- * member still gets. {@code async} tells besides how many of its commits were answered, and how many of them failed.
+ * <p>Arguments: BOOTSTRAP TOPIC RECORDS; RECORDS is the number of records in the topic. A line for each mode has the
+ * number of committed records according to the admin client, while the member is present, and the position at which the
+ * group's next member begins. {@code async} also reports whether its commits completed, and their errors.
  */
 public final class CommitModes {
     private static final Duration POLL = Duration.ofMillis(100);
@@ -113,7 +113,7 @@ public final class CommitModes {
             while (consumer.assignment().isEmpty())
                 consumer.poll(POLL);
             long begins = 0;
-            // Nothing may be left to read, so no poll has moved these.
+            // All records have been read, so no poll has moved these.
             for (TopicPartition partition : consumer.assignment())
                 begins += consumer.position(partition);
             System.out.println(mode + " next begins " + begins);

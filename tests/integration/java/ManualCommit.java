@@ -21,10 +21,10 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * Members of a group that commit by hand what they have read, with a remark, and share the work cooperatively.
+ * Members of a group with the cooperative assignor that commit manually, with metadata.
  *
- * <p>Arguments: BOOTSTRAP TOPIC GROUP. Lines on the standard input: {@code join NAME}, {@code leave NAME},
- * {@code seek NAME PARTITION OFFSET}; its end lets all members leave. Every step is a line on the standard output.
+ * <p>Arguments: BOOTSTRAP TOPIC GROUP. Lines of standard input: {@code join NAME}, {@code leave NAME},
+ * {@code seek NAME PARTITION OFFSET}; at its end, all members leave. Each step prints a line to standard output.
  */
 public final class ManualCommit {
     public static void main(String[] arguments) throws Exception {

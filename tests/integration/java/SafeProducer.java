@@ -9,10 +9,10 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Sends the numbers from 0 on, idempotently, until a line comes on its standard input; then flushes and tells the result.
+ * Sends the numbers from 0 idempotently until it reads a line from standard input; then flushes and prints the result.
  *
- * <p>Arguments: BOOTSTRAP TOPIC. A line for each callback: {@code acked VALUE PARTITION OFFSET} or
- * {@code failed VALUE ERROR}; the last line: {@code sent N acked N failed N}.
+ * <p>Arguments: BOOTSTRAP TOPIC. Each callback prints {@code acked VALUE PARTITION OFFSET} or
+ * {@code failed VALUE ERROR}; the last line is {@code sent N acked N failed N}.
  */
 public final class SafeProducer {
     private static final long PAUSE_NS = 500_000;

@@ -20,14 +20,14 @@ import java.util.List;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Runs Kafka's command-line tools one after the other in one warm JVM: a call costs a fifth of a start.
+ * Runs Kafka's command-line tools sequentially in one warm JVM: a call takes a fifth of the time of a start.
  *
- * <p>A request on the standard input: the number of words, then each word, then what the tool shall read;
- * every text is its length (int) and its UTF-8 bytes. The first word names the tool's class, with or without its
- * package. The answer: the exit code (int), what it printed on its standard output, what on its standard error.
+ * <p>A request on standard input is the number of words, each word, and the tool's standard input; every text is its
+ * length (int) and its UTF-8 bytes. The first word names the tool's class, with or without its package. The response is
+ * the exit code (int), the tool's standard output and its standard error.
  *
- * <p>The tools' own classes are loaded anew for each call, so nothing static outlives it; Kafka's client
- * library stays. A tool that calls Exit ends with that code, and its shutdown hooks run then.
+ * <p>Each call loads the tool's own classes again, so that no static state survives it; Kafka's client
+ * library stays loaded. A tool that calls Exit ends with that code, and its shutdown hooks run then.
  */
 public final class ToolServer {
     private static final List<String> PACKAGES = List.of(
@@ -40,7 +40,7 @@ public final class ToolServer {
     public static void main(String[] arguments) throws Exception {
         DataInputStream requests = new DataInputStream(new FileInputStream(FileDescriptor.in));
         DataOutputStream answers = new DataOutputStream(new FileOutputStream(FileDescriptor.out));
-        // Set once: loggers and Scala's println keep the stream that they find first.
+        // Set once: loggers and Scala's println keep the first stream that they use.
         System.setOut(new PrintStream(OUT, true, "UTF-8"));
         System.setErr(new PrintStream(ERR, true, "UTF-8"));
         while (true) {
@@ -106,7 +106,7 @@ public final class ToolServer {
         }
 
         private synchronized void exit(int code) {
-            // A tool that catches Throwable may exit again: the first code is the one it meant.
+            // A tool that catches Throwable may exit again: the first exit code counts.
             if (exitCode == null)
                 exitCode = code;
             throw new Ended();
@@ -130,7 +130,7 @@ public final class ToolServer {
         }
     }
 
-    /** Tools from jars of their own loader, everything else from the JVM's class path. */
+    /** Loads tools from its own jars, all other classes from the JVM's class path. */
     private static final class FreshTools extends URLClassLoader {
         FreshTools() throws IOException {
             super(toolJars(), ToolServer.class.getClassLoader());
@@ -159,7 +159,7 @@ public final class ToolServer {
         }
     }
 
-    /** A stream whose bytes go into the buffer of the call that runs. */
+    /** A stream that writes to the buffer of the current call. */
     private static final class Redirected extends OutputStream {
         private ByteArrayOutputStream buffer = new ByteArrayOutputStream();
 

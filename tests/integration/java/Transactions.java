@@ -21,13 +21,13 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Transactional producers, and a consumer to hold others to; all of it in partition 0.
+ * Transactional producers, and a consumer as the reference for others; all use partition 0.
  *
- * <p>Argument: BOOTSTRAP. Lines on the standard input, each answered by one line, {@code ok RESULT} or
- * {@code failed ERROR}: {@code open ID TIMEOUT_MS} (whoever had the ID is fenced and known as {@code old-ID} from then
- * on), {@code begin ID}, {@code send ID TOPIC VALUE} (result: its offset), {@code offsets ID GROUP TOPIC OFFSET},
+ * <p>Argument: BOOTSTRAP. Each line of standard input produces one line of output, {@code ok RESULT} or
+ * {@code failed ERROR}: {@code open ID TIMEOUT_MS} (an earlier producer with the ID is fenced and renamed to
+ * {@code old-ID}), {@code begin ID}, {@code send ID TOPIC VALUE} (result: its offset), {@code offsets ID GROUP TOPIC OFFSET},
  * {@code commit ID}, {@code abort ID}, {@code look ISOLATION TOPIC TIMESTAMP} (result: end offset, position and lag there,
- * offset of the timestamp, OFFSET=VALUE for each record). The end of the input ends it, and no transaction.
+ * offset of the timestamp, OFFSET=VALUE for each record). At the end of the input, it exits and leaves transactions open.
  */
 public final class Transactions {
     private static final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
@@ -44,7 +44,7 @@ public final class Transactions {
                 System.out.println("failed " + cause.getClass().getSimpleName());
             }
         }
-        System.exit(0); // Closing a producer would abort what it has begun.
+        System.exit(0); // Closing a producer would abort its transaction.
     }
 
     private static String answer(String[] words) throws Exception {
@@ -105,7 +105,7 @@ public final class Transactions {
             while (consumer.position(partition) < end)
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100)))
                     records.add(record.offset() + "=" + record.value());
-            // Before offsetsForTimes, which takes what it finds for the end.
+            // Before offsetsForTimes, which would record the offset that it finds as the end.
             long lag = consumer.currentLag(partition).orElse(-1);
             OffsetAndTimestamp found = consumer.offsetsForTimes(Map.of(partition, timestamp)).get(partition);
             return String.format(

@@ -12,11 +12,11 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counts words, at least once: lines in, a word's new count out. Words travel through a repartition topic, counts are
- * kept in a store whose changelog is a compacted topic.
+ * Counts words, at least once: reads lines and writes the new count of each word. Words pass through a repartition topic;
+ * counts are in a store whose changelog is a compacted topic.
  *
- * <p>Arguments: BOOTSTRAP APPLICATION INPUT OUTPUT STATE_DIR. Ends when its standard input does. Changes of state are
- * lines on the standard output.
+ * <p>Arguments: BOOTSTRAP APPLICATION INPUT OUTPUT STATE_DIR. Exits at the end of standard input. Prints changes of state
+ * to standard output.
  */
 public final class WordCount {
     public static void main(String[] arguments) throws Exception {
@@ -30,7 +30,7 @@ public final class WordCount {
         config.put("repartition.purge.interval.ms", 200);
         config.put("main.consumer.auto.offset.reset", "earliest");
         config.put("consumer.heartbeat.interval.ms", 200);
-        // Streams does not leave its group when it ends: under a name it comes back at once.
+        // Streams does not leave its group when it closes: a static member returns immediately.
         config.put("group.instance.id", "counter");
 
         StreamsBuilder builder = new StreamsBuilder();
@@ -45,7 +45,7 @@ public final class WordCount {
         streams.setStateListener((state, before) -> System.out.println("state " + state));
         streams.start();
         while (System.in.read() != -1) {
-            // Nothing to be told but to end.
+            // Wait for the end of standard input.
         }
         if (!streams.close(Duration.ofSeconds(30)))
             throw new IllegalStateException("it did not end");

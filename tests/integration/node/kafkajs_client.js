@@ -1,4 +1,4 @@
-// kafkajs, driven by tests/helpers/client_program.py: which commands there are, and their form, is said there.
+// kafkajs, driven by tests/helpers/client_program.py, which describes the commands and their format.
 'use strict'
 
 const readline = require('node:readline')
@@ -103,7 +103,7 @@ async function alterOffsets({ group, topic, offsets }) {
 
 async function deleteRecords({ topic, before }) {
   const partitions = entries(before).map(([partition, offset]) => ({ partition, offset: String(offset) }))
-  await admin.fetchTopicOffsets(topic) // deleteTopicRecords knows no leader until somebody has asked.
+  await admin.fetchTopicOffsets(topic) // deleteTopicRecords finds no leader before another request.
   await admin.deleteTopicRecords({ topic, partitions })
 }
 

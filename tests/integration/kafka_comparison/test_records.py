@@ -1,4 +1,4 @@
-"""Producing and fetching beside Apache Kafka: the same answers, and the same errors."""
+"""Producing and fetching compared with Apache Kafka: the same responses and the same errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plog.wire.messages.list_offsets import (
 )
 from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.helpers.side_by_side import Pair, Request, Side
-from tests.integration.beside_kafka.versions import lowest_and_highest
+from tests.integration.kafka_comparison.versions import lowest_and_highest
 
 NOW_MS = 1_700_000_000_000
 NO_ID = b"\0" * 16
@@ -29,7 +29,7 @@ _FIRST_PRODUCE_WITH_IDS = _FIRST_FETCH_WITH_IDS = 13
 
 
 def create(pair: Pair, name: str, partitions: int = 1, **fields: Any) -> None:
-    """A topic on both; each side remembers the id it gave."""
+    """Create a topic on both sides; each side remembers the id that it assigned."""
     topic = CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
     )
@@ -42,7 +42,7 @@ def create(pair: Pair, name: str, partitions: int = 1, **fields: Any) -> None:
 
 
 def _wait_until_led(side: Side, name: str, number: int) -> None:
-    """Kafka tells of a topic before it serves it."""
+    """Wait until the partition has a leader: Kafka lists a topic before it serves it."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         [topic] = side.ask(list_offsets(name, -1, number), 4)["topics"]
@@ -52,7 +52,7 @@ def _wait_until_led(side: Side, name: str, number: int) -> None:
 
 
 def batch(*values: bytes | None, now_ms: int = NOW_MS, **fields: Any) -> bytes:
-    """A batch of records a second apart."""
+    """Return a batch of records one second apart."""
     records = [
         Record(offset=i, timestamp=now_ms + 1000 * i, key=b"k", value=value)
         for i, value in enumerate(values)
@@ -61,7 +61,7 @@ def batch(*values: bytes | None, now_ms: int = NOW_MS, **fields: Any) -> bytes:
 
 
 def produce(topic: str, *batches: bytes, acks: int = -1, partition: int = 0) -> Any:
-    """What asks to append a batch each to the partitions from `partition` on."""
+    """Return a request that appends one batch to each partition from `partition` on."""
     data = [
         PartitionProduceData(index=partition + i, records=records)
         for i, records in enumerate(batches)
@@ -76,7 +76,7 @@ def produce(topic: str, *batches: bytes, acks: int = -1, partition: int = 0) -> 
 
 
 def fetch(topic: str, offset: int, partition: int = 0, **fields: Any) -> Request:
-    """What asks for one partition, outside of a session."""
+    """Return a request for one partition, outside a session."""
     inner = {name: fields.pop(name) for name in ("current_leader_epoch",) if name in fields}
     wanted = FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20, **inner
@@ -102,7 +102,7 @@ def test_batches_are_appended(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.PRODUCE)
-def test_a_topic_that_is_not_there_and_a_partition_that_is_not(pair: Pair, version: int) -> None:
+def test_produce_to_a_missing_topic_or_partition_is_refused(pair: Pair, version: int) -> None:
     pair.same(produce("nowhere", batch(b"a")), version)
     create(pair, f"narrow-{version}")
     pair.same(produce(f"narrow-{version}", batch(b"a"), partition=7), version)
@@ -128,7 +128,7 @@ def test_damaged_batches_are_refused(pair: Pair, version: int, damage: str) -> N
 @lowest_and_highest(ApiKey.PRODUCE)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_refused(pair: Pair, version: int, magic: int) -> None:
-    """Where Kafka says INVALID_RECORD, ours says what is wrong: the format."""
+    """Kafka returns INVALID_RECORD, but plog returns an error that names the format."""
     name = f"magic-{magic}-{version}"
     create(pair, name)
     data = bytearray(batch(b"a"))
@@ -141,32 +141,32 @@ def test_old_formats_are_refused(pair: Pair, version: int, magic: int) -> None:
 
 
 @lowest_and_highest(ApiKey.PRODUCE)
-def test_a_batch_that_is_too_large_is_refused(pair: Pair, version: int) -> None:
+def test_too_large_batch_is_refused(pair: Pair, version: int) -> None:
     name = f"large-{version}"
     create(pair, name)
     pair.same(produce(name, batch(b"x" * (2 << 20))), version)
 
 
 @lowest_and_highest(ApiKey.PRODUCE)
-def test_a_wrong_number_of_acks_is_refused(pair: Pair, version: int) -> None:
+def test_invalid_acks_is_refused(pair: Pair, version: int) -> None:
     name = f"acks-{version}"
     create(pair, name)
     pair.same(produce(name, batch(b"a"), acks=7), version)
 
 
 @lowest_and_highest(ApiKey.INIT_PRODUCER_ID)
-def test_a_producers_batches_are_counted(pair: Pair, version: int) -> None:
-    name = f"counted-{version}"
+def test_sequence_numbers_are_checked(pair: Pair, version: int) -> None:
+    name = f"produce_with_sequence-{version}"
     create(pair, name)
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     while pair.kafka.ask(request, version)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        pass  # Its first ids take it a moment.
+        pass  # Kafka needs a moment for its first ids.
     for side, answer in zip((pair.ours, pair.kafka), pair.ask(request, version), strict=True):
         assert (answer["error_code"], answer["producer_epoch"]) == (0, 0)
         side.told["producer"] = answer["producer_id"]
     pair.same(request, version)
 
-    def counted(sequence: int, epoch: int = 0) -> Request:
+    def produce_with_sequence(sequence: int, epoch: int = 0) -> Request:
         def request(side: Side) -> Any:
             data = batch(
                 b"a",
@@ -178,19 +178,19 @@ def test_a_producers_batches_are_counted(pair: Pair, version: int) -> None:
 
         return request
 
-    for sequence in (0, 1, 1, 0, 5, 2):  # In order, twice, twice, with a gap, in order.
-        # To a duplicate Kafka gives the batch's own largest time, which clients would take for
-        # the time of the append.
-        pair.same(counted(sequence), 9, ignoring=["log_append_time"])
-    pair.same(counted(0, epoch=1), 9)
-    pair.same(counted(3, epoch=0), 9)
+    for sequence in (0, 1, 1, 0, 5, 2):  # In order, in order, duplicate, duplicate, gap, in order.
+        # For a duplicate, Kafka returns the batch's largest timestamp, which clients would take
+        # for the time of the append.
+        pair.same(produce_with_sequence(sequence), 9, ignoring=["log_append_time"])
+    pair.same(produce_with_sequence(0, epoch=1), 9)
+    pair.same(produce_with_sequence(3, epoch=0), 9)
 
 
 # -- fetch ---------------------------------------------------------------------------------------
 
 
 @lowest_and_highest(ApiKey.FETCH)
-def test_records_come_back(pair: Pair, version: int) -> None:
+def test_records_are_fetched(pair: Pair, version: int) -> None:
     name = f"fetch-{version}"
     create(pair, name)
     pair.same(produce(name, batch(b"a", b"b", b"c")), 9)
@@ -200,7 +200,7 @@ def test_records_come_back(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.FETCH)
-def test_offsets_outside_of_the_log(pair: Pair, version: int) -> None:
+def test_fetches_outside_the_log_get_the_same_response(pair: Pair, version: int) -> None:
     name = f"outside-{version}"
     create(pair, name)
     for offset in (0, 1, -1, 1 << 40):
@@ -208,10 +208,10 @@ def test_offsets_outside_of_the_log(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.FETCH)
-def test_fetching_what_is_not_there(pair: Pair, version: int) -> None:
+def test_fetch_of_a_missing_topic_or_partition_is_refused(pair: Pair, version: int) -> None:
     create(pair, f"fetch-narrow-{version}")
     for request in (fetch("nowhere", 0), fetch(f"fetch-narrow-{version}", 0, partition=7)):
-        pair.same(request, version, ignoring=["aborted_transactions"])  # None of none, or null.
+        pair.same(request, version, ignoring=["aborted_transactions"])  # An empty list, or null.
 
 
 @lowest_and_highest(ApiKey.FETCH, lowest=9)
@@ -223,7 +223,7 @@ def test_leader_epochs_are_checked(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.FETCH, lowest=7)
-def test_a_session_tells_only_what_is_new(pair: Pair, version: int) -> None:
+def test_session_returns_only_changes(pair: Pair, version: int) -> None:
     name = f"session-{version}"
     create(pair, name)
     opened = pair.ask(fetch(name, 0, session_epoch=0), version)
@@ -231,15 +231,15 @@ def test_a_session_tells_only_what_is_new(pair: Pair, version: int) -> None:
         assert answer["session_id"] > 0
         side.told["session"] = answer["session_id"]
 
-    def going_on(epoch: int) -> Request:
+    def next_fetch(epoch: int) -> Request:
         return lambda side: FetchRequest(
             max_wait_ms=0, session_id=side.told["session"], session_epoch=epoch, topics=[]
         )
 
-    assert pair.same(going_on(1), version)["responses"] == []
+    assert pair.same(next_fetch(1), version)["responses"] == []
     pair.same(produce(name, batch(b"a")), 9)
-    assert pair.same(going_on(2), version)["responses"]
-    pair.same(going_on(7), version)
+    assert pair.same(next_fetch(2), version)["responses"]
+    pair.same(next_fetch(7), version)
     pair.same(FetchRequest(max_wait_ms=0, session_id=1, session_epoch=1, topics=[]), version)
 
 
@@ -253,7 +253,7 @@ def test_a_session_tells_only_what_is_new(pair: Pair, version: int) -> None:
 def test_offsets_are_found_by_time(pair: Pair, version: int, timestamp: int) -> None:
     name = f"times-{version}-{timestamp}"
     create(pair, name)
-    pair.same(list_offsets(name, timestamp), version)  # While it is empty.
+    pair.same(list_offsets(name, timestamp), version)  # The log is empty.
     pair.same(produce(name, batch(b"a", b"b")), 9)
     pair.same(list_offsets(name, timestamp), version)
 
@@ -271,12 +271,12 @@ def test_offsets_are_found_by_special_times(pair: Pair, version: int, timestamp:
 
 
 @lowest_and_highest(ApiKey.LIST_OFFSETS)
-def test_offsets_of_what_is_not_there(pair: Pair, version: int) -> None:
+def test_offsets_of_a_missing_topic_or_partition_are_refused(pair: Pair, version: int) -> None:
     pair.same(list_offsets("nowhere", -1), version)
 
 
 def list_offsets(topic: str, timestamp: int, number: int = 0) -> ListOffsetsRequest:
-    """What asks for one offset of one partition."""
+    """Return a request for one offset of one partition."""
     partition = ListOffsetsPartition(partition_index=number, timestamp=timestamp)
     named = ListOffsetsTopic(name=topic, partitions=[partition])
     return ListOffsetsRequest(replica_id=-1, topics=[named])

@@ -1,4 +1,4 @@
-"""Topics, and what a broker says of itself, beside Apache Kafka."""
+"""Topics and broker metadata compared with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSta
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.helpers.side_by_side import Pair, Side
-from tests.integration.beside_kafka.test_records import NO_ID, create
-from tests.integration.beside_kafka.versions import lowest_and_highest
+from tests.integration.kafka_comparison.test_records import NO_ID, create
+from tests.integration.kafka_comparison.versions import lowest_and_highest
 
-OUR_OWN = ("value", "config_source")
-"""Of settings: ``flush.messages`` is 1 here, and Kafka sets ``min.insync.replicas`` by itself."""
+DIFFERING = ("value", "config_source")
+"""Settings that differ: ``flush.messages`` is 1 in plog; Kafka sets ``min.insync.replicas``."""
 
 
 def new_topic(name: str, partitions: int = 1, factor: int = 1, **fields: Any) -> CreatableTopic:
@@ -29,8 +29,8 @@ def new_topic(name: str, partitions: int = 1, factor: int = 1, **fields: Any) ->
 
 
 @lowest_and_highest(ApiKey.API_VERSIONS)
-def test_versions_are_told_in_the_same_shape(pair: Pair, version: int) -> None:
-    """Which APIs and features there are is what differs; how they are told is not."""
+def test_api_versions_have_the_same_shape(pair: Pair, version: int) -> None:
+    """The APIs and features differ; the shape of the response does not."""
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     ours, kafkas = pair.ask(request, version)
     assert ours.keys() == kafkas.keys()
@@ -44,7 +44,7 @@ def test_versions_are_told_in_the_same_shape(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.METADATA)
-def test_a_topic_is_described(pair: Pair, version: int) -> None:
+def test_topic_is_described(pair: Pair, version: int) -> None:
     name = f"metadata-{version}"
     create(pair, name, 3)
     asked = MetadataRequest(
@@ -56,7 +56,7 @@ def test_a_topic_is_described(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.METADATA, lowest=4)
-def test_topics_that_are_not_there_or_cannot_be(pair: Pair, version: int) -> None:
+def test_missing_and_invalid_topics_get_the_same_errors(pair: Pair, version: int) -> None:
     for name in ("nowhere", "not/legal", "", "x" * 300):
         asked = MetadataRequest(
             topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
@@ -65,7 +65,7 @@ def test_topics_that_are_not_there_or_cannot_be(pair: Pair, version: int) -> Non
 
 
 @lowest_and_highest(ApiKey.METADATA, lowest=12)
-def test_a_topic_is_described_by_its_id(pair: Pair, version: int) -> None:
+def test_topic_is_described_by_its_id(pair: Pair, version: int) -> None:
     name = f"by-id-{version}"
     create(pair, name)
     for known in (True, False):
@@ -81,7 +81,7 @@ def test_a_topic_is_described_by_its_id(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.CREATE_TOPICS)
-def test_topics_are_created_or_refused_each_for_itself(pair: Pair, version: int) -> None:
+def test_topics_are_created_or_refused_independently(pair: Pair, version: int) -> None:
     name = f"created-{version}"
     place = CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
     far = CreatableReplicaAssignment(partition_index=0, broker_ids=[99])
@@ -106,7 +106,7 @@ def test_topics_are_created_or_refused_each_for_itself(pair: Pair, version: int)
         ),
         version,
         unordered=["topics"],
-        ignoring=OUR_OWN,
+        ignoring=DIFFERING,
     )
     pair.same(CreateTopicsRequest(topics=[new_topic(name)]), version)
     twice = CreateTopicsRequest(topics=[new_topic(f"{name}-t"), new_topic(f"{name}-t")])
@@ -114,13 +114,16 @@ def test_topics_are_created_or_refused_each_for_itself(pair: Pair, version: int)
 
 
 @lowest_and_highest(ApiKey.CREATE_TOPICS)
-def test_a_trial_creates_nothing(pair: Pair, version: int) -> None:
+def test_validate_only_creates_nothing(pair: Pair, version: int) -> None:
     name = f"trial-{version}"
     for _ in range(2):
         pair.same(
             CreateTopicsRequest(topics=[new_topic(name)], validate_only=True),
             version,
-            ignoring=(*OUR_OWN, "topic_id"),  # Kafka tells an id that will never be.
+            ignoring=(
+                *DIFFERING,
+                "topic_id",
+            ),  # Kafka returns an unused id.
         )
 
 
@@ -149,8 +152,8 @@ def test_topics_are_deleted_by_id(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_CONFIGS)
-def test_a_topics_settings_are_described(pair: Pair, version: int) -> None:
-    """All of them, with the same names, types, sources and flags; values where defaults agree."""
+def test_topic_settings_are_described(pair: Pair, version: int) -> None:
+    """The same names, types, sources and flags; the same values where defaults agree."""
     name = f"configs-{version}"
     create(pair, name)
     asked = DescribeConfigsRequest(
@@ -159,11 +162,11 @@ def test_a_topics_settings_are_described(pair: Pair, version: int) -> None:
         ],
         include_synonyms=True,
     )
-    pair.same(asked, version, ignoring=(*OUR_OWN, "synonyms"))
+    pair.same(asked, version, ignoring=(*DIFFERING, "synonyms"))
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_CONFIGS)
-def test_what_has_no_settings(pair: Pair, version: int) -> None:
+def test_missing_resources_get_the_same_errors(pair: Pair, version: int) -> None:
     for kind, name in ((2, "nowhere"), (2, "not/legal"), (4, "99"), (4, "x"), (1, "x"), (77, "")):
         asked = DescribeConfigsRequest(
             resources=[

@@ -1,4 +1,4 @@
-"""Consumer groups beside Apache Kafka: joining, committing, describing, and every refusal."""
+"""Consumer groups compared with Apache Kafka: joining, committing, describing, and all refusals."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from plog.wire.messages.offset_fetch import (
 )
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.helpers.side_by_side import Comparison, Pair, Request, Side
-from tests.integration.beside_kafka.test_records import create
-from tests.integration.beside_kafka.versions import lowest_and_highest
+from tests.integration.kafka_comparison.test_records import create
+from tests.integration.kafka_comparison.versions import lowest_and_highest
 
 COORDINATOR_LOADS = 14
 MEMBER_ID_REQUIRED = 79
@@ -42,27 +42,27 @@ _FIRST_JOIN_WITH_REQUIRED_ID = 4
 _FIRST_COMMIT_WITH_IDS = _FIRST_FETCH_WITH_IDS = 10
 _FIRST_FETCH_OF_MANY = 8
 SUBSCRIPTION = b"\0\1" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff" + b"\0\0\0\0"
-"""Version 1: one topic, no user data, nothing owned. Kafka answers nothing to what is no such."""
+"""Version 1: one topic, no user data, no owned partitions. Kafka ignores invalid ones."""
 _MEMBER_IDS = ("member_id", "leader")
-"""Made by the broker of the client's name and a random id."""
+"""The broker generates them from the client id and a random id."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _coordinators_are_there(pair: Pair) -> None:
-    """Kafka makes the topic of the offsets when it is asked first, and needs a moment for it."""
+def _wait_for_coordinators(pair: Pair) -> None:
+    """Wait for the coordinators: Kafka creates the offsets topic at the first request."""
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["any"])
     deadline = time.monotonic() + 60
     for side in (pair.ours, pair.kafka):
         while side.ask(request, 4)["coordinators"][0]["error_code"] != 0:
             assert time.monotonic() < deadline, f"{side.name} has no coordinator"
-    for number in range(9):  # In each of the three partitions, most likely.
+    for number in range(9):  # Most likely, each of the three partitions gets a commit.
         listed = commit(f"warm-{number}", "nowhere")
         while pair.kafka.ask(listed, 8)["topics"][0]["partitions"][0]["error_code"] in (14, 15, 16):
             assert time.monotonic() < deadline, "Kafka's coordinators do not load"
 
 
 def commit(group: str, topic: str, offset: int = 5, **fields: Any) -> Request:
-    """What commits an offset of partition 0, with a word beside it."""
+    """Return a request that commits an offset of partition 0 with metadata."""
     partition = OffsetCommitRequestPartition(
         partition_index=0,
         committed_offset=offset,
@@ -81,7 +81,7 @@ def commit(group: str, topic: str, offset: int = 5, **fields: Any) -> Request:
 
 
 def fetch(group: str, version: int, *topics: str, all_of_them: bool = False) -> Request:
-    """What asks for the committed offsets of partition 0 and 1."""
+    """Return a request for the committed offsets of partitions 0 and 1."""
 
     def request(side: Side) -> OffsetFetchRequest:
         if version < _FIRST_FETCH_OF_MANY:
@@ -100,7 +100,7 @@ def fetch(group: str, version: int, *topics: str, all_of_them: bool = False) -> 
 
 
 def join(group: str, **fields: Any) -> Request:
-    """What joins a group, with what the side knows of the member."""
+    """Return a JoinGroup request with the member id that the side has assigned."""
     protocols = fields.pop("protocols", [("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION)])
     fields = {
         "session_timeout_ms": 30_000,
@@ -109,18 +109,18 @@ def join(group: str, **fields: Any) -> Request:
     } | fields
 
     def request(side: Side) -> JoinGroupRequest:
-        told = {"member_id": side.told.get(f"member of {group}", "")}
+        assigned = {"member_id": side.told.get(f"member of {group}", "")}
         return JoinGroupRequest(
             group_id=group,
             protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
-            **(told | fields),
+            **(assigned | fields),
         )
 
     return request
 
 
 def join_both(pair: Pair, group: str, version: int, **fields: Any) -> Any:
-    """Join on both sides, as a client does: with the id it is told, where one is demanded."""
+    """Join on both sides like a client: with the assigned member id, if one is required."""
     if version >= _FIRST_JOIN_WITH_REQUIRED_ID and "group_instance_id" not in fields:
         for side, answer in zip(
             _sides(pair), pair.ask(join(group, **fields), version), strict=True
@@ -136,19 +136,19 @@ def join_both(pair: Pair, group: str, version: int, **fields: Any) -> Any:
 
 
 def sync(group: str, generation: int = 1, **fields: Any) -> Request:
-    """What a leader tells the group: everything to itself."""
+    """Return the SyncGroup request of a leader that assigns everything to itself."""
 
     def request(side: Side) -> SyncGroupRequest:
         member = side.told.get(f"member of {group}", "")
         mine = SyncGroupRequestAssignment(member_id=member, assignment=b"all of it")
-        told = {"member_id": member, "assignments": [mine]}
-        return SyncGroupRequest(group_id=group, generation_id=generation, **(told | fields))
+        defaults = {"member_id": member, "assignments": [mine]}
+        return SyncGroupRequest(group_id=group, generation_id=generation, **(defaults | fields))
 
     return request
 
 
 def stable(pair: Pair, group: str) -> None:
-    """A group of one member, in generation 1."""
+    """Create a group with one member in generation 1."""
     join_both(pair, group, 5)
     pair.same(sync(group), 3)
 
@@ -165,7 +165,7 @@ def _sides(pair: Pair) -> tuple[Side, Side]:
 
 
 @lowest_and_highest(ApiKey.FIND_COORDINATOR)
-def test_a_groups_coordinator_is_found(pair: Pair, version: int) -> None:
+def test_coordinator_is_found(pair: Pair, version: int) -> None:
     asked: dict[str, Any] = {"key": "a group"}
     if version >= 4:
         asked = {"coordinator_keys": ["a group", "another"]}
@@ -188,7 +188,9 @@ def test_offsets_are_committed_without_a_group(pair: Pair, version: int) -> None
 
 
 @lowest_and_highest(ApiKey.OFFSET_COMMIT)
-def test_commits_of_strangers_and_of_old_generations_are_refused(pair: Pair, version: int) -> None:
+def test_commits_of_unknown_members_and_old_generations_are_refused(
+    pair: Pair, version: int
+) -> None:
     name, group = f"fenced-{version}", f"fenced-{version}"
     create(pair, name)
     stable(pair, group)
@@ -234,7 +236,7 @@ def test_committed_offsets_are_deleted(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.JOIN_GROUP)
-def test_a_first_member_leads(pair: Pair, version: int) -> None:
+def test_first_member_leads(pair: Pair, version: int) -> None:
     group = f"joined-{version}"
     if version >= _FIRST_JOIN_WITH_REQUIRED_ID:
         pair.same(join(f"{group}-asked"), version, by_kind=_MEMBER_IDS)
@@ -246,7 +248,7 @@ def test_a_first_member_leads(pair: Pair, version: int) -> None:
         answer["leader"] = None
     assert ours == kafkas
     pair.same(sync(group), 3)
-    # The leader comes again, and a new generation begins.
+    # The leader rejoins, which begins a new generation.
     ours, kafkas = pair.ask(join(group), version)
     assert (ours["generation_id"], ours["error_code"]) == (2, 0)
     assert (kafkas["generation_id"], kafkas["error_code"]) == (2, 0)
@@ -262,14 +264,14 @@ def test_a_first_member_leads(pair: Pair, version: int) -> None:
         {"protocols": []},
         {"protocol_type": ""},
     ],
-    ids=["hasty", "patient", "stranger", "nothing", "untyped"],
+    ids=["short-timeout", "long-timeout", "unknown-member", "no-protocols", "no-protocol-type"],
 )
-def test_who_may_not_join(pair: Pair, version: int, fields: dict[str, Any]) -> None:
+def test_invalid_joins_are_refused(pair: Pair, version: int, fields: dict[str, Any]) -> None:
     pair.same(join("may-not", **fields), version, by_kind=_MEMBER_IDS)
 
 
 @lowest_and_highest(ApiKey.JOIN_GROUP)
-def test_a_group_without_a_name_and_one_that_speaks_otherwise(pair: Pair, version: int) -> None:
+def test_join_without_group_id_or_common_protocol_is_refused(pair: Pair, version: int) -> None:
     pair.same(join(""), version, by_kind=_MEMBER_IDS)
     group = f"speaks-{version}"
     stable(pair, group)
@@ -281,7 +283,7 @@ def test_a_group_without_a_name_and_one_that_speaks_otherwise(pair: Pair, versio
 
 
 @lowest_and_highest(ApiKey.JOIN_GROUP, lowest=5)
-def test_a_static_member_comes_back(pair: Pair, version: int) -> None:
+def test_static_member_rejoins(pair: Pair, version: int) -> None:
     group = f"static-{version}"
     ours, kafkas = join_both(pair, group, version, group_instance_id="one")
     assert (ours["error_code"], kafkas["error_code"]) == (0, 0)
@@ -295,21 +297,21 @@ def test_a_static_member_comes_back(pair: Pair, version: int) -> None:
     )
     assert again["member_id"] != old["plog"]
 
-    def beat(side: Side) -> HeartbeatRequest:
+    def heartbeat(side: Side) -> HeartbeatRequest:
         return HeartbeatRequest(
             group_id=group, generation_id=1, member_id=old[side.name], group_instance_id="one"
         )
 
-    pair.same(beat, 4)  # The old one is fenced.
+    pair.same(heartbeat, 4)  # The old member id is fenced.
 
 
 @lowest_and_highest(ApiKey.SYNC_GROUP)
-def test_an_assignment_comes_back(pair: Pair, version: int) -> None:
+def test_assignment_is_returned(pair: Pair, version: int) -> None:
     group = f"synced-{version}"
     join_both(pair, group, 5)
     fields = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     pair.same(sync(group, **fields), version)
-    pair.same(sync(group, assignments=[], **fields), version)  # Asked again, in a stable group.
+    pair.same(sync(group, assignments=[], **fields), version)  # A retry in a stable group.
     for wrong in (
         {"generation": 0},
         {"generation": 7},
@@ -323,8 +325,8 @@ def test_an_assignment_comes_back(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.SYNC_GROUP)
-def test_a_leader_that_assigns_nothing(pair: Pair, version: int) -> None:
-    """The assignment is no bytes, not null: null broke clients of other brokers."""
+def test_missing_assignment_is_returned_as_empty(pair: Pair, version: int) -> None:
+    """The assignment is empty, not null: null broke clients of other brokers."""
     group = f"nothing-{version}"
     join_both(pair, group, 5)
     fields = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
@@ -333,10 +335,10 @@ def test_a_leader_that_assigns_nothing(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.HEARTBEAT)
-def test_heartbeats(pair: Pair, version: int) -> None:
+def test_heartbeats_get_the_same_errors(pair: Pair, version: int) -> None:
     group = f"beating-{version}"
 
-    def beat(generation: int, member_id: str | None = None, name: str = group) -> Request:
+    def heartbeat(generation: int, member_id: str | None = None, name: str = group) -> Request:
         return lambda side: HeartbeatRequest(
             group_id=name,
             generation_id=generation,
@@ -344,21 +346,21 @@ def test_heartbeats(pair: Pair, version: int) -> None:
         )
 
     join_both(pair, group, 5)
-    pair.same(beat(1), version)  # While the assignment is awaited.
+    pair.same(heartbeat(1), version)  # The group awaits the assignment.
     pair.same(sync(group), 3)
     for request in (
-        beat(1),
-        beat(0),
-        beat(2),
-        beat(1, "stranger"),
-        beat(1, name="no-such-group"),
-        beat(1, name=""),
+        heartbeat(1),
+        heartbeat(0),
+        heartbeat(2),
+        heartbeat(1, "stranger"),
+        heartbeat(1, name="no-such-group"),
+        heartbeat(1, name=""),
     ):
         pair.same(request, version)
 
 
 @lowest_and_highest(ApiKey.LEAVE_GROUP)
-def test_leaving(pair: Pair, version: int) -> None:
+def test_leaving_gets_the_same_errors(pair: Pair, version: int) -> None:
     group = f"left-{version}"
     stable(pair, group)
 
@@ -383,7 +385,7 @@ def test_leaving(pair: Pair, version: int) -> None:
         pair.same(request, version, by_kind=["member_id"])
 
 
-# -- looking after groups --------------------------------------------------------------------------
+# -- administration --------------------------------------------------------------------------------
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_GROUPS)
@@ -406,14 +408,14 @@ def test_groups_are_listed(pair: Pair, version: int) -> None:
         requests += [ListGroupsRequest(types_filter=each) for each in (["classic"], ["Classic"])]
     for request in requests:
         ours, kafkas = pair.ask(request, version)
-        # A join that it refuses leaves an empty group in Kafka.
+        # In Kafka, a refused join leaves an empty group.
         left = [one for one in kafkas["groups"] if one["group_id"] != "may-not"]
         compare = Comparison(unordered={"groups"})
         assert not list(compare.differences(ours, kafkas | {"groups": left}))
 
 
 @lowest_and_highest(ApiKey.DELETE_GROUPS)
-def test_groups_are_deleted_if_nobody_is_in_them(pair: Pair, version: int) -> None:
+def test_groups_are_deleted_only_without_members(pair: Pair, version: int) -> None:
     stable(pair, f"kept-{version}")
     create(pair, f"deleted-with-group-{version}")
     pair.same(commit(f"empty-{version}", f"deleted-with-group-{version}"), 8)

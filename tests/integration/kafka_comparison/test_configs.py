@@ -1,7 +1,7 @@
-"""Changing settings, beside Apache Kafka: what is refused, with which code, and what is then told.
+"""Changes of settings compared with Apache Kafka: error codes, and the values after the change.
 
-Not compared, as it differs on purpose: client metrics and groups, which have no settings here;
-settings of brokers that nobody here reads, which Kafka keeps.
+Intended differences are not compared: client metrics and groups, which have no settings in plog,
+and broker settings that plog does not use, which Kafka stores.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from plog.wire.messages.incremental_alter_configs import (
 )
 from plog.wire.messages.list_config_resources import ListConfigResourcesRequest
 from tests.helpers.side_by_side import Pair
-from tests.integration.beside_kafka.test_records import create
-from tests.integration.beside_kafka.versions import lowest_and_highest
+from tests.integration.kafka_comparison.test_records import create
+from tests.integration.kafka_comparison.versions import lowest_and_highest
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]
-_KAFKA_HEARS_OF_IT_S = 10
+_KAFKA_APPLIES_WITHIN_S = 10
 UNORDERED = ("responses", "config_resources")
 
 
@@ -51,12 +51,12 @@ def replacement(kind: int, name: str, *pairs: tuple[str, str | None]) -> AlterCo
 
 
 def described(pair: Pair, kind: int, name: str, *keys: str) -> None:
-    """Both tell the same of these settings, synonyms included; Kafka's broker a little later."""
+    """Wait until both describe the same values and synonyms; Kafka's broker may be late."""
     asked = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=list(keys)
     )
     request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
-    deadline = time.monotonic() + _KAFKA_HEARS_OF_IT_S
+    deadline = time.monotonic() + _KAFKA_APPLIES_WITHIN_S
     while True:
         try:
             pair.same(request, 4)
@@ -68,7 +68,7 @@ def described(pair: Pair, kind: int, name: str, *keys: str) -> None:
 
 
 @lowest_and_highest(ApiKey.INCREMENTAL_ALTER_CONFIGS)
-def test_a_topics_settings_are_changed(pair: Pair, version: int) -> None:
+def test_topic_settings_are_changed(pair: Pair, version: int) -> None:
     name = f"altered-{version}"
     create(pair, name)
     for changes in (
@@ -122,7 +122,9 @@ WRONG = [
 
 @lowest_and_highest(ApiKey.INCREMENTAL_ALTER_CONFIGS)
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_what_is_wrong_is_refused_alike(pair: Pair, version: int, validate_only: bool) -> None:
+def test_invalid_changes_are_refused_the_same_way(
+    pair: Pair, version: int, validate_only: bool
+) -> None:
     name = f"refused-{version}-{validate_only}"
     create(pair, name)
     good = increment(TOPIC, name, ("segment.ms", SET, "60000"))
@@ -138,7 +140,7 @@ def test_what_is_wrong_is_refused_alike(pair: Pair, version: int, validate_only:
 
 
 @lowest_and_highest(ApiKey.INCREMENTAL_ALTER_CONFIGS)
-def test_a_brokers_settings_and_where_they_come_from(pair: Pair, version: int) -> None:
+def test_broker_settings_and_their_sources_are_described(pair: Pair, version: int) -> None:
     key = "max.connections"
 
     def alter(name: str, operation: int, value: str | None) -> None:

@@ -1,4 +1,4 @@
-"""ACLs, quotas and SCRAM users beside Apache Kafka, which has an authorizer for this."""
+"""ACLs, quotas and SCRAM users compared with Apache Kafka, which has an authorizer for this."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from plog.wire.messages.user_scram_credentials import (
 )
 from plog.wire.schema import ApiMessage
 from tests.helpers.side_by_side import Comparison, Pair
-from tests.integration.beside_kafka.versions import lowest_and_highest
+from tests.integration.kafka_comparison.versions import lowest_and_highest
 
 LISTS = ("resources", "acls", "matching_acls", "entries", "entity", "values", "credential_infos")
-"""Kafka gives them in the order of a hash."""
+"""Kafka returns them in hash order."""
 
 
-def soon_same(pair: Pair, request: ApiMessage, version: int) -> None:
-    """Kafka's brokers hear a little later of what its controller has written."""
+def eventually_same(pair: Pair, request: ApiMessage, version: int) -> None:
+    """Wait for equal responses: Kafka's brokers apply its controller's records late."""
     deadline = time.monotonic() + 60
     compare = Comparison(unordered=LISTS)
     while any(compare.differences(*pair.ask(request, version))):
-        assert time.monotonic() < deadline, f"{pair.ask(request, version)} remain different"
+        assert time.monotonic() < deadline, f"{pair.ask(request, version)} still differ"
 
 
 def creation(name: str, **fields: Any) -> AclCreation:
@@ -82,9 +82,9 @@ def some_acls(version: int) -> tuple[str, list[AclCreation]]:
 
 
 @lowest_and_highest(ApiKey.CREATE_ACLS)
-def test_acls_are_created_or_refused_each_for_itself(pair: Pair, version: int) -> None:
+def test_acls_are_created_or_refused_independently(pair: Pair, version: int) -> None:
     _, acls = some_acls(version)
-    wrong = [  # What is for filters only, as ANY, is a bug to Kafka: UNKNOWN_SERVER_ERROR.
+    wrong = [  # Kafka treats values for filters only, such as ANY, as a bug: UNKNOWN_SERVER_ERROR.
         creation(""),
         creation("x", resource_type=AclResourceType.CLUSTER),
         creation("x", resource_type=99),
@@ -104,7 +104,7 @@ def test_acls_are_found(pair: Pair, version: int) -> None:
     pair.same(CreateAclsRequest(creations=acls), version)
     name = f"{prefix}-topic"
     every = DescribeAclsRequest(**filter_fields(None, AclPatternType.ANY))
-    soon_same(pair, every, version)
+    eventually_same(pair, every, version)
     for fields in (
         filter_fields(name, AclPatternType.LITERAL),
         filter_fields(name, AclPatternType.ANY),
@@ -120,7 +120,7 @@ def test_acls_are_found(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.DELETE_ACLS)
-def test_acls_are_deleted_and_told_for_each_filter(pair: Pair, version: int) -> None:
+def test_acls_are_deleted_and_returned_per_filter(pair: Pair, version: int) -> None:
     prefix, acls = some_acls(version)
     pair.same(CreateAclsRequest(creations=acls), version)
     filters = [
@@ -143,7 +143,7 @@ def entry(entity: dict[str, str | None], **ops: float | None) -> AlterationEntry
 
 
 @lowest_and_highest(ApiKey.ALTER_CLIENT_QUOTAS)
-def test_quotas_are_changed_or_refused_entity_by_entity(pair: Pair, version: int) -> None:
+def test_quotas_are_changed_or_refused_per_entity(pair: Pair, version: int) -> None:
     user: dict[str, str | None] = {"user": f"altered-{version}"}
     for one in (
         entry(user, producer_byte_rate=1e6, request_percentage=12.5, controller_mutation_rate=0.5),
@@ -167,7 +167,7 @@ def test_quotas_are_changed_or_refused_entity_by_entity(pair: Pair, version: int
         entries=[entry(user, consumer_byte_rate=9.0)], validate_only=True
     )
     pair.same(trial, version, unordered=LISTS)
-    soon_same(pair, DescribeClientQuotasRequest(), version)
+    eventually_same(pair, DescribeClientQuotasRequest(), version)
     described = DescribeClientQuotasRequest(
         components=[ComponentData(entity_type="user", match_type=0, match=user["user"])]
     )
@@ -187,7 +187,7 @@ def test_quotas_are_found(pair: Pair, version: int) -> None:
         entries=[entry(one, producer_byte_rate=1e9) for one in entities]
     )
     pair.same(setting, version, unordered=LISTS)
-    soon_same(pair, DescribeClientQuotasRequest(), version)
+    eventually_same(pair, DescribeClientQuotasRequest(), version)
     for parts in (
         [("user", 0, user)],
         [("user", 0, user), ("client-id", 1, None)],
@@ -221,7 +221,7 @@ def upsertion(name: str, mechanism: int = 1, iterations: int = 4096) -> ScramCre
 
 
 @lowest_and_highest(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
-def test_scram_users_are_changed_or_refused_user_by_user(pair: Pair, version: int) -> None:
+def test_scram_users_are_changed_or_refused_per_user(pair: Pair, version: int) -> None:
     request = AlterUserScramCredentialsRequest(
         deletions=[
             ScramCredentialDeletion(name="nobody", mechanism=1),
@@ -253,7 +253,7 @@ def test_scram_users_are_described(pair: Pair, version: int) -> None:
         )
         pair.same(request, version)
         described = DescribeUserScramCredentialsRequest(users=[UserName(name="described")])
-        soon_same(pair, described, version)
+        eventually_same(pair, described, version)
     for names in (None, [], ["described"], ["described", "nobody", "twice", "twice"]):
         users = None if names is None else [UserName(name=name) for name in names]
         asked = DescribeUserScramCredentialsRequest(users=users)

@@ -1,7 +1,7 @@
-"""plog's tools and Kafka's own, side by side on Apache Kafka: the same lines, the same codes.
+"""plog's tools and Kafka's own, run on Apache Kafka: the same lines and the same exit codes.
 
-tool_lines.txt has what is run, and says how it is written. Where Kafka's tool fails with code 0, or
-prints what is wrong, ours does not follow it; such lines are in tests of ours alone.
+tool_lines.txt contains the commands and describes its format. Where Kafka's tool fails with exit
+code 0 or prints a wrong result, plog's tool differs; tests of plog alone cover those commands.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _unescaped(text: str) -> str:
 
 
 def _comparable(text: str, side: str) -> list[str]:
-    """The lines without those about the other side, and without what Kafka says of old options."""
+    """Return the lines without those about the other side, and without deprecation warnings."""
     other = _JAVA if side == _OURS else _OURS
     return [
         line.rstrip().replace(side, "@")
@@ -69,7 +69,7 @@ def _run_both(
     for side in (_OURS, _JAVA):
         tool, *words = shlex.split(command.replace("@", side))
         stdin = _unescaped(text)
-        # The JVM has a current directory of its own.
+        # The JVM has a different current directory.
         words = [paths.get(word, word) for word in words]
         words = ["--bootstrap-server", pair.kafka.address, *words]
         if side == _OURS:
@@ -88,14 +88,14 @@ def _write(directory: Path, name: str, text: str) -> None:
 def _is_same(line: str, ours: ToolOutput, java: ToolOutput) -> bool:
     if line.startswith("! "):
         return ours.code == java.code != 0 and len(ours.stderr.splitlines()) == 1
-    told = [_comparable(ours.stdout, _OURS), _comparable(java.stdout, _JAVA)]
+    outputs = [_comparable(ours.stdout, _OURS), _comparable(java.stdout, _JAVA)]
     if line.startswith("* "):
-        told = [sorted(each) for each in told]
-    return ours.code == java.code and told[0] == told[1]
+        outputs = [sorted(each) for each in outputs]
+    return ours.code == java.code and outputs[0] == outputs[1]
 
 
 @pytest.mark.parametrize("lines", [pytest.param(x, id=name) for name, x in _parts()])
-def test_both_tools_do_and_print_the_same(
+def test_both_tools_print_the_same(
     pair: Pair, kafka_tools: KafkaTools, lines: list[str], tmp_path: Path
 ) -> None:
     different = []

@@ -1,4 +1,4 @@
-"""Partitions, logs, leaders and the cluster beside Apache Kafka."""
+"""Partitions, logs, leaders and the cluster, compared with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -43,8 +43,14 @@ from plog.wire.messages.offset_for_leader_epoch import (
 )
 from plog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.helpers.side_by_side import Pair
-from tests.integration.beside_kafka.test_records import batch, create, fetch, list_offsets, produce
-from tests.integration.beside_kafka.versions import lowest_and_highest
+from tests.integration.kafka_comparison.test_records import (
+    batch,
+    create,
+    fetch,
+    list_offsets,
+    produce,
+)
+from tests.integration.kafka_comparison.versions import lowest_and_highest
 
 NOWHERE = "nowhere"
 
@@ -64,14 +70,14 @@ def delete_records(*asked: tuple[str, int, int]) -> DeleteRecordsRequest:
 
 
 @lowest_and_highest(ApiKey.DELETE_RECORDS)
-def test_records_are_deleted_and_what_is_left_is_read(pair: Pair, version: int) -> None:
+def test_records_are_deleted_and_the_rest_is_readable(pair: Pair, version: int) -> None:
     name = f"deleted-records-{version}"
     create(pair, name)
     for value in (b"a", b"b", b"c", b"d"):
         pair.same(produce(name, batch(value, value)), 9)
     for offset in (3, 1, 3, 9, -2, -1, -1):
         pair.same(delete_records((name, 0, offset)), version)
-        for timestamp in (-1, -2):  # Kafka tells the largest time of what is deleted, too.
+        for timestamp in (-1, -2):  # Kafka includes deleted records in the largest timestamp.
             pair.same(list_offsets(name, timestamp), 7)
         for from_offset in (0, 2, 3, 8):
             pair.same(fetch(name, from_offset), 11)
@@ -80,7 +86,7 @@ def test_records_are_deleted_and_what_is_left_is_read(pair: Pair, version: int) 
 
 
 @lowest_and_highest(ApiKey.DELETE_RECORDS)
-def test_records_that_are_not_there_are_not_deleted(pair: Pair, version: int) -> None:
+def test_deletions_outside_the_log_get_the_same_results(pair: Pair, version: int) -> None:
     name = f"deleted-none-{version}"
     create(pair, name, 2)
     asked = delete_records((name, 0, 0), (name, 1, 1), (name, 7, 0), (NOWHERE, 0, 0))
@@ -92,7 +98,7 @@ def test_records_that_are_not_there_are_not_deleted(pair: Pair, version: int) ->
 
 
 @lowest_and_highest(ApiKey.OFFSET_FOR_LEADER_EPOCH)
-def test_where_epochs_end(pair: Pair, version: int) -> None:
+def test_ends_of_leader_epochs_are_found(pair: Pair, version: int) -> None:
     name = f"epochs-{version}"
     create(pair, name)
 
@@ -127,7 +133,7 @@ def more(name: str, count: int, by_hand: list[list[int]] | None = None) -> Creat
 
 @lowest_and_highest(ApiKey.CREATE_PARTITIONS)
 @pytest.mark.parametrize("validate_only", [True, False])
-def test_topics_get_more_partitions_each_for_itself(
+def test_partitions_are_created_independently_per_topic(
     pair: Pair, version: int, validate_only: bool
 ) -> None:
     name = f"more-{version}-{validate_only}"
@@ -168,15 +174,15 @@ def test_topics_are_described_in_pages(pair: Pair, version: int, limit: int) -> 
             response_partition_limit=limit,
             cursor=cursor,
         )
-        told = pair.same(request, version)["next_cursor"]
-        if told is None:
+        next_cursor = pair.same(request, version)["next_cursor"]
+        if next_cursor is None:
             return
-        cursor = Cursor(**{k: told[k] for k in ("topic_name", "partition_index")})
-    raise AssertionError("the pages never end")
+        cursor = Cursor(**{k: next_cursor[k] for k in ("topic_name", "partition_index")})
+    raise AssertionError("the pages do not end")
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
-def test_cursors_that_make_no_sense(pair: Pair, version: int) -> None:
+def test_invalid_cursors_get_the_same_response(pair: Pair, version: int) -> None:
     create(pair, "cursors")
     for topic, number in (("else", 0), ("cursors", -1), ("cursors", 99)):
         request = DescribeTopicPartitionsRequest(
@@ -187,7 +193,7 @@ def test_cursors_that_make_no_sense(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.ELECT_LEADERS)
-def test_elections(pair: Pair, version: int) -> None:
+def test_elections_have_the_same_results(pair: Pair, version: int) -> None:
     name = f"elections-{version}"
     create(pair, name, 2)
     for kind in (0, 1) if version else (0,):
@@ -206,7 +212,7 @@ def test_elections(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.ELECT_LEADERS, lowest=1)
-def test_a_kind_of_election_that_is_none(pair: Pair, version: int) -> None:
+def test_unknown_election_type_is_refused(pair: Pair, version: int) -> None:
     topics = [TopicPartitions(topic=NOWHERE, partitions=[0])]
     pair.same(ElectLeadersRequest(election_type=9, topic_partitions=topics), version)
 
@@ -217,7 +223,7 @@ def reassign(name: str, number: int, replicas: list[int] | None) -> Reassignable
 
 
 @lowest_and_highest(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
-def test_reassignments(pair: Pair, version: int) -> None:
+def test_reassignments_have_the_same_results(pair: Pair, version: int) -> None:
     name = f"reassigned-{version}"
     create(pair, name)
     for may_change in (True, False) if version else (True,):
@@ -232,7 +238,7 @@ def test_reassignments(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.LIST_PARTITION_REASSIGNMENTS)
-def test_no_reassignment_is_under_way(pair: Pair, version: int) -> None:
+def test_no_reassignment_is_in_progress(pair: Pair, version: int) -> None:
     create(pair, "not-moving")
     one = ListPartitionReassignmentsTopics(name="not-moving", partition_indexes=[0, 7])
     none = ListPartitionReassignmentsTopics(name=NOWHERE, partition_indexes=[0])
@@ -244,11 +250,11 @@ def test_no_reassignment_is_under_way(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_LOG_DIRS, lowest=1)
-def test_log_directories(pair: Pair, version: int) -> None:
+def test_log_directories_are_described(pair: Pair, version: int) -> None:
     name = f"log-dirs-{version}"
     create(pair, name, 2)
     pair.same(produce(name, batch(b"a" * 100)), 9)
-    unlike = ("log_dir", "total_bytes", "usable_bytes")
+    differing = ("log_dir", "total_bytes", "usable_bytes")
     for asked in (
         [DescribableLogDirTopic(topic=name, partitions=[0, 1, 7])],
         [DescribableLogDirTopic(topic=NOWHERE, partitions=[0])],
@@ -256,13 +262,13 @@ def test_log_directories(pair: Pair, version: int) -> None:
         [],
     ):
         request = DescribeLogDirsRequest(topics=asked)
-        pair.same(request, version, by_kind=unlike, unordered=["partitions"])
+        pair.same(request, version, by_kind=differing, unordered=["partitions"])
     everything, _ = pair.ask(DescribeLogDirsRequest(topics=None), version)
     assert name in {topic["name"] for topic in everything["results"][0]["topics"]}
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_PRODUCERS)
-def test_producers(pair: Pair, version: int) -> None:
+def test_producers_are_described(pair: Pair, version: int) -> None:
     create(pair, "producers", 2)
     known = {"producer_id": 4711, "producer_epoch": 3}
     pair.same(produce("producers", batch(b"a", b"b", base_sequence=0, **known)), 9)
@@ -280,20 +286,20 @@ def test_producers(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_CLUSTER)
-def test_the_cluster(pair: Pair, version: int) -> None:
+def test_cluster_is_described(pair: Pair, version: int) -> None:
     for operations in (False, True):
         request = DescribeClusterRequest(include_cluster_authorized_operations=operations)
         pair.same(request, version)
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_CLUSTER, lowest=1)
-def test_endpoints_of_others(pair: Pair, version: int) -> None:
+def test_other_endpoint_types_get_the_same_response(pair: Pair, version: int) -> None:
     for endpoint_type in (0, 2, 3):
         pair.same(DescribeClusterRequest(endpoint_type=endpoint_type), version)
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_CLUSTER, lowest=2)
-def test_fenced_brokers(pair: Pair, version: int) -> None:
+def test_fenced_brokers_are_described(pair: Pair, version: int) -> None:
     pair.same(DescribeClusterRequest(include_fenced_brokers=True), version)
 
 
@@ -307,8 +313,8 @@ def quorum(*names: tuple[str, int]) -> DescribeQuorumRequest:
 
 
 @lowest_and_highest(ApiKey.DESCRIBE_QUORUM)
-def test_the_quorum(pair: Pair, version: int) -> None:
-    """How far the logs are differs, and Kafka's quorum is reached by a listener of its own."""
+def test_quorum_is_described(pair: Pair, version: int) -> None:
+    """The positions of the logs differ, and Kafka's quorum has a separate listener."""
     pair.same(
         quorum(("__cluster_metadata", 0)),
         version,
@@ -320,7 +326,7 @@ def test_the_quorum(pair: Pair, version: int) -> None:
             "log_end_offset",
             "name",
         ],
-        ignoring=["replica_directory_id"],  # Kafka's voters have one only if they may change.
+        ignoring=["replica_directory_id"],  # Kafka's voters have one only in a dynamic quorum.
     )
     for names in ([("__cluster_metadata", 1)], [("t", 0)], [("__cluster_metadata", 0), ("t", 0)]):
         pair.same(quorum(*names), version)
@@ -332,8 +338,8 @@ def update(*levels: tuple[str, int], **fields: Any) -> UpdateFeaturesRequest:
 
 
 @lowest_and_highest(ApiKey.UPDATE_FEATURES)
-def test_features_nobody_can_have(pair: Pair, version: int) -> None:
-    """Which levels there are is what differs; how others are refused is not."""
+def test_unsupported_feature_levels_are_refused(pair: Pair, version: int) -> None:
+    """The supported levels differ; the refusal of other levels does not."""
     for request in (update(("no.such.feature", 1)), update(("metadata.version", 999)), update()):
         pair.same(request, version)
     fields = {"allow_downgrade": True} if not version else {"upgrade_type": 2}
@@ -342,7 +348,9 @@ def test_features_nobody_can_have(pair: Pair, version: int) -> None:
 
 
 @lowest_and_highest(ApiKey.UPDATE_FEATURES, lowest=1)
-def test_features_that_are_only_checked(pair: Pair, version: int) -> None:
+def test_feature_updates_are_validated_only(pair: Pair, version: int) -> None:
     pair.same(update(("metadata.version", 999), validate_only=True), version)
-    odd = FeatureUpdateKey(feature="metadata.version", max_version_level=11, upgrade_type=9)
-    pair.same(UpdateFeaturesRequest(feature_updates=[odd]), version)
+    invalid_type = FeatureUpdateKey(
+        feature="metadata.version", max_version_level=11, upgrade_type=9
+    )
+    pair.same(UpdateFeaturesRequest(feature_updates=[invalid_type]), version)

@@ -1,4 +1,4 @@
-"""The lowest and the highest version served of an API, as parameters of its tests."""
+"""The lowest and highest served version of an API, as parameters of its tests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from plog.wire.api_keys import ApiKey
 from plogd.apis.api_table import HANDLERS
 
 COVERED: set[ApiKey] = set()
-"""The APIs that have a test beside Kafka; test_all_are_here.py looks at it."""
+"""The APIs that are compared with Kafka; test_coverage.py checks it."""
 
 
 def lowest_and_highest(api_key: ApiKey, *, lowest: int | None = None) -> Any:
-    """A decorator that runs a test with both versions, as its argument `version`.
+    """Return a decorator that runs a test with both versions as its argument `version`.
 
-    `lowest` is for a test of something that older versions do not have.
+    `lowest` is for features that older versions lack.
     """
     COVERED.add(api_key)
     [row] = [row for row in HANDLERS if row.api_key == api_key]
