@@ -316,7 +316,7 @@ def test_damage_is_one_line_where_kafkas_tool_fails(
     ours = _ours("--files", log)
     assert ours.code == 1
     [line] = ours.stderr.splitlines()
-    assert f"byte {source.stat().st_size}: zeros" in line
+    assert f"byte {source.stat().st_size}: found zeros instead of a batch" in line
     # Two batches, so that the records after the damaged batch are read as well.
     batches = [
         build_batch([Record(timestamp=0, value=b"x")] * 2, base_offset=offset) for offset in (0, 2)

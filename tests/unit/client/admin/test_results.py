@@ -43,7 +43,7 @@ def test_outcome_has_the_message_of_the_broker_or_a_default() -> None:
     error = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists.", "topic a", None)
     assert str(error) == "Topic 'a' already exists."
     silent = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, None, "topic a", None)
-    assert str(silent) == "topic a: A topic of this name exists."
+    assert str(silent) == "topic a: A topic with this name already exists."
 
 
 def test_error_of_the_whole_request_is_raised() -> None:
