@@ -169,7 +169,7 @@ def error_about(code: int, about: str) -> KafkaError:
     """Return the error for a broker's error code, naming `about` and the meaning of the code.
 
     >>> error_about(3, "topic orders")
-    UnknownTopicOrPartition('topic orders: This broker hosts no such topic or partition.')
+    UnknownTopicOrPartition('topic orders: This broker does not host the topic or partition.')
     """
     error = error_from_code(code)
     return type(error)(f"{about}: {error.message}")

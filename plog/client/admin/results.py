@@ -93,7 +93,7 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
     >>> outcome(0, None, "topic a", 3)
     3
     >>> outcome(3, "", "topic a", 3)
-    UnknownTopicOrPartition('topic a: This broker hosts no such topic or partition.')
+    UnknownTopicOrPartition('topic a: This broker does not host the topic or partition.')
     """
     if code == 0:
         return value
