@@ -218,7 +218,7 @@ class MeteredTimers(SimTimers):
 
     def _is_due(self) -> bool:
         due_ms = self.next_due_ms
-        return due_ms is not None and due_ms <= self.clock.monotonic_ms()
+        return due_ms is not None and due_ms <= self._soon_ms()
 
 
 class MeteredJobs(SimJobs):

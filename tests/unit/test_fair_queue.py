@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plogd.fair_queue import FairQueue, Slices
+from plogd.fair_queue import PAUSE_AFTER_TURNS, PAUSE_MS, FairQueue, Slices
 from plogd.ports import Later, spawn
 from tests.helpers.sim_ports import SimPorts, outcome
 
@@ -32,6 +32,24 @@ def test_cancelled_turn_is_skipped() -> None:
     ports.timers.run_next()
     assert second.done
     assert len(queue) == 0
+
+
+def test_reactor_is_left_idle_between_the_turns_of_a_large_request() -> None:
+    ports = SimPorts()
+    began_ms = ports.clock.monotonic_ms()
+    seen: list[int] = []
+
+    async def work() -> None:
+        async for number in Slices(FairQueue(ports.timers), 1).over(range(2 * PAUSE_AFTER_TURNS)):
+            seen.append(number)
+
+    spawn(work())
+    for _ in range(PAUSE_AFTER_TURNS):
+        ports.timers.run_next()
+        assert ports.clock.monotonic_ms() == began_ms
+    ports.settle()
+    assert len(seen) == 2 * PAUSE_AFTER_TURNS
+    assert ports.clock.monotonic_ms() == began_ms + PAUSE_MS
 
 
 def test_failing_continuation_does_not_stop_later_turns() -> None:
