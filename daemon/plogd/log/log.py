@@ -28,7 +28,7 @@ from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
 from plogd.log.segment.log_segment import LogSegment
-from plogd.log.segment.segment_writes import check_fits, make_successor, remove_batch, write_batch
+from plogd.log.segment.segment_roll import check_fits, make_successor
 from plogd.log.segment.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
@@ -167,7 +167,7 @@ class Log:
             raise
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
-        view, header, max_timestamp, _, time_ms = batch
+        view, header, max_timestamp, delta, time_ms = batch
         writes, config = self._writes, self._config
         started_ms = writes.monotonic_ms()
         first_offset = self.log_end_offset
@@ -179,14 +179,14 @@ class Log:
             if segment.should_roll(config, len(view), max_timestamp, last_offset, now_ms):
                 self.roll()
                 segment = self._segments.active
-            position = write_batch(segment, batch, first_offset)
+            position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
                 if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
             except Exception as error:
-                remove_batch(segment, position, error)
+                segment.undo_append(position, error)
                 raise
         except OSError as error:
             raise self.disk_failed("append", error) from error

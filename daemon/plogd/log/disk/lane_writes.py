@@ -10,7 +10,7 @@ nothing in memory to undo: the batch and those prepared after it, whose offsets 
 dropped, and their appends get the error (`Writing.error`).
 
 A `Log` creates one with the first such append and drops it when none is left. Used on the reactor's
-thread, except `_write` and what it calls. segment/segment_writes.py does the file operations, as
+thread, except `_write` and what it calls. segment/log_segment.py does the file operations, as
 for synchronous appends. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
 Invariants: one job at a time for each log; readers see the segments as of the last outcome
 (`written_bytes`).
@@ -33,7 +33,7 @@ from plogd.log.io_errors import HalfWritten
 from plogd.log.log_results import AppendInfo, Writing
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
-from plogd.log.segment.segment_writes import make_successor, must_roll, write_batch
+from plogd.log.segment.segment_roll import make_successor, must_roll
 from plogd.log.segment.segments import Segments
 from plogd.notify_all import notify_all
 from plogd.ports import Files
@@ -241,7 +241,12 @@ class LaneWrites:
                         self._files, self._log.directory, segment, prepared.first_offset, config
                     )
                     outcome.rolled[number] = segment
-                write_batch(segment, batch, prepared.first_offset)
+                segment.append(
+                    batch.view,
+                    prepared.last_offset,
+                    batch.max_timestamp,
+                    prepared.first_offset + batch.max_timestamp_offset_delta,
+                )
                 outcome.written += 1
                 took_ms = self._writes.monotonic_ms() - started_ms
                 outcome.slowest_ms = max(outcome.slowest_ms, took_ms)

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
+from plogd.log.io_errors import HalfWritten
 from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
@@ -230,20 +231,29 @@ class LogSegment:
         """Write a batch and, every ``index.interval.bytes``, index entries; return its position.
 
         `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not a
-        record). If this raises, nothing was appended; if the undo failed, too, `truncate_to_size`
-        retries it.
+        record). If this raises, nothing was appended, unless the error is HalfWritten.
         """
-        position = self.records.append(batch)
+        position = self.size_bytes
         try:
+            self.records.append(batch)
             self.indexes.add(position, last_offset, max_timestamp, offset_of_max_timestamp)
-        except Exception:
-            with contextlib.suppress(Exception):
-                self.records.truncate(position)
+        except Exception as error:
+            self.undo_append(position, error)
             raise
         if not position:
             self._first_timestamp = max_timestamp
         self._recent.add(position, last_offset)
         return position
+
+    def undo_append(self, position: int, error: Exception) -> None:
+        """Remove the last batch, at `position`, and its index entries because of `error`.
+
+        Raises HalfWritten if that fails.
+        """
+        try:
+            self.truncate_to_size(position)
+        except Exception as problem:
+            raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error
 
     def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
         """Add the next batch of the file to emptied indexes, as its append did.

@@ -1,0 +1,43 @@
+"""When a log needs a new segment, and how it gets one.
+
+Shared by log.py, which writes synchronously, and disk/lane_writes.py, which writes in a job on a
+thread.
+
+Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15.
+"""
+
+from __future__ import annotations
+
+from plog.errors import RecordListTooLarge
+from plog.types import TopicPartition
+from plogd.log.batch_validator import ValidatedBatch
+from plogd.log.segment.log_segment import LogSegment
+from plogd.ports import Files
+from plogd.topic_config import TopicConfig
+
+
+def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig) -> None:
+    """Raise RecordListTooLarge if a batch of this size exceeds ``segment.bytes``."""
+    if nbytes > config.segment_bytes:
+        raise RecordListTooLarge(
+            f"{topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
+            f"{config.segment_bytes} (segment.bytes)"
+        )
+
+
+def must_roll(
+    segment: LogSegment, batch: ValidatedBatch, last_offset: int, config: TopicConfig, now_ms: int
+) -> bool:
+    """Whether the batch needs a new segment. Raises OSError."""
+    return segment.should_roll(config, len(batch.view), batch.max_timestamp, last_offset, now_ms)
+
+
+def make_successor(
+    files: Files, directory: str, old: LogSegment, base_offset: int, config: TopicConfig
+) -> LogSegment:
+    """Return a new segment at `base_offset`, where `old` ends.
+
+    After any exception, appends may continue in `old`. Raises OSError.
+    """
+    old.on_become_inactive()
+    return LogSegment.create(files, directory, base_offset, config)
