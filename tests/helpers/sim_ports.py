@@ -259,7 +259,8 @@ class SimPorts:
         while (due_ms := self.timers.next_due_ms) is not None and due_ms <= until_ms:
             self.timers.run_next()
             self.settle()
-        self.clock.advance_to(until_ms)
+        # A pause between the turns of a large request may have ended later.
+        self.clock.advance_to(max(until_ms, self.clock.monotonic_ms()))
 
 
 def outcome(later: Later[T]) -> T:
