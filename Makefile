@@ -1,5 +1,5 @@
 # One line a target, each a command of CONTRIBUTING.md.
-.PHONY: run check test test-long test-oldest fuzz bench
+.PHONY: run check test test-long test-oldest fuzz bench deb
 run: ; ./run
 check: ; ./test checks
 test: ; ./test
@@ -7,3 +7,4 @@ test-long: ; ./test long
 test-oldest: ; ./test oldest
 fuzz: ; ./test fuzz
 bench: ; ./test bench
+deb: ; packaging/build-deb bookworm && packaging/build-deb trixie

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from functools import cache
+from pathlib import Path
 
 from twisted.application.service import IService
 from twisted.python import usage
@@ -22,7 +23,7 @@ from plogd.settings_file import read_settings_file
 
 
 class Options(usage.Options):
-    """``[--config FILE]... [-o KEY=VALUE]... [--check-config]``."""
+    """``[--config FILE]... [--optional-config FILE]... [-o KEY=VALUE]... [--check-config]``."""
 
     synopsis = "[--config server.properties] [-o key=value ...] [--check-config]"
     longdesc = (
@@ -31,10 +32,14 @@ class Options(usage.Options):
         "after it."
     )
     optFlags = [["check-config", None, "Check the settings, print the problems, and exit."]]
+    optParameters = [
+        ["example", None, None, "The file to copy if a settings file is missing, for the error."]
+    ]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.files: list[str] = []
+        self.optional_files: set[Path] = set()
         self.overrides: list[str] = []
         self.observer: LineObserver | None = None
         self.loaded: LoadedConfig | None = None
@@ -44,6 +49,11 @@ class Options(usage.Options):
         self.files.append(path)
 
     opt_c = opt_config
+
+    def opt_optional_config(self, path: str) -> None:
+        """Like --config, but the file may be missing; conf.d next to it is read in any case."""
+        self.files.append(path)
+        self.optional_files.add(Path(path))
 
     def opt_override(self, assignment: str) -> None:
         """KEY=VALUE: a setting that overrides the settings files; may be repeated."""
@@ -58,7 +68,19 @@ class Options(usage.Options):
 
     def load(self) -> LoadedConfig:
         """Read the settings files and return the settings. Raises ConfigError."""
-        return load_config(self.files, self.overrides, read=read_settings_file)
+        return load_config(self.files, self.overrides, read=self._read_file)
+
+    def _read_file(self, file: Path) -> bytes:
+        try:
+            return read_settings_file(file)
+        except FileNotFoundError as error:
+            # A symbolic link to a missing file is a mistake: its settings are wanted.
+            if file in self.optional_files and not file.is_symlink():
+                return b""
+            if self["example"] and not file.is_symlink():
+                remedy = f"not found; copy {self['example']} there and edit it"
+                raise OSError(0, remedy, str(file)) from error
+            raise
 
     def postOptions(self) -> None:
         """Load the settings; exit if `--check-config` is given.

@@ -82,31 +82,44 @@ def parsers_below(parser: argparse.ArgumentParser) -> Iterator[argparse.Argument
                 yield from parsers_below(below)
 
 
-def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:
+def documented_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of one parser, without ``--help`` and ``--version``."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
             continue
         if action.option_strings and action.option_strings[-1] in ("--help", "--version"):
             continue
-        yield f"| {_names(action)} | {_escaped(_text(action))} |"
+        yield action
+
+
+def value_of(action: argparse.Action) -> str:
+    """Return the placeholder for the value of an option or argument; empty for a flag."""
+    if not action.option_strings:
+        return str(action.metavar or action.dest.upper())
+    value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
+    if action.choices is not None and action.metavar is None:
+        value = "|".join(map(str, action.choices))
+    return f"[{value}]" if action.nargs == "?" else value
+
+
+def help_of(action: argparse.Action) -> str:
+    """Return the help text of an option, which says if the option is required."""
+    text = (action.help or "") % {"default": action.default}
+    return f"{text} (required)" if action.required and action.option_strings else text
+
+
+def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in documented_actions(parser):
+        yield f"| {_names(action)} | {_escaped(help_of(action))} |"
 
 
 def _names(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
-    if action.choices is not None and action.metavar is None:
-        value = "\\|".join(map(str, action.choices))
-    if action.nargs == "?":
-        value = f"[{value}]"
+    value = _escaped(value_of(action))
     if not action.option_strings:
-        return f"`{action.metavar or action.dest.upper()}`"
+        return f"`{value}`"
     first, *others = action.option_strings
     names = [f"`{first} {value}`" if value else f"`{first}`", *(f"`{other}`" for other in others)]
     return ", ".join(names)
-
-
-def _text(action: argparse.Action) -> str:
-    text = (action.help or "") % {"default": action.default}
-    return f"{text} (required)" if action.required and action.option_strings else text
 
 
 def _escaped(text: str) -> str:

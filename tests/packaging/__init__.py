@@ -1,0 +1,1 @@
+"""Tests of the sources of the Debian packages and of the systemd units, without building them."""
