@@ -1,6 +1,9 @@
 # Sourced by the scripts in this folder: cached Debian trees, and throw-away copies of them.
 # Needs root, mmdebstrap, and an apt configuration that names a Debian mirror.
 
+# Trees and packages do not depend on the umask of the caller.
+umask 022
+
 TREES=${XDG_CACHE_HOME:-${HOME:?}/.cache}/plog/trees
 
 # fail MESSAGE: print it with the script's name and exit.
