@@ -44,7 +44,8 @@ def check_partitioner(partitioner: object) -> Callable[..., int] | None:
     if partitioner is None:
         return None
     choose = getattr(partitioner, "partition", partitioner)
-    is_text = isinstance(partitioner, str | bytes)  # str and bytes have a `partition` method too.
+    # str and bytes have a `partition` method too.
+    is_text = isinstance(partitioner, str | bytes)
     is_class = isinstance(partitioner, type) and choose is not partitioner
     if is_text or is_class or not callable(choose):
         advice = "give an object with a method `partition`, such as plog.HashPartitioner()"
@@ -60,10 +61,12 @@ def check_assignors(assignors: object) -> Sequence[Assignor] | None:
     """
     if assignors is None:
         return None
-    from plog.client.assignors import assignors_from  # Imported only when needed.
+    # Imported only when needed.
+    from plog.client.assignors import assignors_from
 
     made: list[Any] = []
     for name, entry in _each("assignors", assignors):
+        # Each client needs an instance of its own, since assignors may keep state.
         one = entry() if isinstance(entry, type) else entry
         if not isinstance(one, str):
             _check_assignor(name, one)
@@ -82,6 +85,7 @@ def _check_assignor(name: str, assignor: object) -> None:
 
 def check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
     """Raise TypeError if `given` is a class or lacks one of `methods`."""
+    # A class has the methods as well, but they lack an instance.
     if isinstance(given, type):
         refuse(name, given, "this is a class; give an instance of it")
     missing = [method for method in methods if not callable(getattr(given, method, None))]
@@ -90,6 +94,7 @@ def check_methods(name: str, given: object, methods: Sequence[str], advice: str)
 
 
 def _each(name: str, given: object) -> Iterable[tuple[str, Any]]:
+    # Strings are iterable, but never a list of objects.
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         refuse(name, given, "give a list")
     return [(f"{name}[{number}]", one) for number, one in enumerate(given)]
@@ -97,6 +102,7 @@ def _each(name: str, given: object) -> Iterable[tuple[str, Any]]:
 
 def refuse(name: str, given: object, why: str) -> NoReturn:
     """Raise TypeError for the object given as the parameter `name`; `why` includes the remedy."""
+    # The repr of an application's object may be very long.
     shown = repr(given)
     if len(shown) > _LONGEST_SHOWN:
         shown = f"a {type(given).__name__}"

@@ -43,6 +43,7 @@ class Sensor:
         window = self._current
         if now_s - window.begins_s >= self._window_s:
             window = self._current = _Window(now_s)
+            # `maxlen` drops the oldest window.
             self._windows.append(window)
         window.count += times
         window.total += value
@@ -51,7 +52,8 @@ class Sensor:
 
     def _recent(self, now_s: float) -> list[_Window]:
         oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
-        windows = tuple(self._windows)  # A copy: another thread may append concurrently.
+        # A copy: another thread may append concurrently.
+        windows = tuple(self._windows)
         return [window for window in windows if window.begins_s >= oldest_s]
 
     def average(self, now_s: float) -> float:
@@ -74,11 +76,11 @@ class Sensor:
         return sum(window.count for window in self._recent(now_s)) / self._elapsed_s(now_s)
 
     def _elapsed_s(self, now_s: float) -> float:
-        """Return the seconds since the oldest window began, counting missing windows as elapsed.
-
-        As in Kafka, all windows except the current one must exist.
-        """
+        """Return the seconds since the oldest window began, counting missing windows as elapsed."""
         recent = self._recent(now_s)
         passed_s = now_s - recent[0].begins_s if recent else 0.0
+        # As in Kafka's Rate, all windows but the current one count as complete: a burst right after
+        # the start would otherwise appear as an enormous rate.
         missing = (self._windows.maxlen or 1) - 1 - int(passed_s / self._window_s)
+        # 1 ms at least, which avoids a division by zero.
         return max(passed_s + max(0, missing) * self._window_s, 1e-3)

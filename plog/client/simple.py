@@ -39,7 +39,8 @@ _BROKER_DEFAULT = -1
 def __getattr__(name: str) -> object:
     if name != "SimpleConsumer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from plog.client.consumer.simple_consumer import SimpleConsumer  # Imports for 0.1 s.
+    # Imports for 0.1 s.
+    from plog.client.consumer.simple_consumer import SimpleConsumer
 
     return SimpleConsumer
 
@@ -140,6 +141,7 @@ class SimpleClient:
             timeout_ms=timeout_ms,
             topic_data=[produce.TopicProduceData(name=topic, partition_data=[data])],
         )
+        # With acks=0 the broker sends no response.
         if acks == 0:
             self._connection.send(request, self._version_of(request))
             return -1
@@ -174,7 +176,9 @@ class SimpleClient:
         _raise_if_error(response.error_code)
         result = _only(_only(response.responses).partitions)
         _raise_if_error(result.error_code, f"{topic}-{partition} at offset {offset}")
+        # Null means that there are no records.
         batches = result.records if isinstance(result.records, memoryview) else b""
+        # A batch may begin before the requested offset.
         return list(iter_records(batches, from_offset=offset))
 
     def list_offset(self, topic: str, partition: int, timestamp: int = LATEST) -> int:
@@ -200,10 +204,12 @@ class SimpleClient:
             request,
             response_type,
             self._version_of(request),
+            # The broker may hold a fetch or a produce request for that long.
             timeout_s=self._timeout_s + wait_ms / 1000,
         )
 
     def _version_of(self, request: ApiMessage) -> int:
+        # Asked once for each connection.
         if not self._versions:
             self.api_versions()
         return common_version(request, self._versions, self._connection.address)

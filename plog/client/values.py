@@ -102,8 +102,10 @@ def checked_partition(partition: object) -> TopicPartition:
 
     Raises TypeError for any other value.
     """
+    # The usual case first, since records carry TopicPartitions already.
     if isinstance(partition, TopicPartition):
         return partition
+    # A plain pair, as in a literal of the application.
     match partition:
         case (str(topic), int(number)):
             return TopicPartition(topic, number)
@@ -115,6 +117,7 @@ def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
 
     Raises TypeError for anything else, including a single partition.
     """
+    # A single partition is a tuple, hence iterable: its topic would be read as the first partition.
     match partitions:
         case (str(), int()):
             raise TypeError(

@@ -57,17 +57,21 @@ class AclAdmin(AdminBase):
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
         """Create rules; creating an existing rule succeeds. Errors: InvalidRequest, ..."""
+        # Duplicates would make the outcomes ambiguous.
         listed = list(dict.fromkeys(acls))
         response = await self._cluster.ask_controller(
             create_acls_request(listed),
             CreateAclsResponse,
+            # The controller reports a change of controller in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
             ),
         )
+        # plog brokers warn that they store rules without enforcing them (docs/security.md).
         log_notes("ACLs", ((x.error_code, x.error_message) for x in response.results))
         return Results(
             {
+                # Results have no key: they are in the order of the request.
                 acl: outcome(result.error_code, result.error_message, f"the rule {acl}", None)
                 for acl, result in zip(listed, response.results, strict=True)
             }
@@ -99,6 +103,7 @@ class AclAdmin(AdminBase):
                 one: outcome(
                     result.error_code, result.error_message, f"the filter {one}", _matched(result)
                 )
+                # As for creations, results are in the order of the request.
                 for one, result in zip(listed, response.filter_results, strict=True)
             }
         )

@@ -30,6 +30,7 @@ def config_text(value: ConfigValue) -> str:
     >>> config_text(5), config_text(0.5), config_text(True), config_text("compact")
     ('5', '0.5', 'true', 'compact')
     """
+    # Java writes booleans in lower case.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -39,6 +40,7 @@ def checked(method: Callable[..., Any], *arguments: Any, **options: Any) -> insp
     Raises TypeError for arguments that do not fit, naming the parameter.
     """
     signature, hints = _parameters(method)
+    # `bind` raises the TypeError of a wrong call before any coroutine is created.
     bound = signature.bind(None, *arguments, **options)
     for name, value in bound.arguments.items():
         if name in hints:
@@ -46,6 +48,7 @@ def checked(method: Callable[..., Any], *arguments: Any, **options: Any) -> insp
     return bound
 
 
+# Evaluating annotations takes long, and operations are called often.
 @functools.cache
 def _parameters(method: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
     hints = get_type_hints(method)
@@ -68,6 +71,7 @@ def conform(value: Any, hint: Any, name: str) -> Any:
         if _fits(value, option):
             return _converted(value, option, name)
     advice = f"give {_described(hint)}"
+    # A string is the usual mistake where a list is expected.
     if isinstance(value, str) and any(_is_several(option) for option in _options(hint)):
         advice = f"give several, such as [{value!r}]"
     raise TypeError(f"{name} is {_shown(value)}: {advice}")
@@ -105,16 +109,22 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is tuple:
         return isinstance(value, tuple)
     if _is_several(hint):
+        # Strings and named tuples are single values, although they are iterable.
         is_one = isinstance(value, str | bytes) or _is_named_tuple(type(value))
         return isinstance(value, Iterable) and not is_one
+    # A plain tuple may stand for a named one: exactly as many values as it has fields, or fewer by
+    # those with defaults.
     if _is_named_tuple(hint) and type(value) is tuple:
         return len(hint._fields) - len(hint._field_defaults) <= len(value) <= len(hint._fields)
+    # A bool is an int in Python, but never a number of partitions or an offset.
     if isinstance(value, bool) and hint in (int, float):
         return False
     if hint is int:
+        # Also the integers of NumPy and similar libraries.
         return hasattr(value, "__index__")
     if hint is float:
         return isinstance(value, int | float)
+    # An integer may stand for a member of a protocol enum.
     if issubclass(hint, Enum) and issubclass(hint, int) and type(value) is int:
         return value in hint.__members__.values()
     return isinstance(value, hint)
@@ -138,6 +148,7 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     if dataclasses.is_dataclass(hint):
         fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(hint)}
         conformed = _fields(fields, hint, name)
+        # Unchanged objects keep their identity.
         changed = {one: conformed[one] for one in fields if conformed[one] != fields[one]}
         return dataclasses.replace(value, **changed) if changed else value
     if hint is int and not isinstance(value, int):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 def is_operation(name: str, method: object) -> bool:
     """Return whether a method of a family is an operation: public and a coroutine function."""
+    # Decorators hide that a function is a coroutine function.
     inner = inspect.unwrap(method) if callable(method) else method
     return not name.startswith("_") and inspect.iscoroutinefunction(inner)
 
@@ -33,7 +34,10 @@ def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: AdminBase, /, *arguments: Any, **options: Any) -> Any:
+        # Checked when called instead of when awaited, so that the traceback shows the caller's
+        # line.
         bound = checked(method, *arguments, **options)
+        # A copy, because concurrent calls have different deadlines.
         return method(self._for_call(), *bound.args[1:], **bound.kwargs)
 
     return call
@@ -50,12 +54,14 @@ class AdminBase:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # A copy, since `setattr` changes the dictionary.
         for name, method in tuple(vars(cls).items()):
             if is_operation(name, method):
                 setattr(cls, name, _operation(method))
 
     def _for_call(self) -> Self:
         """Return a copy for one call; an operation within another one shares its deadline."""
+        # Called within another operation: both share one deadline.
         if "_cluster" in vars(self):
             return self
         bounded = copy.copy(self)
@@ -70,10 +76,13 @@ class AdminBase:
     async def _version_at_controller(self, request: type[ApiMessage]) -> int:
         """Return the version in which the controller will receive this request."""
         metadata = self._cluster.metadata
+        # In KRaft, brokers name a random broker as the controller, and it may have left the
+        # cluster.
         if metadata.controller_id not in metadata.brokers:
             metadata = await self._cluster.refresh(())
         node_id = metadata.controller_id
         if node_id not in metadata.brokers:
+            # Any broker forwards the request, in the version that it supports itself.
             node_id = await self._some_broker()
         return (await self._cluster.connection(node_id)).version_of(request)
 
@@ -83,6 +92,7 @@ class AdminBase:
         if not brokers:
             raise BrokerNotAvailable("no broker of the cluster is alive; retry later")
         controller = self._cluster.metadata.controller_id
+        # The other controllers may be out of date.
         if self._cluster.settings.uses_controllers and controller in brokers:
             return controller
         return min(brokers)
@@ -92,6 +102,7 @@ class AdminBase:
         known = self._cluster.metadata.brokers.get(node_id)
         if known is None:
             known = (await self._cluster.refresh(())).brokers.get(node_id)
+        # A broker may leave between two requests.
         if known is None:
             return BrokerDescription(id=node_id, host="", port=-1)
         return BrokerDescription(id=node_id, host=known.host, port=known.port, rack=known.rack)

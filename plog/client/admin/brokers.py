@@ -80,6 +80,7 @@ class BrokerAdmin(AdminBase):
         try:
             response = await self._cluster.ask_any(request, DescribeClusterResponse)
         except UnsupportedVersion:
+            # Metadata can describe neither fenced brokers nor controllers.
             if include_fenced or asks_controllers:
                 raise
             return await self._describe_by_metadata(include_authorized_operations)
@@ -101,6 +102,7 @@ class BrokerAdmin(AdminBase):
         """Return the API versions that each broker supports."""
 
         async def ask(node_id: int) -> BrokerApiVersions:
+            # The versions were received when the connection was opened.
             versions = (await self._cluster.connection(node_id)).api_versions
             return BrokerApiVersions(broker=await self._broker(node_id), apis=served_apis(versions))
 
@@ -123,6 +125,7 @@ class BrokerAdmin(AdminBase):
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
     ) -> Results[str, None]:
         """Change the levels of features. Errors: InvalidUpdateVersion, ..."""
+        # The fields of the request depend on the version.
         version = await self._version_at_controller(UpdateFeaturesRequest)
         request = update_features_request(
             updates,
@@ -133,6 +136,7 @@ class BrokerAdmin(AdminBase):
         response = await self._cluster.ask_controller(
             request,
             UpdateFeaturesResponse,
+            # The controller may have moved since the last metadata refresh.
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
         return Results(updated_features(updates, response))
@@ -157,6 +161,7 @@ def update_features_request(
 
     Raises UnsupportedVersion for `validate_only` before Kafka 3.3.
     """
+    # KIP-778 replaced the flag for downgrades by a type.
     typed = version >= _FIRST_WITH_TYPES
     if validate_only and not typed:
         raise UnsupportedVersion("the broker does not support validate_only for feature updates")
@@ -167,6 +172,7 @@ def update_features_request(
                 feature=name,
                 max_version_level=update.level,
                 allow_downgrade=not typed and update.upgrade_type != UpgradeType.UPGRADE,
+                # Version 0 lacks the field, so it must have its default there.
                 upgrade_type=update.upgrade_type if typed else UpgradeType.UPGRADE,
             )
             for name, update in updates.items()
@@ -191,6 +197,7 @@ def described_cluster(response: DescribeClusterResponse) -> ClusterDescription:
                 rack=broker.rack,
                 is_fenced=broker.is_fenced,
             )
+            # In order, so that tools print the same list each time.
             for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
         },
         authorized_operations=operations_of(response.cluster_authorized_operations),
@@ -240,6 +247,7 @@ def updated_features(
     updates: Iterable[str], response: UpdateFeaturesResponse
 ) -> dict[str, KafkaError | None]:
     """Return the outcome for each feature: one for all if the response has only one."""
+    # From version 2 on, a single error applies to all features.
     whole = outcome(response.error_code, response.error_message, "the features", None)
     by_feature = {
         result.feature: outcome(

@@ -47,6 +47,7 @@ from plog.wire.messages.list_config_resources import (
 )
 from plog.wire.schema import ApiMessage
 
+# No broker has a negative id.
 _ANY_NODE = -1
 
 _Response = TypeVar("_Response", bound=ApiMessage)
@@ -79,6 +80,7 @@ class ConfigAdmin(AdminBase):
         return await settle(
             self._cluster,
             resources,
+            # Only configs of brokers and their loggers need a particular broker; those are grouped.
             lambda waiting: ask_nodes(self._cluster, _by_node(waiting), ask),
         )
 
@@ -96,6 +98,7 @@ class ConfigAdmin(AdminBase):
 
         Errors, per resource: InvalidConfig, UnknownTopicOrPartition, InvalidRequest, ...
         """
+        # The changes may be an iterator, and a retry sends them again.
         listed = {resource: list(some) for resource, some in changes.items()}
 
         async def ask(
@@ -123,6 +126,7 @@ class ConfigAdmin(AdminBase):
         Values are strings, numbers or bools: ``{"retention.ms": 5}``. Raises the error that
         `incremental_alter_configs` returns for the resource.
         """
+        # DELETE restores the default; an empty value may be valid.
         changes = [
             AlterConfig(name, value)
             if value is not None
@@ -195,6 +199,7 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResour
     grouped: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         node_id = resource.node_id
+        # The defaults for all brokers have no node either (KIP-226).
         grouped.setdefault(_ANY_NODE if node_id is None else node_id, []).append(resource)
     return grouped
 
@@ -215,6 +220,7 @@ def describe_configs_request(
             DescribeConfigsResource(
                 resource_type=resource.type,
                 resource_name=resource.name,
+                # None requests all configs, an empty list none.
                 configuration_keys=None if names is None else list(names),
             )
             for resource in resources
@@ -237,6 +243,7 @@ def incremental_alter_configs_request(
                     IncrementalAlterableConfig(
                         name=change.name,
                         config_operation=change.operation,
+                        # DELETE has no value.
                         value=None if change.value is None else config_text(change.value),
                     )
                     for change in some

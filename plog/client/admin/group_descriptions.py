@@ -50,6 +50,7 @@ def described_groups(
 
 
 def _classic(group: DescribedGroup, coordinator: BrokerDescription) -> GroupDescription:
+    # Other protocol types, such as Kafka Connect's, have their own formats.
     consumes = group.protocol_type == CONSUMER_PROTOCOL_TYPE
     return GroupDescription(
         group_id=group.group_id,
@@ -82,6 +83,7 @@ def _subscription(metadata: bytes) -> frozenset[str]:
     try:
         return subscribed_topics(metadata)
     except WireError:
+        # The bytes come from any client: one broken member must not hide the group.
         return frozenset()
 
 
@@ -135,6 +137,7 @@ def _newer_member(member: newer.Member) -> MemberDescription:
         client_id=member.client_id,
         host=member.client_host,
         subscription=frozenset(member.subscribed_topic_names),
+        # An empty pattern means that the member subscribes by name.
         subscription_pattern=member.subscribed_topic_regex or None,
         assignment=_partitions(member.assignment.topic_partitions),
         target_assignment=_partitions(member.target_assignment.topic_partitions),

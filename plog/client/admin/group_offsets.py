@@ -37,6 +37,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 
+# KIP-709: one OffsetFetch for many groups.
 _FIRST_BATCH = 8
 _NO_OFFSET = -1
 _UNKNOWN_EPOCH = -1
@@ -62,6 +63,7 @@ class GroupOffsetAdmin(AdminBase):
         async def ask(
             node_id: int, names: Sequence[str]
         ) -> Answers[str, Results[TopicPartition, OffsetAndMetadata | None]]:
+            # Older coordinators serve one group per request.
             version = (await self._cluster.connection(node_id)).version_of(OffsetFetchRequest)
             listed: dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError] = {}
             for request in offset_fetch_requests(
@@ -94,6 +96,7 @@ class GroupOffsetAdmin(AdminBase):
         async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
             request = offset_commit_request(group, offsets)
             response = await self._cluster.ask_node(node_id, request, OffsetCommitResponse)
+            # OffsetCommit reports a missing coordinator in each partition, which a retry can fix.
             return _raise_for_whole(committed_offsets(group, response))
 
         return Results(await ask_coordinator(self._cluster, group, ask))
@@ -147,11 +150,13 @@ def offset_fetch_requests(
     groups: Mapping[str, Collection[TopicPartition] | None], *, version: int, require_stable: bool
 ) -> list[OffsetFetchRequest]:
     """Return one request for all groups, or one per group for an older coordinator."""
+    # KIP-447 came one version before KIP-709.
     stable = require_stable and version >= _FIRST_BATCH - 1
     if version < _FIRST_BATCH:
         return [
             OffsetFetchRequest(
                 group_id=group,
+                # None requests all partitions, an empty list none.
                 topics=None
                 if partitions is None
                 else [
@@ -200,6 +205,7 @@ def offset_commit_request(
             committed_metadata=offset.metadata,
         )
 
+    # Without a member id and a generation, only an empty group accepts the commit.
     return OffsetCommitRequest(
         group_id=group,
         topics=[
@@ -218,6 +224,7 @@ def fetched_offsets(
     request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError]:
     """Return the offsets of each group, from a response of any version."""
+    # Up to version 7, the request and the response are about one group.
     if request.group_id:
         found = _offsets((topic.name, topic.partitions) for topic in response.topics)
         about = f"group {request.group_id}"
@@ -265,7 +272,8 @@ def committed_offsets(
     for topic in response.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
-            if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:  # The request names no member.
+            # The request names no member, so this error means that the group has some.
+            if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 outcomes[partition] = NonEmptyGroup(
                     f"cannot set offsets of group {group}: it has members; stop them first"
                 )

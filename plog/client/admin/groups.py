@@ -60,6 +60,7 @@ class GroupAdmin(AdminBase):
             raise_if_error(response.error_code, None, f"the groups of broker {node_id}")
             return listed_groups(response)
 
+        # A list without the groups of one broker would look complete, so its error is raised.
         listed = (await by_broker(self._cluster, None, ask)).raise_first()
         groups = sorted(
             (group for some in listed.values() for group in some), key=lambda group: group.group_id
@@ -67,6 +68,7 @@ class GroupAdmin(AdminBase):
         return {
             group.group_id: group
             for group in groups
+            # Filtered here, because ListGroups has no such filter.
             if not protocol_types or group.protocol_type in protocol_types
         }
 
@@ -84,6 +86,7 @@ class GroupAdmin(AdminBase):
             )
             response = await self._cluster.ask_node(node_id, request, DescribeGroupsResponse)
             described = described_groups(response, await self._broker(node_id))
+            # A broker describes a group of KIP-848 as unknown in the classic protocol.
             others = [group for group in groups if _may_be_newer(described.get(group))]
             if others and (await self._cluster.connection(node_id)).speaks(
                 ConsumerGroupDescribeRequest
@@ -98,10 +101,7 @@ class GroupAdmin(AdminBase):
     async def _describe_newer(
         self, node_id: int, groups: Sequence[str], include_operations: bool
     ) -> dict[str, GroupDescription | KafkaError]:
-        """Describe the groups among these that use the protocol of KIP-848.
-
-        A broker that has it disabled, as 3.7 to 3.9 do by default, returns an error for each group.
-        """
+        """Describe the groups among these that use the protocol of KIP-848."""
         request = ConsumerGroupDescribeRequest(
             group_ids=list(groups), include_authorized_operations=include_operations
         )
@@ -110,6 +110,8 @@ class GroupAdmin(AdminBase):
         return {
             group: found
             for group, found in described.items()
+            # A broker that has KIP-848 disabled, as 3.7 to 3.9 do by default, returns an error for
+            # each group; the classic result stands.
             if not isinstance(found, GroupIdNotFound | UnsupportedVersion)
         }
 
@@ -157,6 +159,8 @@ class GroupAdmin(AdminBase):
         if members is None:
             leaving = [
                 MemberToRemove(member.member_id, member.group_instance_id)
+                # A member is identified by its member id and, if static, by its instance id as
+                # well.
                 for member in (await self.describe_group(group)).members
             ]
         else:
@@ -179,6 +183,7 @@ class GroupAdmin(AdminBase):
 def _may_be_newer(described: GroupDescription | KafkaError | None) -> bool:
     """Return whether a group that is unknown in the classic protocol may use a newer one."""
     if isinstance(described, GroupDescription):
+        # Kafka before 4.0 describes an unknown group as Dead.
         return described.state is GroupState.DEAD
     return isinstance(described, GroupIdNotFound)
 
@@ -212,6 +217,7 @@ def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
         GroupListing(
             group_id=group.group_id,
             protocol_type=group.protocol_type,
+            # Brokers return these only since Kafka 2.6 and 3.8 (KIP-518, KIP-848).
             state=GroupState(group.group_state) if group.group_state else None,
             type=group.group_type or None,
         )
@@ -229,6 +235,7 @@ def removed_members(
     }
     removed: dict[MemberToRemove, KafkaError | None] = {}
     for member in leaving:
+        # For a static member named by instance id only, the response also contains its member id.
         code = codes.get(member, by_instance.get(member.group_instance_id or ""))
         about = f"member {member.group_instance_id or member.member_id}"
         if code is None:

@@ -49,6 +49,8 @@ class LogDirAdmin(AdminBase):
 
         async def ask(node_id: int) -> dict[str, LogDirDescription]:
             response = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
+            # KIP-784: an error of the whole request; older brokers only report those of
+            # directories.
             raise_if_error(response.error_code, None, f"the log directories of broker {node_id}")
             return described_log_dirs(response)
 
@@ -72,6 +74,7 @@ class LogDirAdmin(AdminBase):
             response = await self._cluster.ask_node(node_id, request, AlterReplicaLogDirsResponse)
             return altered_replica_log_dirs(node_id, response)
 
+        # Each broker moves only its own replicas.
         return await settle(
             self._cluster, paths, lambda waiting: ask_nodes(self._cluster, _by_node(waiting), ask)
         )
@@ -94,6 +97,7 @@ def describe_log_dirs_request(
 ) -> DescribeLogDirsRequest:
     """Return the request to describe `partitions`, by default all."""
     if partitions is None:
+        # None requests all replicas, an empty list none (KIP-113).
         return DescribeLogDirsRequest(topics=None)
     return DescribeLogDirsRequest(
         topics=[
@@ -135,6 +139,7 @@ def described_log_dirs(response: DescribeLogDirsResponse) -> dict[str, LogDirDes
 def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
     return LogDirDescription(
         path=result.log_dir,
+        # A failed directory is a result, not an error of the request.
         error=outcome(result.error_code, None, f"directory {result.log_dir}", None),
         replicas={
             TopicPartition(topic.name, found.partition_index): ReplicaInfo(
@@ -145,6 +150,7 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
             for topic in result.topics
             for found in topic.partitions
         },
+        # Brokers before KIP-827 return no sizes of the file system.
         total_bytes=None if result.total_bytes < 0 else result.total_bytes,
         usable_bytes=None if result.usable_bytes < 0 else result.usable_bytes,
         is_cordoned=result.is_cordoned,

@@ -45,6 +45,7 @@ class PartitionAdmin(AdminBase):
             ElectLeadersResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
+        # The error of the whole request; partitions have their own.
         raise_if_error(response.error_code, None, "the elections")
         return Results(elected_leaders(response))
 
@@ -76,6 +77,7 @@ class PartitionAdmin(AdminBase):
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
         """Return the reassignments in progress, of `partitions` or by default of all."""
+        # Without topics, all reassignments are listed (KIP-455).
         request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms)
         if partitions is not None:
             request.topics = [
@@ -98,6 +100,7 @@ def elect_leaders_request(
     kind: ElectionType, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
 ) -> ElectLeadersRequest:
     """Return the request for elections."""
+    # None requests an election for all partitions that need one (KIP-460).
     topics = None
     if partitions is not None:
         topics = [
@@ -119,11 +122,13 @@ def alter_partition_reassignments_request(
         brokers = replicas[partition]
         return ReassignablePartition(
             partition_index=partition.partition,
+            # KIP-455: null cancels a reassignment in progress.
             replicas=None if brokers is None else list(brokers),
         )
 
     return AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
+        # KIP-860: false refuses a change that was not intended.
         allow_replication_factor_change=allow_replication_factor_change,
         topics=[
             ReassignableTopic(

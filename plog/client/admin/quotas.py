@@ -24,6 +24,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
+# The match types of DescribeClientQuotas (KIP-546).
 _EXACT, _DEFAULT, _ANY = range(3)
 
 
@@ -40,11 +41,13 @@ class QuotaEntity:
     @classmethod
     def of(cls, **names: str | None) -> QuotaEntity:
         """Return the entity with these parts: user, client_id, ip."""
+        # Keywords cannot contain the hyphen of ``client-id``.
         return cls.of_parts({kind.replace("_", "-"): name for kind, name in names.items()})
 
     @classmethod
     def of_parts(cls, names: Mapping[str, str | None]) -> QuotaEntity:
         """Return the entity with these parts, by Kafka's names of the entity types."""
+        # Sorted, so that entities with the same parts are equal.
         return cls(tuple(sorted(names.items())))
 
 
@@ -109,6 +112,7 @@ def describe_client_quotas_request(
 def _component(kind: str, name: str | _AnyName | None) -> ComponentData:
     if isinstance(name, _AnyName):
         return ComponentData(entity_type=kind, match_type=_ANY, match=None)
+    # None stands for the default entity in the protocol as well, so the type decides.
     if name is None:
         return ComponentData(entity_type=kind, match_type=_DEFAULT, match=None)
     return ComponentData(entity_type=kind, match_type=_EXACT, match=name)
@@ -125,6 +129,7 @@ def alter_client_quotas_request(
                     EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts
                 ],
                 ops=[
+                    # The value is ignored when the quota is removed.
                     OpData(key=key, value=0.0 if value is None else value, remove=value is None)
                     for key, value in values.items()
                 ],

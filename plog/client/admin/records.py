@@ -38,6 +38,7 @@ HIGH_WATERMARK: Final = -1
 
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 _NOT_A_REPLICA = -1
+# An older broker would misread a special value as a time.
 _FIRST_VERSION: Mapping[int, int] = {
     OffsetSpec.MAX_TIMESTAMP: 7,
     OffsetSpec.EARLIEST_LOCAL: 8,
@@ -67,6 +68,7 @@ class RecordAdmin(AdminBase):
             node_id: int, partitions: Sequence[TopicPartition]
         ) -> Answers[TopicPartition, ListedOffset]:
             version = (await self._cluster.connection(node_id)).version_of(ListOffsetsRequest)
+            # Partitions of the same call may have leaders of different versions.
             known, unknown = split_by_version({p: times[p] for p in partitions}, version)
             if not known:
                 return unknown
@@ -118,6 +120,7 @@ class RecordAdmin(AdminBase):
                 await self._cluster.ask_node(node_id, request, DescribeProducersResponse)
             )
 
+        # KIP-664: a replica other than the leader can be asked as well.
         if broker is None:
             return await by_leader(self._cluster, partitions, ask)
         return await settle(
@@ -227,6 +230,7 @@ def listed_offsets(
             offset = ListedOffset(
                 offset=found.offset,
                 timestamp=found.timestamp,
+                # A broker before KIP-320 returns no epoch.
                 leader_epoch=None if found.leader_epoch < 0 else found.leader_epoch,
             )
             listed[partition] = outcome(found.error_code, None, str(partition), offset)
@@ -260,6 +264,7 @@ def described_producers(
                     last_sequence=producer.last_sequence,
                     last_timestamp=producer.last_timestamp,
                     coordinator_epoch=_known(producer.coordinator_epoch),
+                    # -1 means that no transaction is open.
                     transaction_start_offset=_known(producer.current_txn_start_offset),
                 )
                 for producer in found.active_producers

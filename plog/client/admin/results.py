@@ -97,6 +97,7 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
     """
     if code == 0:
         return value
+    # The broker's text is more precise than that of the error code.
     if message:
         return error_from_code(code, message)
     return error_about(code, about)
@@ -107,6 +108,7 @@ def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
 
     plog brokers send one for rules that are stored but not enforced; Apache Kafka sends none.
     """
+    # A broker repeats the same note for each item.
     notes = dict.fromkeys(message for code, message in outcomes if code == 0 and message)
     for note in notes:
         log.warning("%s: %s", about, note)

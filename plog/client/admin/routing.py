@@ -30,6 +30,7 @@ Asking: TypeAlias = Coroutine[Any, Any, Answers[K, V]]
 RetryPredicate: TypeAlias = Callable[[KafkaError, int], bool]
 """A predicate: whether an error may still be transient after this number of attempts."""
 
+# A connection that fails may mean that the coordinator has moved to another broker.
 _WRONG_COORDINATOR: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -59,6 +60,7 @@ minute, which is a long time for a user who has mistyped a name.
 
 def is_throttled(error: KafkaError, tries: int) -> bool:
     """Return whether the controller has throttled the change of one item (KIP-599)."""
+    # In both cases nothing has changed, so the request is safe to repeat.
     return error.code in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER)
 
 
@@ -86,17 +88,22 @@ async def settle(
     """
     backoff = cluster.backoff()
     waiting = several(items)
+    # Overwritten by the first response; what remains was missing in all responses.
     outcomes: dict[K, V | KafkaError] = {item: _missing_result(item) for item in waiting}
     tries = 0
+    # An empty request would raise errors of the whole request for nothing.
     while waiting:
         answers = await ask(waiting)
         tries += 1
+        # A response may contain items that were not requested.
         outcomes |= {item: answers[item] for item in waiting if item in answers}
+        # Only the failed items, since the others may have taken effect.
         waiting = [item for item in waiting if _may_retry(outcomes[item], passing, tries)]
         if not waiting:
             break
         await backoff.wait()
-        if backoff.is_over:  # An attempt without time would hide the errors.
+        # An attempt without time would hide the errors.
+        if backoff.is_over:
             break
     return Results(outcomes)
 
@@ -120,6 +127,7 @@ async def ask_nodes(
         try:
             return await ask(node_id, items)
         except KafkaError as error:
+            # The other nodes' results are still valid.
             return dict.fromkeys(items, error)
 
     outcomes: dict[K, V | KafkaError] = {}
@@ -137,6 +145,7 @@ async def by_leader(
     """Ask the leaders about their partitions, with fresh metadata for each attempt."""
 
     async def ask_leaders(waiting: list[TopicPartition]) -> Answers[TopicPartition, V]:
+        # Refreshed for each attempt: most errors mean that a leader has moved.
         metadata = await cluster.refresh({partition.topic for partition in waiting})
         led: dict[int, list[TopicPartition]] = {}
         leaderless: dict[TopicPartition, V | KafkaError] = {}
@@ -182,6 +191,7 @@ async def by_coordinator(
             return error
 
     async def ask_coordinators(waiting: list[str]) -> Answers[str, V]:
+        # Concurrently: each group may have another coordinator.
         found = await cluster.network.gather([find(group) for group in waiting])
         coordinated: dict[int, list[str]] = {}
         outcomes: dict[str, V | KafkaError] = {}
@@ -192,6 +202,7 @@ async def by_coordinator(
                 coordinated.setdefault(node_id, []).append(group)
         outcomes |= await ask_nodes(cluster, coordinated, ask)
         for group, outcome in outcomes.items():
+            # Look it up again before the retry.
             if isinstance(outcome, KafkaError) and outcome.code in _WRONG_COORDINATOR:
                 cluster.forget_coordinator(group)
         return outcomes

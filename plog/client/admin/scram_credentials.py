@@ -58,6 +58,7 @@ class ScramUpsertion:
     user: str
     mechanism: ScramMechanism
     password: str | bytes = field(repr=False)
+    # Kafka's default and minimum (RFC 7677).
     iterations: int = 4096
     salt: bytes | None = field(default=None, repr=False)
 
@@ -81,6 +82,7 @@ class CredentialAdmin(AdminBase):
         Errors, per user: ResourceNotFound, DuplicateResource.
         """
         names = None if users is None else list(dict.fromkeys(users))
+        # An empty list would request all users (KIP-554).
         if names == []:
             return Results({})
         request = DescribeUserScramCredentialsRequest(
@@ -125,9 +127,11 @@ def alter_user_scram_credentials_request(
 
 
 def _upsertion(one: ScramUpsertion) -> ScramCredentialUpsertion:
-    import hashlib  # Imported here because it loads OpenSSL, which other families do not need.
+    # Imported here because it loads OpenSSL, which other families do not need.
+    import hashlib
     import os
 
+    # A salt of its own for each password, so that equal passwords have different hashes.
     salt = os.urandom(_SALT_BYTES) if one.salt is None else one.salt
     password = one.password.encode() if isinstance(one.password, str) else one.password
     hash_name = "sha512" if one.mechanism is ScramMechanism.SCRAM_SHA_512 else "sha256"

@@ -41,6 +41,7 @@ class TopicDescriptionAdmin(AdminBase):
 
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
         """Return the topics that this client may see, by name."""
+        # A list of topics must never create one.
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
@@ -66,6 +67,7 @@ class TopicDescriptionAdmin(AdminBase):
             every = await self._describe_by_name(
                 None, page_partitions, include_authorized_operations
             )
+            # Sorted, since pages and versions differ in their order.
             return Results({name: every[name] for name in sorted(every, key=str)})
         asked = several(topics)
         names = [topic for topic in asked if isinstance(topic, str)]
@@ -75,8 +77,10 @@ class TopicDescriptionAdmin(AdminBase):
             described |= await self._describe_by_name(
                 names, page_partitions, include_authorized_operations
             )
-        if ids:  # Kafka ignores names in a request with ids.
+        # Kafka ignores names in a request with ids.
+        if ids:
             described |= await self._describe_unpaged(ids, include_authorized_operations)
+        # A missing result must not look like a missing topic.
         missing = InvalidRequest("the response has no result for this topic")
         return Results({topic: described.get(topic, missing) for topic in asked})
 
@@ -95,6 +99,7 @@ class TopicDescriptionAdmin(AdminBase):
         try:
             described = await self._describe_in_pages(names or (), page_partitions)
         except UnsupportedVersion:
+            # A broker before KIP-966, which has no pages.
             return await self._describe_unpaged(names, include_operations)
         if include_operations:
             return described
@@ -108,12 +113,15 @@ class TopicDescriptionAdmin(AdminBase):
         cursor: Cursor | None = None
         while True:
             request = DescribeTopicPartitionsRequest(
+                # The broker continues after the cursor in sorted order, so the names must be sorted
+                # as well.
                 topics=[DescribedTopic(name=name) for name in sorted(names)],
                 response_partition_limit=page_partitions,
                 cursor=cursor,
             )
             response = await self._cluster.ask_any(request, DescribeTopicPartitionsResponse)
             pages.add(response)
+            # A broker that repeats the cursor would cause an endless loop.
             if response.next_cursor is None or response.next_cursor == cursor:
                 return pages.topics
             cursor = response.next_cursor
@@ -128,6 +136,7 @@ class TopicDescriptionAdmin(AdminBase):
         )
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
+        # A response names topics by both; the caller expects the key it has used.
         ids = {topic for topic in topics or () if not isinstance(topic, str)}
         described = zip(response.topics, described_topics(response), strict=True)
         return {
@@ -152,6 +161,7 @@ def listed_topics(response: MetadataResponse) -> list[TopicListing]:
             name=topic.name, topic_id=topic_id_of(topic.topic_id), is_internal=topic.is_internal
         )
         for topic in sorted(response.topics, key=lambda topic: topic.name or "")
+        # Topics that the client may not describe have an error.
         if topic.name and not topic.error_code
     ]
 
@@ -186,6 +196,7 @@ class TopicPages:
         for topic in page.topics:
             name = topic.name or ""
             before = self.topics.get(name)
+            # A topic may be split over several pages.
             known = before.partitions if isinstance(before, TopicDescription) else ()
             self.topics[name] = outcome(
                 topic.error_code,
@@ -212,6 +223,7 @@ def _described(
             replicas=tuple(partition.replica_nodes),
             isr=tuple(partition.isr_nodes),
             offline_replicas=tuple(partition.offline_replicas),
+            # Only DescribeTopicPartitions returns eligible leader replicas (KIP-966).
             eligible_leaders=_tuple_of(getattr(partition, "eligible_leader_replicas", None)),
             last_known_eligible_leaders=_tuple_of(getattr(partition, "last_known_elr", None)),
         )

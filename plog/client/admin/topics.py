@@ -36,8 +36,11 @@ from plog.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
+# KIP-464: -1 selects the broker's default.
 _BROKER_DEFAULT = -1
+# KIP-516: topics can be deleted by id.
 _FIRST_DELETION_BY_ID = 6
+# Brokers before Kafka 2.4 do not return the counts (KIP-525).
 _NONE_TOLD = -1
 
 
@@ -54,6 +57,7 @@ class TopicAdmin(AdminBase):
         """
         new = [NewTopic(name=topic) if isinstance(topic, str) else topic for topic in _each(topics)]
         by_name = {topic.name: topic for topic in new}
+        # The outcomes are keyed by name.
         if len(by_name) < len(new):
             raise InvalidRequest("cannot create topics: a topic is named more than once")
 
@@ -67,6 +71,7 @@ class TopicAdmin(AdminBase):
                 await self._cluster.ask_controller(
                     request,
                     CreateTopicsResponse,
+                    # The controller reports a change of controller in each topic.
                     retry_on=lambda answer: _not_controller(x.error_code for x in answer.topics),
                 )
             )
@@ -100,6 +105,7 @@ class TopicAdmin(AdminBase):
         """Delete topics. Errors: UnknownTopicOrPartition, UnknownTopicId, ..."""
 
         async def ask(names: list[str | Uuid]) -> Mapping[str | Uuid, KafkaError | None]:
+            # Only newer controllers accept ids.
             version = await self._version_at_controller(DeleteTopicsRequest)
             request = delete_topics_request(
                 names, version=version, timeout_ms=self._request_timeout_ms
@@ -145,7 +151,8 @@ class TopicAdmin(AdminBase):
 
 
 def _each(topics: Iterable[NewTopic | str]) -> Iterable[NewTopic | str]:
-    return several(topics) if isinstance(topics, str) else topics  # `several` refuses a string.
+    # `several` refuses a string.
+    return several(topics) if isinstance(topics, str) else topics
 
 
 def _not_controller(codes: Iterable[int]) -> bool:
@@ -248,6 +255,7 @@ def created_topics(response: CreateTopicsResponse) -> dict[str, CreatedTopic | K
 
 
 def _created(topic: CreatableTopicResult) -> CreatedTopic:
+    # The client may lack DESCRIBE_CONFIGS, although it may create the topic (KIP-525).
     hidden = topic.configs is None or topic.topic_config_error_code
     return CreatedTopic(
         name=topic.name,
@@ -277,6 +285,7 @@ def deleted_topics(response: DeleteTopicsResponse) -> dict[str | Uuid, KafkaErro
     for topic in response.responses:
         about = f"topic {topic.name or uuid_to_text(topic.topic_id)}"
         result = outcome(topic.error_code, topic.error_message, about, None)
+        # The response may have both; the caller may have asked for either.
         if topic.name:
             outcomes[topic.name] = result
         if topic.topic_id != ZERO_UUID:

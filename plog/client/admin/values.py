@@ -16,6 +16,7 @@ from plog.enums import AclOperation, AlterOperation, ConfigResourceType, ConfigS
 from plog.errors import KafkaError
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 
+# The smallest 32-bit integer marks a response without operations (KIP-430).
 _NO_OPERATIONS = -(1 << 31)
 
 
@@ -149,6 +150,7 @@ class ConfigResource(NamedTuple):
     def node_id(self) -> int | None:
         """The broker that serves this resource; None if any broker does."""
         of_one = self.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+        # Defaults for all brokers have an empty name and can be asked from any of them (KIP-226).
         return int(self.name) if of_one and self.name.isdecimal() else None
 
     def __str__(self) -> str:
@@ -342,6 +344,7 @@ class GroupState(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> GroupState:
         """Ignore case; return UNKNOWN for any other value, such as a state of a newer Kafka."""
+        # Filters may be written in lower case, and newer brokers have more states.
         return next((x for x in cls if x.lower() == str(value).lower()), cls.UNKNOWN)
 
 

@@ -31,6 +31,7 @@ from plog.wire.internal.consumer_protocol import (
 from plog.wire.primitives import Buffer
 
 NO_GENERATION = -1
+# Version 3 of the formats: KIP-792 generation, KIP-881 rack.
 _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 3
 
@@ -62,6 +63,7 @@ class Subscription:
     def encode(self) -> bytes:
         """Return the bytes for JoinGroup."""
         message = ConsumerProtocolSubscription(
+            # Sorted, so that the bytes are the same for the same subscription.
             topics=sorted(self.topics),
             user_data=self.user_data,
             owned_partitions=_by_topic(sorted(self.owned_partitions)),
@@ -76,10 +78,12 @@ class Subscription:
         message = decode_subscription(metadata)
         return cls(
             topics=tuple(message.topics),
+            # Copied, because a view would keep the whole response in memory.
             user_data=None if message.user_data is None else bytes(message.user_data),
             owned_partitions=_partitions(message.owned_partitions),
             generation_id=message.generation_id,
             rack_id=message.rack_id or None,
+            # The coordinator knows the instance id; the member's bytes do not contain it.
             group_instance_id=group_instance_id,
         )
 
@@ -140,15 +144,16 @@ class Assignor(Protocol):
 def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
     """Return the highest protocol that all of `assignors` support.
 
-    The member must know it before the group chooses one of the assignors. Raises ValueError if
-    the assignors have none in common.
+    Raises ValueError if the assignors have none in common.
     """
+    # All assignors must agree: members revoke partitions before the group has chosen one.
     common = set(RebalanceProtocol)
     for assignor in assignors:
         common &= set(assignor.protocols)
     if not common:
         names = ", ".join(assignor.name for assignor in assignors)
         raise ValueError(f"the assignors {names} have no rebalance protocol in common")
+    # COOPERATIVE is preferred, since members keep their partitions while they join (KIP-429).
     return max(common)
 
 

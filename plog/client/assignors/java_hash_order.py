@@ -15,6 +15,7 @@ from plog.hashing import java_hash
 from plog.types import TopicPartition
 
 _FIRST_CAPACITY = 16
+# Java's default load factor: a fuller table is doubled.
 _LOAD = 0.75
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ def in_hash_order(keys: Iterable[str]) -> list[str]:
 
 def partition_hash(partition: TopicPartition) -> int:
     """Return Java's ``TopicPartition.hashCode``; only the lower 32 bits are significant."""
+    # As in Java, where an int overflows silently.
     return 31 * (31 + partition.partition) + java_hash(partition.topic)
 
 
@@ -52,7 +54,9 @@ class HashOrder(Generic[T]):
         """Add `key` unless it is present."""
         if key in self._keys:
             return
+        # Python's integers do not overflow, so keep the 32 bits of Java's int.
         value = self._hash_of(key) & 0xFFFF_FFFF
+        # HashMap spreads the upper bits to the lower ones, which select the bucket.
         self._keys[key] = value ^ value >> 16
         while len(self._keys) > self._capacity * _LOAD:
             self._capacity *= 2
@@ -70,4 +74,5 @@ class HashOrder(Generic[T]):
         return sorted(self._keys, key=self._bucket)
 
     def _bucket(self, key: T) -> int:
+        # The capacity is a power of two, so the mask is the remainder.
         return self._keys[key] & self._capacity - 1

@@ -24,6 +24,7 @@ class RangeAssignor(Assignor):
         """See `Assignor`."""
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         members = in_order(subscriptions)
+        # Sorted, so that any leader computes the same ranges.
         for topic, count in sorted(partition_counts.items()):
             readers = [member for member in members if topic in subscriptions[member].topics]
             if not readers:
@@ -31,6 +32,7 @@ class RangeAssignor(Assignor):
             each, more = divmod(count, len(readers))
             first = 0
             for position, member in enumerate(readers):
+                # The first members get one partition more.
                 end = first + each + (position < more)
                 shares[member] += (TopicPartition(topic, number) for number in range(first, end))
                 first = end

@@ -26,8 +26,10 @@ class RoundRobinAssignor(Assignor):
         wanted = {member: frozenset(one.topics) for member, one in subscriptions.items()}
         members = in_order(subscriptions)
         turn = 0
+        # Sorted, so that any leader computes the same assignment.
         for topic in sorted(wanted_topics(subscriptions.values()) & set(partition_counts)):
             for number in range(partition_counts[topic]):
+                # At least one member subscribes to the topic, so the loop ends.
                 while topic not in wanted[members[turn]]:
                     turn = (turn + 1) % len(members)
                 shares[members[turn]].append(TopicPartition(topic, number))

@@ -36,6 +36,7 @@ from plog.types import TopicPartition
 from plog.wire.primitives import WireError
 from plog.wire.schema import Message, Struct, field, int32
 
+# KIP-341: version 1 added the generation.
 _LAST_USER_DATA_VERSION = 1
 
 
@@ -69,6 +70,8 @@ class StickyAssignor(Assignor):
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         """Return the last partitions of this member; None before the first assignment."""
+        # An eager member owns nothing while it joins, so its last partitions travel as user data
+        # (KIP-54).
         return None if self._last is None else self._last.encode(_LAST_USER_DATA_VERSION)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
@@ -76,6 +79,7 @@ class StickyAssignor(Assignor):
         self._last = StickyUserData(
             previous_assignment=[
                 PreviousPartitions(topic=topic, partitions=[one.partition for one in group])
+                # `groupby` needs sorted input.
                 for topic, group in groupby(sorted(assignment.partitions), attrgetter("topic"))
             ],
             generation=generation_id,
@@ -101,6 +105,7 @@ class CooperativeStickyAssignor(Assignor):
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         """Return the generation of this member's last assignment."""
+        # Leaders that know only version 1 of the subscription ignore its field for the generation.
         return CooperativeUserData(generation=self._generation).encode(0)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
@@ -113,8 +118,10 @@ class CooperativeStickyAssignor(Assignor):
         """See `Assignor`; partitions that an owner must revoke first are not assigned."""
         claims = {member: _claim_in_fields(one) for member, one in subscriptions.items()}
         shares, moving = _divide(partition_counts, subscriptions, claims)
+        # Only the general algorithm does not record which partitions change owners.
         if moving is None:
             moving = _changing_hands(subscriptions, shares)
+        # Cooperative members get a partition only after its owner has revoked it (KIP-429).
         for partition, member in moving.items():
             if partition in shares[member]:
                 shares[member].remove(partition)
@@ -157,6 +164,7 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
     data = subscription.user_data
     if not data:
         return OwnedPartitionsClaim()
+    # The newest version first: data of version 0 is too short for it.
     for version in range(_LAST_USER_DATA_VERSION, -1, -1):
         try:
             user_data = StickyUserData.decode(data, version)
@@ -174,6 +182,7 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
 
 def _claim_in_fields(subscription: Subscription) -> OwnedPartitionsClaim:
     generation = subscription.generation_id
+    # A member with an older client sends its generation only in the user data.
     if generation < 0 and subscription.user_data is not None:
         try:
             generation = CooperativeUserData.decode(subscription.user_data, 0).generation

@@ -34,6 +34,7 @@ class ConstrainedAssignment:
         self._contested = contested
         total = sum(partition_counts.values())
         self._small = total // len(owned)
+        # Rounded up.
         self._large = -(-total // len(owned))
         self._large_shares_left = total % len(owned)
         self._shares: Shares = {member: [] for member in owned}
@@ -61,6 +62,7 @@ class ConstrainedAssignment:
     def _keep_owned(self, member: str) -> None:
         owned = sorted(
             (partition for partition in self._owned[member] if partition not in self._contested),
+            # By partition number first, so that a member keeps partitions of all its topics.
             key=lambda partition: (partition.partition, partition.topic),
         )
         size = self._small
@@ -69,11 +71,13 @@ class ConstrainedAssignment:
         elif len(owned) >= self._large and self._large_shares_left:
             size = self._large
             self._large_shares_left -= 1
+            # No large share is left, so members with a small share are complete.
             if not self._large_shares_left:
                 self._at_small.clear()
         elif self._large_shares_left:
             self._at_small.append(member)
         self._shares[member] += owned[:size]
+        # Recorded, because another member gets them only after they are revoked.
         self._given_up.update((partition, member) for partition in owned[size:])
 
     def _deal_out(self, partitions: Iterable[TopicPartition]) -> None:
@@ -86,17 +90,20 @@ class ConstrainedAssignment:
                 turn %= len(below)
                 member = below[turn]
                 if self._give(partition, member) == self._small:
+                    # It has a small share now, and may get one of the large ones.
                     del below[turn]
                     at_small.append(member)
                 else:
                     turn += 1
             else:
+                # The remaining partitions make exactly the large shares.
                 self._give(partition, at_small.popleft())
 
     def _give(self, partition: TopicPartition, member: str) -> int:
         """Add `partition` to the share of `member`; return the size of the share."""
         share = self._shares[member]
         share.append(partition)
+        # A member that gets back a partition it gave up still owns it.
         if partition in self._contested or self._given_up.get(partition, member) != member:
             self.moving[partition] = member
         return len(share)

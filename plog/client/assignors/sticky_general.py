@@ -35,6 +35,7 @@ class GeneralAssignment:
         """Take `owned`, `previous` as in `OwnedPartitions`; `wishes` are each member's topics."""
         self._counts = partition_counts
         self._topics = {
+            # Ignore topics that do not exist, as Kafka's assignors do.
             member: [topic for topic in dict.fromkeys(topics) if topic in partition_counts]
             for member, topics in wishes.items()
         }
@@ -62,19 +63,23 @@ class GeneralAssignment:
         """Return each member's share."""
         everything = [
             TopicPartition(topic, number)
+            # The topics with the fewest subscribers leave the fewest choices, so they come first.
             for topic in sorted(self._counts, key=lambda one: (len(self._readers[one]), one))
             for number in range(self._counts[topic])
         ]
         unassigned = [partition for partition in everything if partition not in self._owner]
+        # As in Kafka, the first assignment of a group is never undone.
         begins_empty = self._order[-1][0] == 0
         for partition in unassigned:
             self._give_to_smallest_share(partition)
+        # They cannot get or give anything, so they would only slow down the search.
         set_aside = self._remove_fixed_members()
         before = {member: dict(share) for member, share in self._shares.items()}
         # Move partitions without an owner first; move owned ones only if that is not enough.
         if not self._must_revoke:
             self._rebalance(unassigned)
         moved = self._rebalance(everything)
+        # Undone if it did not help: a move costs the member the state it keeps for the partition.
         if moved and not begins_empty and _imbalance(self._shares) >= _imbalance(before):
             self._shares = before
         return {member: list(share) for member, share in (self._shares | set_aside).items()}
@@ -90,6 +95,7 @@ class GeneralAssignment:
 
     def _smallest_subscriber(self, topic: str) -> str:
         readers = self._readers[topic]
+        # Sorted by size, so the first subscriber has the smallest share.
         return next(member for _, member in self._order if member in readers)
 
     def _remove_fixed_members(self) -> dict[str, OrderedPartitions]:
@@ -117,6 +123,7 @@ class GeneralAssignment:
         while moved:
             moved = False
             for partition in movable:
+                # Checked for each partition, because a single move may be enough.
                 if self._is_balanced():
                     break
                 if self._move_to_better(partition):
@@ -129,10 +136,12 @@ class GeneralAssignment:
         Moves nothing if that does not improve the balance.
         """
         size = len(self._shares[self._owner[partition]])
+        # A previous owner may still have the state of the partition, so it is preferred.
         before, _ = self._previous.get(partition, ("", 0))
         if (
             before in self._readers[partition.topic]
             and before in self._shares
+            # A difference of one cannot be improved by a move.
             and size > len(self._shares[before]) + 1
         ):
             self._move(partition, before)
@@ -149,10 +158,12 @@ class GeneralAssignment:
         self._movements.add(moving, old, member)
         self._drop(moving, old)
         self._add(moving, member)
+        # The cached result is no longer valid.
         self._is_even = None
 
     def _add(self, partition: TopicPartition, member: str) -> None:
         share = self._shares[member]
+        # The order is sorted, so its entries are found by bisection.
         del self._order[bisect_left(self._order, (len(share), member))]
         share[partition] = None
         insort(self._order, (len(share), member))
@@ -168,12 +179,14 @@ class GeneralAssignment:
 
     def _is_balanced(self) -> bool:
         """Return whether no move could improve the balance."""
+        # Cached until the next move, since the check visits all members.
         if self._is_even is None:
             least, most = self._order[0][0], self._order[-1][0]
             self._is_even = least >= most - 1 or not self._can_any_member_get_more()
         return self._is_even
 
     def _can_any_member_get_more(self) -> bool:
+        # The largest share among the owners of each topic's partitions.
         largest_owner: Counter[str] = Counter()
         for member, share in self._shares.items():
             for topic, count in self._held[member].items():
@@ -200,6 +213,7 @@ class Movements:
 
     def better_one(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
         """Return the partition to move from `old` to `new` in place of `partition`."""
+        # The original owner counts, however often the partition has moved since.
         first_owner = self._way[partition][0] if partition in self._way else old
         back = self._moved.get((partition.topic, new, first_owner))
         return back.first() if back else partition
@@ -208,17 +222,21 @@ class Movements:
         """Record that `partition` has moved; a move back to the first owner removes the record."""
         topic = partition.topic
         if partition in self._way:
+            # Two moves count as one from the first owner to the last.
             old, middle = self._way.pop(partition)
             self._moved[topic, old, middle].remove(partition)
             if not self._moved[topic, old, middle]:
                 del self._moved[topic, old, middle]
+            # Back where it began: not moved at all.
             if old == new:
                 return
         self._way[partition] = (old, new)
+        # HashSet order, so that the choice is that of Kafka's leader.
         self._moved.setdefault((topic, old, new), HashOrder(partition_hash)).add(partition)
 
 
 def _imbalance(shares: Mapping[str, OrderedPartitions]) -> int:
     """Return the sum of the differences in size between all pairs of shares."""
     sizes = sorted(len(share) for share in shares.values())
+    # In sorted order each size counts once against every smaller and every larger one.
     return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))

@@ -46,8 +46,10 @@ class OwnedPartitions:
         for member, claim in claims.items():
             self.owned[member] = {}
             for partition in claim.partitions:
+                # A recreated topic may have fewer partitions.
                 if partition.partition < counts.get(partition.topic, 0):
                     self._settle(member, claim.generation, partition)
+        # Claims of the last generation are current; older ones only show previous owners.
         last = max((claim.generation for claim in claims.values()), default=NO_GENERATION)
         self.previous = self._earlier_owners(claims, last)
 
@@ -59,10 +61,13 @@ class OwnedPartitions:
             return
         # As in Kafka, this compares the generation in the fields and ignores the user data.
         other_generation = max(self._generations[other], NO_GENERATION)
+        # The other member has taken part in a later rebalance, so this claim is outdated.
         if generation < other_generation:
             return
+        # Both claims are dropped first; only the later one is then recorded.
         self.owned[other].pop(partition, None)
         self._owner[partition] = member
+        # Two owners in one generation: neither claim can be trusted.
         if generation == other_generation:
             self.contested.add(partition)
         else:
@@ -78,6 +83,7 @@ class OwnedPartitions:
                 continue
             for partition in claim.partitions:
                 known = previous.get(partition)
+                # The most recent of the earlier owners.
                 if known is None or claim.generation > known[1]:
                     previous[partition] = (member, claim.generation)
         return previous

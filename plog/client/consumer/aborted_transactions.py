@@ -26,6 +26,7 @@ class AbortedTransactions:
 
     def __init__(self, listed: Iterable[AbortedTransaction]) -> None:
         first_offsets = ((one.first_offset, one.producer_id) for one in listed)
+        # Descending, so that `pop` removes the lowest.
         self._pending = sorted(first_offsets, reverse=True)
         self._open_ids: set[int] = set()
 
@@ -34,6 +35,7 @@ class AbortedTransactions:
 
         Call it for every batch, in order. Raises CorruptRecords for a corrupt marker.
         """
+        # Most records are written without a transaction.
         if not header.has_producer_id:
             return False
         while self._pending and self._pending[-1][0] <= header.last_offset:

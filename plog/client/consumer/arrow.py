@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 def _pyarrow() -> Any:
     try:
+        # Imported here: pyarrow takes long to import and is optional.
         import pyarrow
     except ImportError:
         raise MissingExtra(
@@ -69,6 +70,7 @@ def record_batch(columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.R
     pa = _pyarrow()
     rows = len(columns)
     schema = record_schema()
+    # A dictionary column stores each topic name once.
     topics = list(dict.fromkeys(run.partition.topic for run in runs))
     indexes = [topics.index(run.partition.topic) for run in runs]
     arrays = [
@@ -93,6 +95,7 @@ def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:
 
 def _repeated(pa: Any, kind: Any, values: Sequence[int], runs: Sequence[ColumnRun]) -> Any:
     """Return a column that repeats one value for all rows of a run."""
+    # Usually one partition per batch, which needs no concatenation.
     if len(set(values)) == 1:
         return pa.repeat(pa.scalar(values[0], kind), sum(run.rows for run in runs))
     parts = [
@@ -105,11 +108,13 @@ def _bitmap(pa: Any, present: bytearray | bytes) -> Any:
     """Return the validity bitmap for bytes of 0 and 1, or None if all are 1."""
     if 0 not in present:
         return None
+    # Arrow packs validity into bits; its cast does that without a loop in Python.
     flags = pa.Array.from_buffers(pa.uint8(), len(present), [None, pa.py_buffer(present)])
     return flags.cast(pa.bool_()).buffers()[1]
 
 
 def _timestamps(pa: Any, kind: Any, times: array[int]) -> Any:
+    # Kafka uses -1 for a record without a timestamp.
     has_all = min(times, default=0) >= 0
     valid = None if has_all else _bitmap(pa, bytes(time >= 0 for time in times))
     return _fixed(pa, kind, times, valid)
@@ -133,5 +138,6 @@ def _headers(pa: Any, kind: Any, columns: RecordColumns, rows: int) -> Any:
             for headers in lists
         ]
         return pa.array(named, kind)
+    # The usual case: no headers, hence only empty lists.
     ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(bytes(4 * (rows + 1)))])
     return pa.ListArray.from_arrays(ends, pa.array([], kind.value_type), type=kind)

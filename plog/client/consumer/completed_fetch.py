@@ -68,6 +68,7 @@ def split_batches(partition: TopicPartition, fetch_offset: int, data: Buffer) ->
     Batches in Kafka's older formats are converted first.
     """
     try:
+        # Nearly all data is in the current format, so the older ones are detected by this failure.
         return _split(partition, fetch_offset, data)
     except UnsupportedForMessageFormat:
         pass
@@ -86,8 +87,10 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
     try:
         for position, header in iter_batches(data):
             previous = batches[-1][1].base_offset if batches else -1
+            # A broker writes batches in order, so a lower offset means a damaged header.
             if header.base_offset <= previous or header.last_offset_delta < 0:
                 raise CorruptBatch(f"the batch at byte {position} is out of order")
+            # A broker returns whole batches, and the first may begin before the fetch offset.
             if not batches and header.last_offset < fetch_offset:
                 # The batch ends before the fetch offset, unless its header is corrupt.
                 if not crc_is_valid(data, position, header):
@@ -96,10 +99,12 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
             batches.append((position, header))
             next_offset = max(next_offset, header.next_offset)
     except UnsupportedForMessageFormat:
+        # Handled by the caller, which converts the data.
         raise
     except KafkaError as reason:
         error = _invalid_batches(partition, next_offset, reason.message)
     else:
+        # KIP-74: a broker returns at least one complete batch; anything else would loop forever.
         if next_offset == fetch_offset and len(data):
             error = _invalid_batches(
                 partition, next_offset, f"{len(data)} bytes without a complete batch"
@@ -191,6 +196,7 @@ class CompletedFetch:
             if ready is None and (ready := self._decode()) is None:
                 break
             end = self._start + wanted - len(taken)
+            # The usual case takes the whole batch without a copy.
             part = ready if not self._start and end >= len(ready) else ready[self._start : end]
             self._start += len(part)
             if part:
@@ -200,9 +206,11 @@ class CompletedFetch:
                 else:
                     taken = part
             if self._start == len(ready):
-                self._ready, self._start = [], 0  # The caller may own this list, as `part`.
+                # The caller may own this list, as `part`.
+                self._ready, self._start = [], 0
                 if self._error is not None:
-                    break  # `next_offset` stays at the record that cannot be read.
+                    # `next_offset` stays at the record that cannot be read.
+                    break
                 self._close_batch()
         self._raise_if_nothing(taken)
         return taken
@@ -217,11 +225,13 @@ class CompletedFetch:
         # Discard records that `take` has decoded: decoding restarts at `next_offset`.
         self._ready, self._start = None, 0
         if isinstance(self._error, SerializationFailed):
+            # Columns are not deserialized, so the records can be read after all.
             self._error = None
         while left and not columns.is_full and (self._header is not None or self._open_next()):
             header, rows = self._header, len(columns)
             assert header is not None
             try:
+                # The codec filters the offsets: a batch is decoded from its start.
                 next_offset = decode_columns(
                     self._payload, header, columns, from_offset=self.next_offset, max_rows=left
                 )
@@ -241,6 +251,7 @@ class CompletedFetch:
         return runs
 
     def _raise_if_nothing(self, taken: Sequence[object]) -> None:
+        # Records before an error are returned first; the next call raises it.
         if taken:
             return
         error = self._error
@@ -255,6 +266,7 @@ class CompletedFetch:
             position, header = self._batches[self._index]
             self._index += 1
             try:
+                # Checked when opened instead of on arrival, in the consuming thread.
                 if self._rules.check_crcs and not crc_is_valid(self._data, position, header):
                     raise CorruptBatch("the batch fails its checksum")
                 if not self._is_hidden(position, header):
@@ -264,6 +276,7 @@ class CompletedFetch:
             except KafkaError as reason:
                 self._error = self._damaged(header, reason.message)
                 return False
+            # Move past hidden batches, or they would be fetched again.
             self.next_offset = max(self.next_offset, header.next_offset)
         return False
 
@@ -291,6 +304,7 @@ class CompletedFetch:
         except KafkaError as reason:
             self._error = self._damaged(header, reason.message)
             return None
+        # The first batch may begin before the fetch offset.
         if ready and ready[0].offset < self.next_offset:
             ready = [record for record in ready if record.offset >= self.next_offset]
         self.leader_epoch = header.partition_leader_epoch
@@ -303,6 +317,7 @@ class CompletedFetch:
     def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """Return the records with deserialized keys and values, up to the first one that fails."""
         to_key, to_value = self._rules.deserialize_key, self._rules.deserialize_value
+        # Faster than the constructor of the NamedTuple, in a loop over all records.
         new = tuple.__new__
         done: list[ConsumerRecord] = []
         for record in records:
@@ -316,6 +331,7 @@ class CompletedFetch:
                     value = to_value(value)
             except Exception as reason:
                 self._error = _unreadable(self.partition, offset, part, reason)
+                # The error is raised later, where `from` is not possible.
                 self._error.__cause__ = reason
                 break
             fields = (topic, partition, offset, timestamp, kind, key, value, headers, epoch)
@@ -329,6 +345,7 @@ class CompletedFetch:
             # The corrupt header's last offset is unreliable; the next batch's first is better.
             _, following = self._batches[self._index]
             last = min(last, following.base_offset - 1)
+        # The offset to seek past must never be before the position.
         last = max(last, self.next_offset)
         return CorruptRecords(
             f"cannot read {self.partition}, offsets {self.next_offset} to {last}: {why}; the fetch"

@@ -51,8 +51,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("plog.client")
 
+# As in Kafka's consumer.
 _CLOSE_TIMEOUT_S = 30.0
 _METADATA = "metadata"
+# Waiting does not remove these errors: the application must correct the ACL or the name.
 _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
@@ -94,6 +96,7 @@ class ConsumerCore(OffsetQueries):
             self.positions,
             self._buffer,
             self._metrics,
+            # Corrupt data usually stays corrupt, so it is fetched again at the slowest rate.
             retry_s=settings.retry_backoff_max_ms / 1000,
             on_room=self._room,
         )
@@ -148,6 +151,7 @@ class ConsumerCore(OffsetQueries):
             self._lookup,
             committed=None if self._settings.group_id is None else self._member.committed,
             request_timeout_s=settings.request_timeout_ms / 1000,
+            # The time in which a partition may be unknown before the application gets an error.
             patience_s=settings.default_api_timeout_ms / 1000,
             delay_s=self._delay_s,
             on_found=self._positions_found,
@@ -162,6 +166,7 @@ class ConsumerCore(OffsetQueries):
             self._rules,
             now_s=network.now_s,
             delay_s=self._delay_s,
+            # As in Kafka's consumer, a follower is used for as long as metadata is (KIP-392).
             replica_lease_s=settings.metadata_max_age_ms / 1000,
         )
         return Fetcher(
@@ -190,6 +195,7 @@ class ConsumerCore(OffsetQueries):
         delay_ms = min(
             settings.retry_backoff_ms << min(failures, 16), settings.retry_backoff_max_ms
         )
+        # So that clients that failed together do not retry together (KIP-580).
         return delay_ms / 1000 * (0.8 + 0.4 * self._network.random())
 
     # -- the consuming thread ---------------------------------------------------------------------
@@ -223,6 +229,7 @@ class ConsumerCore(OffsetQueries):
             raise IllegalState("cannot assign partitions: topics are subscribed; unsubscribe first")
         self._missing.reset()
         self.positions.assign(dict.fromkeys(checked_partitions(partitions)))
+        # Manually assigned partitions have no group that would start the automatic commits.
         self._member.commit_when_due()
 
     def subscribe(
@@ -304,6 +311,7 @@ class ConsumerCore(OffsetQueries):
         """Return records of these partitions again."""
         self.positions.resume(checked_partitions(partitions))
         self._fetcher.wake()
+        # Buffered records of these partitions were skipped until now.
         self._notify()
 
     @property
@@ -375,11 +383,13 @@ class ConsumerCore(OffsetQueries):
             error = self.positions.pop_error_of(partition)
             if error is not None:
                 raise error
+            # A topic that a broker may create is worth waiting for.
             missing = self._missing.error_of(partition)
             if missing is not None and not self._missing.may_appear(partition):
                 raise missing
             left_s = deadline_s - self._network.now_s()
             if left_s <= 0 or not await self._moved.wait(left_s):
+                # The reason says more than the timeout.
                 if (missing := self._missing.error_of(partition)) is not None:
                     raise missing
                 what = f"cannot find the position of {partition}"
@@ -395,11 +405,13 @@ class ConsumerCore(OffsetQueries):
         if self._is_closed:
             return
         self._is_closed = True
-        self._notify()  # Wake a poll that waits for records.
+        # Wake a poll that waits for records.
+        self._notify()
         with TaskCompletion(self._close_rest):
             await self._member.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
 
     def _close_rest(self) -> None:
+        # The cluster outlives the consumer, and must not call it any more.
         self._cluster.on_update.remove(self._metadata_changed)
         self._cluster.on_refusal.remove(self._refused)
         self.positions.assign(())
@@ -418,16 +430,19 @@ class ConsumerCore(OffsetQueries):
 
     def _assigned(self) -> None:
         """Update metadata after the application or the group has changed the assignment."""
+        # The topics of a subscription are wanted already, whether or not partitions are assigned.
         if not self._member.is_subscribed:
             self._cluster.want_topics({p.topic for p in self.positions.assigned})
             self._look_for_missing_partitions()
         self._update_leaders(self._cluster.metadata)
 
     def _refused(self, error: KafkaError) -> None:
+        # One error for all topics: the brokers refuse metadata as a whole.
         self.positions.fail_all(_METADATA, error)
         self._notify()
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        # The broker has answered, so an earlier refusal is over.
         self.positions.clear_error(_METADATA)
         self._fetcher.close_removed_brokers(metadata)
         self._update_leaders(metadata)
@@ -453,6 +468,7 @@ class ConsumerCore(OffsetQueries):
             self.positions.fail_all(missing, error)
         if report.errors:
             self._notify()
+        # A subscription assigns only partitions that exist.
         if not is_subscribed:
             self._look_for_missing_partitions()
 

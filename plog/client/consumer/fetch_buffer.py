@@ -77,6 +77,7 @@ class FetchBuffer:
 
     def _drop_stale(self) -> None:
         last_generation = self._positions.last_generation
+        # The common case is one comparison: nothing was revoked or sought since the last time.
         if last_generation != self._seen_generation:
             self._seen_generation = last_generation
             fresh = [one for one in self._queue if one.state.generation == one.generation]
@@ -89,6 +90,7 @@ class FetchBuffer:
             return None
         with self._lock:
             self._drop_stale()
+            # Paused partitions keep their data but must not block those behind them.
             for one in self._queue:
                 if one.state.is_open:
                     return one
@@ -101,6 +103,8 @@ class FetchBuffer:
         """
         state, fetched = one.state, one.fetched
         with self._lock:
+            # A seek or a revocation wins: the position must not move, and the caller drops the
+            # records.
             if state.generation != one.generation:
                 return False
             state.position = fetched.next_offset
@@ -112,6 +116,7 @@ class FetchBuffer:
 
     def _remove(self, one: Buffered) -> None:
         one.state.buffered_bytes -= one.size_bytes
+        # Usually the first; a paused one may be in front of it.
         if self._queue and self._queue[0] is one:
             self._queue.popleft()
         else:
@@ -128,6 +133,7 @@ class FetchBuffer:
             if state.generation != one.generation:
                 return False
             state.position = one.fetched.next_offset
+            # A new generation drops the damaged data; it is fetched again later.
             self._positions.restart_locked(state)
             state.retry_at_s = retry_at_s
             self._drop_stale()
@@ -135,6 +141,7 @@ class FetchBuffer:
 
     def pop_room_notice(self) -> bool:
         """Return whether the engine waits for a notice that there is room, and clear the flag."""
+        # Without the lock: the usual case, for each consumed fetch.
         if not self.wants_room_notice:
             return False
         with self._lock:

@@ -69,7 +69,9 @@ class FetchCollector:
                     break  # The next call raises it.
                 self._raise_if_wanted(one, damage)
                 continue
+            # The engine may have moved the position while this thread decoded.
             if buffer.took(one):
+                # The usual case returns the decoder's own list.
                 if taken:
                     taken += records
                 else:
@@ -86,6 +88,7 @@ class FetchCollector:
         """
         from plog.client.consumer.arrow import record_batch, record_schema
 
+        # Fails without pyarrow before anything is taken.
         record_schema()
         self._begin(max_records)
         columns = RecordColumns()
@@ -98,6 +101,7 @@ class FetchCollector:
             try:
                 added = one.fetched.take_columns(columns, max_records - rows)
             except PlogError as damage:
+                # The rows so far are returned first; the next call raises the error.
                 if rows:
                     break
                 self._raise_if_wanted(one, damage)
@@ -106,6 +110,7 @@ class FetchCollector:
                 runs += added
                 self._count(one, len(columns) - rows)
             else:
+                # Drop the rows of a partition that was revoked or sought meanwhile.
                 columns.truncate(rows)
         if not runs:
             return None
@@ -115,6 +120,7 @@ class FetchCollector:
     def _begin(self, max_records: int) -> None:
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give at least 1")
+        # A poll means that earlier records are processed, even if it raises an error now.
         self.on_poll()
         error = self._positions.pop_error()
         if error is not None:
@@ -123,11 +129,13 @@ class FetchCollector:
     def _count(self, one: Buffered, records: int) -> None:
         one.taken += records
         if one.fetched.is_done:
+            # A partially read fetch would be counted twice.
             self._metrics.fetch_consumed(one.size_bytes, one.taken)
             if self._buffer.pop_room_notice():
                 self._on_room()
 
     def _raise_if_wanted(self, one: Buffered, error: PlogError) -> None:
+        # If the generation has changed, the error belongs to data that is no longer wanted.
         if self._buffer.failed(one, self._network.now_s() + self._retry_s):
             self._on_room()
             raise error

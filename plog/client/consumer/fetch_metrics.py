@@ -65,6 +65,7 @@ class FetchMetrics:
         lags = self._positions.lags()
         known_lags = [lag for lag, _ in lags.values() if lag is not None]
         known_leads = [lead for _, lead in lags.values() if lead is not None]
+        # As in Kafka, NaN while no lag is known.
         values["records-lag-max"] = float(max(known_lags, default=_NAN))
         values["records-lead-min"] = float(min(known_leads, default=_NAN))
         for (topic, partition), (lag, lead) in lags.items():

@@ -2,10 +2,7 @@
 
 Memory is bounded. A partition is fetched ahead while at most max.partition.fetch.bytes of it are
 buffered, so that one fetch can be consumed while the next is in flight. A node returns at most
-fetch.max.bytes, including what is buffered from it. If one partition of a node has enough buffered,
-nothing is fetched from that node until some is taken: a fetch without that partition could wait for
-data of the others, and delay the next one meanwhile. Buffered data of paused partitions does not
-count, because it may stay for long.
+fetch.max.bytes, including what is buffered from it.
 
 Pure. A response always contains the complete batch at the fetch offset, whatever its size (KIP-74).
 """
@@ -57,6 +54,8 @@ def plan_fetch(
     is_full = False
     retry_at_s: float | None = None
     for partition, state in positions.states.items():
+        # Skipped before its buffered bytes are counted: data of a paused partition may stay for
+        # long.
         if not state.is_open or state.phase is not Phase.FETCHING:
             continue
         if state.node_at(now_s) != node_id:
@@ -68,15 +67,19 @@ def plan_fetch(
                 retry_at_s = min(state.retry_at_s, retry_at_s or state.retry_at_s)
             continue
         buffered_bytes += state.buffered_bytes
+        # Wait for this one: a fetch without it could wait for data of the others, and delay the
+        # next fetch of this one meanwhile.
         if state.buffered_bytes > partition_max_bytes:
             is_full = True
         wanted[partition] = WantedPartition(
             state, state.generation, state.fetch_offset, state.leader_epoch, partition_max_bytes
         )
+    # At least half of the limit remains for the next response.
     if is_full or buffered_bytes > fetch_max_bytes // 2:
         return FetchPlan(partitions={}, is_full=True, retry_at_s=retry_at_s)
     return FetchPlan(
         partitions=wanted,
+        # 0 would mean that the broker may return nothing at all.
         max_bytes=max(1, fetch_max_bytes - buffered_bytes),
         retry_at_s=retry_at_s,
     )

@@ -41,6 +41,7 @@ _STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
+# The broker will catch up or recover, so metadata need not be fetched.
 _WAIT = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.REQUEST_TIMED_OUT, *MAY_PASS})
 
 
@@ -98,6 +99,8 @@ class FetchResponseHandler:
         if data.error_code:
             self._error(wanted, data.error_code, outcome)
             return
+        # Bounds apply even if the position has changed: the broker of a session sends them only
+        # once (KIP-227).
         state = wanted.state
         with self._positions.lock:
             if data.high_watermark >= 0:
@@ -106,6 +109,8 @@ class FetchResponseHandler:
                 state.last_stable_offset = data.last_stable_offset
             if data.log_start_offset >= 0:
                 state.log_start_offset = data.log_start_offset
+            # KIP-392: the leader names a follower in the client's rack; the response has no records
+            # then.
             if data.preferred_read_replica >= 0:
                 state.replica = data.preferred_read_replica
                 state.replica_until_s = self._now_s() + self._replica_lease_s
@@ -131,6 +136,7 @@ class FetchResponseHandler:
         partition = state.partition
         if code in _STALE_METADATA:
             log.debug("cannot fetch %s: error %d; updating metadata", partition, code)
+            # A follower may lack what the leader has: ask the leader before anything else.
             self._positions.forget_replica(state)
             outcome.metadata_is_stale = True
         elif code in _WAIT:
@@ -139,6 +145,8 @@ class FetchResponseHandler:
             self._out_of_range(wanted, outcome)
             return
         elif self._positions.is_drained(state, generation):
+            # An error of data fetched ahead is reported only when the records before it have been
+            # taken; by then the fetch has been retried.
             text = f"cannot fetch {partition}"
             error = error_about(code, text)
             if code == ErrorCode.CORRUPT_MESSAGE:
@@ -156,9 +164,11 @@ class FetchResponseHandler:
         state, generation = wanted.state, wanted.generation
         if self._positions.forget_replica(state):
             outcome.has_moved = True
-            return  # Only the leader's response counts.
+            # Only the leader's response counts: a follower may lag behind (KIP-392).
+            return
         if self._positions.is_drained(state, generation):
             what = f"offset {wanted.offset} of {state.partition} is out of range"
+            # The offset was deleted by retention, or truncated: only now is the reset policy due.
             if self._positions.reset_by_default(state, generation):
                 log.warning("%s: resetting to %s", what, self._positions.default_reset)
                 outcome.needs_offset = True

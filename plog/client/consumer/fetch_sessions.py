@@ -67,13 +67,17 @@ class FetchSession:
         }
         known = self._partitions
         forgotten: Collection[TopicPartition] = ()
+        # Brokers before KIP-227 have no sessions.
         if version < FIRST_VERSION_WITH_SESSIONS:
             session_id, epoch, named = NO_SESSION, NO_SESSION_EPOCH, asked
         elif self.epoch == FULL_FETCH:
+            # Naming the old session in a full fetch makes the broker close it.
             session_id, epoch, named = self.session_id, FULL_FETCH, asked
         else:
             session_id, epoch = self.session_id, self.epoch
             named = {one: what for one, what in asked.items() if known.get(one) != what}
+            # Partitions that are paused, full or revoked must leave the session, or the broker
+            # returns them.
             forgotten = [one for one in known if one not in asked]
         self._partitions = asked
         return FetchRequest(
@@ -94,6 +98,7 @@ class FetchSession:
     def answered(self, response: FetchResponse) -> None:
         """Update the session from the response to the last request."""
         if response.error_code:
+            # Only this error says that the broker has no session to close.
             self._start_over(close=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return
         answered = {
@@ -102,6 +107,7 @@ class FetchSession:
             for one in topic.partitions
         }
         was_full = self.epoch == FULL_FETCH
+        # A full response must contain all partitions, and an incremental one none besides them.
         if not answered <= self._partitions.keys() or (
             was_full and len(answered) < len(self._partitions)
         ):
@@ -109,10 +115,12 @@ class FetchSession:
                 self.session_id = response.session_id
             self._start_over(close=True)
         elif response.session_id == NO_SESSION:
+            # The broker has opened no session, because its cache of sessions is full (KIP-227).
             self._start_over(close=False)
         elif was_full:
             self.session_id, self.epoch = response.session_id, 1
         else:
+            # As in Kafka, the epoch wraps to 1, since 0 means a full fetch.
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def failed(self) -> None:

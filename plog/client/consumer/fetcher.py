@@ -30,6 +30,7 @@ from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
+# The broker has dropped or never knew the session: only a full fetch can continue (KIP-227).
 _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -80,6 +81,7 @@ class Fetcher:
         if self._is_closed:
             return
         now_s = self.network.now_s()
+        # Not held while loops start: they take the lock themselves.
         with self.positions.lock:
             nodes = {state.node_at(now_s) for state in self.positions.states.values()}
         for node_id in nodes - {NO_NODE} - self._loops.keys():
@@ -106,6 +108,7 @@ class Fetcher:
                 partition_max_bytes=self._partition_max_bytes,
             )
             if plan.is_full:
+                # Set under the same lock as the plan, so that room freed in between is not missed.
                 self._buffer.wants_room_notice = True
         return plan
 
@@ -113,6 +116,7 @@ class Fetcher:
         """Stop all loops, and close the sessions whose connection is open."""
         self._is_closed = True
         for loop in tuple(self._loops.values()):
+            # Cancelled first: the closing request must be the last one of the session.
             loop.close()
             loop.close_session()
 
@@ -147,6 +151,7 @@ class NodeFetcher:
         while True:
             try:
                 connection = cluster.idle_connection(self._node_id)
+                # Cleared before planning, so that a change during the plan causes another round.
                 self._signal.clear()
                 plan = self._fetcher.plan(self._node_id)
                 if not plan.partitions:
@@ -167,6 +172,7 @@ class NodeFetcher:
         """Send one fetch and handle its response."""
         fetcher = self._fetcher
         version = connection.version_of(FetchRequest)
+        # Built right before it is sent, because the session's epoch counts the requests.
         request = self._session.request(
             plan.partitions, plan.max_bytes, fetcher.limits, version=version
         )
@@ -174,6 +180,7 @@ class NodeFetcher:
         response = await connection.ask(request, FetchResponse, version=version)
         latency_s = fetcher.network.now_s() - began_s
         self._session.answered(response)
+        # Top-level errors concern the session or the whole request, not a partition.
         if response.error_code:
             await self._refused(response.error_code)
             return
@@ -198,21 +205,27 @@ class NodeFetcher:
 
     async def _refused(self, code: int) -> None:
         """Handle a top-level error of a fetch response."""
+        # Once without a pause: sessions are evicted in the normal operation of a busy broker.
         if code in _SESSION_ERRORS and not self._failures:
             log.debug("broker %d has closed the fetch session: error %d", self._node_id, code)
             self._failures += 1
-            return  # The next fetch is a full one.
+            # The next fetch is a full one.
+            return
         log.warning("cannot fetch from broker %d: error %d", self._node_id, code)
         await self._pause()
 
     async def _failed(self, error: Exception) -> None:
         """Handle a fetch without a valid response."""
         fetcher = self._fetcher
+        # The broker may have processed the request, so the two sides may disagree about the
+        # session.
         self._session.failed()
         fetcher.cluster.request_update()
         if fetcher.positions.forget_node(self._node_id):
-            fetcher.wake()  # Fetch the partitions from their leaders instead.
+            # Fetch the partitions from their leaders instead.
+            fetcher.wake()
         may_pass = isinstance(error, KafkaError) and (error.retriable or error.code in MAY_PASS)
+        # A malformed response counts as a connection error, but a retry alone rarely helps.
         if may_pass and not isinstance(error, WireError):
             log.debug("broker %d: %s", self._node_id, error)
         else:
@@ -230,6 +243,7 @@ class NodeFetcher:
     def close_session(self) -> None:
         """Close the session at the broker, if the connection to it is open."""
         request = self._session.closing_request()
+        # Never opened just for this: the broker expires sessions by itself.
         connection = self._fetcher.cluster.idle_connection(self._node_id)
         if request is not None and connection is not None and connection.is_open:
             self._fetcher.network.spawn(

@@ -75,16 +75,20 @@ class MissingTopics:
         wanted: set[Missing] = {*subscribed, *(one.topic for one in partitions), *partitions}
         missing = _missing(metadata, wanted)
         for one in tuple(self._counts):
+            # A count starts again as soon as a response contains the topic.
             if one not in missing and (one not in wanted or _topic_of(one) in metadata.answered):
                 del self._counts[one]
         errors, awaited = [], []
         for one in sorted(missing, key=str):
+            # Old metadata says nothing about the present.
             if _topic_of(one) not in metadata.answered:
                 continue
             count = self._counts.setdefault(one, _Count())
             count.answers += 1
+            # A topic that was just created may be unknown to some brokers.
             if count.answers < ANSWERS_NEEDED:
                 continue
+            # Partitions of an existing topic are never created by a fetch of metadata.
             if isinstance(one, str) and self._may_be_created:
                 if count.reported_s is None:
                     count.reported_s = now_s
@@ -92,6 +96,7 @@ class MissingTopics:
             elif count.reported_s is None or (
                 one in subscribed and now_s - count.reported_s >= self._repeat_s
             ):
+                # Assigned partitions are repeated by the offset fetcher, subscribed topics here.
                 count.reported_s = now_s
                 errors.append(one)
         error = self._error(errors)
@@ -136,6 +141,7 @@ def _missing(metadata: ClusterMetadata, wanted: Collection[Missing]) -> set[Miss
         if topic is None:
             continue
         if isinstance(one, TopicPartition):
+            # An empty list of partitions means an error, not a topic without partitions.
             if topic.partitions and one.partition >= len(topic.partitions):
                 found.add(one)
         elif topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

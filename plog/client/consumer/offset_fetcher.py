@@ -94,7 +94,9 @@ class OffsetFetcher:
             task.cancel()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
-        task = self._network.spawn(coroutine, what)  # May call this method again recursively.
+        # May call this method again recursively.
+        task = self._network.spawn(coroutine, what)
+        # Finished tasks are dropped here, so that the list stays short without callbacks.
         self._tasks = [other for other in self._tasks if not other.done]
         self._tasks.append(task)
 
@@ -107,8 +109,10 @@ class OffsetFetcher:
         try:
             await coroutine
         except (Cancelled, ClosedError):
+            # The consumer is closing: nothing may be reported any more.
             raise
         except Exception as error:
+            # A bug must not end the search for positions.
             if not isinstance(error, PlogError):
                 log.exception("unexpected error while finding positions")
             for state, generation in about:
@@ -119,6 +123,7 @@ class OffsetFetcher:
 
     async def _run(self) -> None:
         while True:
+            # Cleared first, so that changes during the check cause another one.
             self._signal.clear()
             now_s = self._network.now_s()
             initial = self._positions.begin_initial(now_s)
@@ -127,6 +132,7 @@ class OffsetFetcher:
                 self._spawn(finding, "looking up committed offsets")
             by_leader: dict[tuple[int, bool], list[Inquiry]] = {}
             for inquiry in self._positions.begin_inquiries(now_s):
+                # The two kinds use different requests (ListOffsets, OffsetForLeaderEpoch).
                 kind = (inquiry.leader, inquiry.reset is not None)
                 by_leader.setdefault(kind, []).append(inquiry)
             for (leader, is_reset), inquiries in by_leader.items():
@@ -165,6 +171,7 @@ class OffsetFetcher:
 
     async def _find_initial(self, wanted: Sequence[tuple[PartitionState, int]]) -> None:
         committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        # Without a group there are no committed offsets.
         if self._committed is not None:
             try:
                 committed = await self._committed([state.partition for state, _ in wanted])
@@ -178,6 +185,7 @@ class OffsetFetcher:
             if found is not None:
                 self._positions.place(state, generation, found.offset, found.leader_epoch)
             elif not self._positions.reset_by_default(state, generation):
+                # auto.offset.reset applies only without a committed offset.
                 lacking.append((state, generation))
         self._report_missing_offsets(lacking)
         self._found()
@@ -198,6 +206,7 @@ class OffsetFetcher:
     # -- resets -----------------------------------------------------------------------------------
 
     async def _find_offsets(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
+        # One time for all, so that ``by_duration`` resets of one request agree.
         now_ms = self._network.wall_ms()
         queries = [
             TimestampQuery(one.state.partition, one.reset.timestamp_at(now_ms), one.leader_epoch)
@@ -215,9 +224,11 @@ class OffsetFetcher:
             if found is not None:
                 log.info("reset %s to offset %d, %s", partition, found.offset, one.reset)
                 self._positions.place(one.state, one.generation, found.offset)
-            elif one.reset != LATEST:  # All records are older than the requested time.
+            elif one.reset != LATEST:
+                # All records are older than the requested time.
                 self._positions.reset_elsewhere(one.state, one.generation, LATEST)
             else:
+                # An end always exists: the leader cannot have responded properly.
                 error = error_from_code(
                     ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {partition} returned no end"
                 )
@@ -229,6 +240,7 @@ class OffsetFetcher:
     async def _validate(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
         try:
             connection = await self._cluster.connection(leader)
+            # Brokers before KIP-320 cannot validate a position.
             if not connection.speaks(OffsetForLeaderEpochRequest):
                 ends = None
             else:
@@ -260,16 +272,20 @@ class OffsetFetcher:
             error = error_about(code, f"cannot validate the position of {partition}")
             self._failed(one.state, one.generation, error)
         elif end.leader_epoch > NO_EPOCH and position <= end.end_offset:
+            # KIP-320: the position is valid if the leader's log contains all records before it in
+            # this epoch.
             self._positions.validated(one.state, one.generation)
         else:
             self._truncated(one, end, position)
 
     def _truncated(self, one: Inquiry, end: EpochEndOffset, position: int) -> None:
         partition = one.state.partition
+        # -1 in the response: the leader knows no such epoch, so nothing in common is known.
         is_known = end.leader_epoch > NO_EPOCH and end.end_offset >= 0
         what = f"the log of {partition} was truncated before the position {position}"
         if is_known:
             what += f", to {end.end_offset}"
+        # With ``none``, only the application may decide to skip or to repeat records.
         if self._positions.default_reset is None:
             error = LogTruncated(
                 f"{what}: records that this consumer has read were lost; seek to continue"
@@ -280,6 +296,7 @@ class OffsetFetcher:
             return
         log.warning("%s; resetting the position", what)
         if is_known:
+            # The largest offset that both logs have in common.
             self._positions.place(one.state, one.generation, end.end_offset, end.leader_epoch)
         else:
             self._positions.reset_by_default(one.state, one.generation)
@@ -288,11 +305,13 @@ class OffsetFetcher:
 
     def _failed(self, state: PartitionState, generation: int, error: KafkaError) -> None:
         self._back_off(state, generation)
+        # Retriable errors usually mean another leader.
         if error.retriable or error.code in MAY_PASS:
             log.debug("%s: %s", state.partition, error)
             self._cluster.request_update()
         elif self._positions.fail(state, generation, error):
             self._on_error()
+        # The back-off has changed when the next check is due.
         self.wake()
 
     def _back_off(self, state: PartitionState, generation: int) -> None:

@@ -80,7 +80,7 @@ def list_offsets_request(
 def read_list_offsets(
     queries: Iterable[TimestampQuery], response: ListOffsetsResponse
 ) -> TimestampResults:
-    """Return the results of `queries` in `response`; an omitted partition counts as failed."""
+    """Return the results of `queries` in `response`."""
     results = {
         TopicPartition(topic.name, one.partition_index): one
         for topic in response.topics
@@ -90,19 +90,22 @@ def read_list_offsets(
     for query in queries:
         partition = query.partition
         one = results.get(partition)
+        # An omitted partition counts as failed, so that it is asked for again.
         if one is None:
             answers.failed[partition] = error_from_code(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"the leader of {partition} returned no offset",
             )
         elif one.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-            answers.found[partition] = None  # Its records have no timestamps.
+            # Its records have no timestamps.
+            answers.found[partition] = None
         elif one.error_code:
             text = f"cannot look up offsets of {partition}"
             answers.failed[partition] = error_about(one.error_code, text)
         elif one.offset == UNKNOWN_OFFSET:
             answers.found[partition] = None
         else:
+            # Brokers before KIP-320 return no epoch.
             epoch = one.leader_epoch if one.leader_epoch >= 0 else None
             answers.found[partition] = OffsetAndTimestamp(one.offset, one.timestamp, epoch)
     return answers
@@ -151,13 +154,16 @@ class OffsetLookup:
             for partition in answers.found:
                 del left[partition]
             if not left:
+                # In the order of the caller's mapping.
                 return {partition: found[partition] for partition in timestamps}
+            # One permanent error fails the call: retrying the others would only delay it.
             for error in answers.failed.values():
                 if not (error.retriable or error.code in MAY_PASS):
                     raise error
             error = next(iter(answers.failed.values()))
             await backoff.wait_or_raise(error)
             await self._refresh(left, backoff.deadline)
+            # The refresh may have used the rest of the time; another attempt would hide the reason.
             if backoff.is_over:
                 await backoff.wait_or_raise(error)
 
@@ -185,6 +191,7 @@ class OffsetLookup:
             if known is None or leader is None:
                 answers.failed[partition] = self.why_no_leader(partition)
                 continue
+            # KIP-320: the leader rejects a client whose metadata is older than its own.
             query = TimestampQuery(partition, timestamp, known.leader_epoch)
             by_leader.setdefault(leader, []).append(query)
         timeout_s = max(0.001, deadline.left_s)
@@ -201,8 +208,9 @@ class OffsetLookup:
         topic = self._cluster.metadata.topics.get(partition.topic)
         if topic is not None and topic.error:
             return error_about(topic.error, f"topic {partition.topic}")
+        # No broker has returned metadata.
         if topic is None and self._cluster.trouble is not None:
-            return self._cluster.trouble  # No broker has returned metadata.
+            return self._cluster.trouble
         if topic is None or partition.partition >= len(topic.partitions):
             return UnknownTopicOrPartition(f"{partition} does not exist")
         return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
@@ -219,6 +227,7 @@ class OffsetLookup:
         request = list_offsets_request(
             queries,
             isolation_level=self._isolation_level,
+            # The protocol's field has 32 bits.
             timeout_ms=min(int(timeout_s * 1000), 0x7FFFFFFF),
         )
         try:
@@ -234,5 +243,6 @@ class OffsetLookup:
                 node_id, request, ListOffsetsResponse, deadline=deadline
             )
         except KafkaError as error:
+            # The connection concerns all queries alike.
             return TimestampResults({}, {query.partition: error for query in queries})
         return read_list_offsets(queries, response)

@@ -56,6 +56,7 @@ class PartitionState:
         self.generation = generation
         self.phase = Phase.NO_OFFSET
         self.is_paused = False
+        # Separate from `is_paused`, which belongs to the application.
         self.is_withheld = False
         """Whether it is being revoked, so that no more of its records are handed out."""
         self.reset: ResetTo | None = None
@@ -64,6 +65,7 @@ class PartitionState:
         """The offset that `take` returns next; None only in NO_OFFSET and RESETTING."""
         self.position_epoch = NO_EPOCH
         """The leader epoch of the record before the position."""
+        # Ahead of `position` by the buffered records.
         self.fetch_offset = 0
         self.buffered_bytes = 0
         self.leader = NO_NODE
@@ -88,6 +90,8 @@ class PartitionState:
 
     def node_at(self, now_s: float) -> int:
         """Return the broker to fetch from, or `NO_NODE`."""
+        # KIP-392: the leader is asked again from time to time, since a follower cannot name a
+        # better one.
         if self.replica != NO_NODE and now_s < self.replica_until_s:
             return self.replica
         return self.leader

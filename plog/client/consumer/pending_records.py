@@ -37,6 +37,7 @@ class PendingRecords:
 
     def records(self) -> Iterator[ConsumerRecord]:
         """Yield the records one by one; concurrent changes take effect immediately."""
+        # The bounds are read again for each record, because `drop` may replace the list in between.
         while self._next < len(self._records):
             record = self._records[self._next]
             self._next += 1
@@ -53,6 +54,7 @@ class PendingRecords:
         """Return the offset of the first pending record of each partition."""
         found: dict[TopicPartition, int] = {}
         for record in self._records[self._next :]:
+            # Records of a partition are in order, so the first one found is the next.
             found.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return found
 

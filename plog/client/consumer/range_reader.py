@@ -34,6 +34,7 @@ from plog.wire.messages.fetch import (
 )
 from plog.wire.schema import WireError
 
+# A reader with one partition would gain nothing from a fetch session (KIP-227).
 _NO_SESSION_EPOCH = -1
 
 
@@ -76,9 +77,12 @@ class RangeReader:
                 if not error.retriable and error.code not in MAY_PASS:
                     raise
                 await backoff.wait_or_raise(error)
+                # The leader has probably moved.
                 await self._refresh(partition, backoff)
                 continue
             records = data.records
+            # An empty response means that the log ends at the position; the fetch has already
+            # waited.
             if isinstance(records, bytes | bytearray | memoryview) and len(records):
                 split = split_batches(partition, position, records)
                 return CompletedFetch(
@@ -100,6 +104,7 @@ class RangeReader:
         settings = self._settings
         wanted = FetchPartition(
             partition=partition.partition,
+            # KIP-320: detects a leader that this client does not know yet.
             current_leader_epoch=known.leader_epoch,
             fetch_offset=position,
             partition_max_bytes=settings.max_partition_fetch_bytes,
@@ -126,6 +131,7 @@ class RangeReader:
         try:
             await self._cluster.refresh({partition.topic}, deadline=backoff.deadline)
         except KafkaError as error:
+            # The old metadata may still be good enough for another attempt.
             if not error.retriable or backoff.is_over:
                 raise
 

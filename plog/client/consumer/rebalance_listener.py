@@ -82,6 +82,7 @@ class Listening:
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
         """Call `on_partitions_lost`, or `on_partitions_revoked` if the listener lacks it."""
+        # Without the method, lost partitions count as revoked, as in Kafka's interface.
         has_it = hasattr(self._listener, "on_partitions_lost")
         await self._call("on_partitions_lost" if has_it else "on_partitions_revoked", partitions)
 
@@ -101,6 +102,8 @@ class Listening:
         except Cancelled:
             raise
         except Exception as error:
+            # Kept until the step is complete: an exception of a listener must not leave the member
+            # half-way.
             error.add_note(f"raised by {name} of the rebalance listener")
             self._error = self._error or error
         finally:

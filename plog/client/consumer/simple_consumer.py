@@ -72,6 +72,7 @@ class SimpleConsumer:
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, **settings
         )
+        # Groups need a heartbeat task, which blocking sockets cannot run.
         if made.group_id is not None:
             raise ConfigError(
                 [
@@ -143,9 +144,11 @@ class SimpleConsumer:
         SerializationFailed.
         """
         for fetched in self._fetches(partition, start, stop):
+            # A batch may extend past `stop`; its remaining records are not needed.
             while not fetched.is_done and fetched.next_offset < stop:
                 records = fetched.take(_RECORDS_MAX)
                 if records and records[-1].offset >= stop:
+                    # Offsets within a batch are sorted.
                     del records[bisect_left(records, stop, key=_offset) :]
                 yield from records
 
@@ -163,6 +166,7 @@ class SimpleConsumer:
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give at least 1")
+        # Raises MissingExtra before anything is fetched.
         record_schema()
         columns, runs = RecordColumns(), list[ColumnRun]()
         try:
@@ -175,6 +179,7 @@ class SimpleConsumer:
                         yield record_batch(columns, runs)
                         columns, runs = RecordColumns(), []
         except PlogError:
+            # Rows before the error are the application's; the error follows them.
             if runs:
                 yield record_batch(columns, runs)
             raise
@@ -189,10 +194,13 @@ class SimpleConsumer:
         while position < stop:
             fetched = self._run(self._reader.fetch(partition, position, stop))
             yield fetched
+            # Past control batches and compacted offsets as well, so that the loop always
+            # progresses.
             position = fetched.next_offset
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:
+            # Otherwise Python warns that the coroutine was never awaited.
             coroutine.close()
             raise ClosedError("the consumer is closed: create a new one")
         return run_blocking(coroutine)

@@ -36,13 +36,16 @@ class ConsumerSubscription:
         Replaces the previous subscription, whose partitions are revoked at the next poll.
         `listener` is a `RebalanceListener`, or an object with methods of the same names.
         """
+        # Both are checked before anything changes, so that a refused call has no effect.
         listening = Listening(listener, self._call_user)
         self._selection = TopicSelection.of(
             topics, pattern, excludes_internal=self._settings.exclude_internal_topics
         )
         self._listening = listening
+        # A pattern needs the names of all topics.
         if (pattern is not None) != self._cluster.wants_all_topics:
             self._cluster.want_all_topics(pattern is not None)
+        # Also for a pattern: the previous list of names is dropped.
         self._cluster.want_topics(self._selection.topics)
 
     def _unsubscribe(self) -> None:

@@ -27,6 +27,7 @@ from plog.client.network.metadata import NO_NODE, ClusterMetadata, PartitionMeta
 from plog.client.values import OffsetAndMetadata
 from plog.types import ZERO_UUID, TopicPartition
 
+# Smaller than any generation of an assigned partition, so nothing in flight matches it.
 _UNASSIGNED = 0
 
 
@@ -60,9 +61,13 @@ class SubscriptionState:
             }
             for partition, state in before.items():
                 if partition not in self.states:
+                    # Late responses must not apply to a partition that was removed and assigned
+                    # again.
                     state.generation = _UNASSIGNED
+                    # Shows the buffer that it may hold data of a removed partition.
                     self._generation += 1
                     self._errors.pop(partition, None)
+        # Outside the lock, because listeners call methods that take it.
         self.on_assign()
 
     @property
@@ -105,6 +110,7 @@ class SubscriptionState:
             was = [state.is_withheld for state in self.states.values()]
             for partition, state in self.states.items():
                 state.is_withheld = partition in partitions
+        # Only if one was withheld before may something be fetched now.
         if any(was):
             self.on_assign()
 
@@ -121,6 +127,7 @@ class SubscriptionState:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit for all records handed out, without those `held_back`."""
+        # Outside the lock, because it calls the face.
         held_back = self.held_back()
         with self.lock:
             return {
@@ -131,6 +138,8 @@ class SubscriptionState:
                     leader_epoch=None if state.position_epoch < 0 else state.position_epoch,
                 )
                 for partition, state in self.states.items()
+                # Not while a position is validated: it may lie in a part of the log that was
+                # truncated (KIP-320).
                 if state.position is not None and state.phase is Phase.FETCHING
             }
 
@@ -146,6 +155,7 @@ class SubscriptionState:
         end = state.last_stable_offset if self._read_committed else state.high_watermark
         if end is None or state.position is None:
             return None
+        # A position reached by a seek may be beyond the end.
         return max(0, end - state.position)
 
     def lags(self) -> dict[TopicPartition, tuple[int | None, int | None]]:
@@ -180,6 +190,7 @@ class SubscriptionState:
                 if state.phase is Phase.NO_OFFSET and state.retry_at_s <= now_s
             ]
             for state in due:
+                # Not due again until `back_off` or a new generation.
                 state.retry_at_s = math.inf
             return [(state, state.generation) for state in due]
 
@@ -240,11 +251,7 @@ class SubscriptionState:
     # -- leaders ----------------------------------------------------------------------------------
 
     def update_leaders(self, metadata: ClusterMetadata, now_s: float) -> list[TopicPartition]:
-        """Update the leaders from metadata, and return the partitions without one.
-
-        A position read under another leader epoch must be validated. A topic that was deleted and
-        recreated has a new log, in which an old position is meaningless.
-        """
+        """Update the leaders from metadata, and return the partitions without one."""
         leaderless = []
         with self.lock:
             for partition, state in self.states.items():
@@ -257,10 +264,13 @@ class SubscriptionState:
                     state.unknown_since_s = now_s
                 leader = metadata.leader_of(partition)
                 state.leader = NO_NODE if leader is None else leader
+                # A follower that left the cluster or whose disk failed does not respond (KIP-392).
                 if known is None or not _is_online(state.replica, known, metadata):
                     state.replica = NO_NODE
                 if state.leader == NO_NODE:
                     leaderless.append(partition)
+                # KIP-320: a new leader may have a shorter log, so a position read under another
+                # epoch is validated.
                 if known is not None and known.leader_epoch != state.leader_epoch:
                     state.leader_epoch = known.leader_epoch
                     state.replica = NO_NODE  # The new leader has not chosen it.
@@ -269,8 +279,11 @@ class SubscriptionState:
 
     def _notice_new_topic(self, state: PartitionState, topic: TopicMetadata) -> None:
         before, state.topic_id = state.topic_id, topic.topic_id
+        # Brokers older than KIP-516 return no topic ID.
         if ZERO_UUID in (before, topic.topic_id) or before == topic.topic_id:
             return
+        # A topic that was deleted and recreated has a new log, in which old bounds and positions
+        # are meaningless.
         state.high_watermark = state.last_stable_offset = state.log_start_offset = None
         state.replica = NO_NODE
         if state.phase in (Phase.NO_OFFSET, Phase.RESETTING):
@@ -278,12 +291,15 @@ class SubscriptionState:
         state.position, state.position_epoch = None, NO_EPOCH
         state.phase = Phase.NO_OFFSET
         self._restart(state)
+        # All records of the new log are unread.
         if self.default_reset is not None:
-            self._reset(state, EARLIEST)  # All records of the new log are unread.
+            self._reset(state, EARLIEST)
 
     def _validate(self, state: PartitionState) -> None:
         if state.phase in (Phase.NO_OFFSET, Phase.RESETTING):
             return
+        # Without both epochs there is nothing to compare: old brokers and seeks by number have
+        # none.
         is_known = state.position_epoch != NO_EPOCH and state.leader_epoch != NO_EPOCH
         state.phase = Phase.VALIDATING if is_known else Phase.FETCHING
         self._restart(state)
@@ -337,7 +353,8 @@ class SubscriptionState:
 
     def pop_error(self) -> Exception | None:
         """Remove and return the first recorded error, or None."""
-        if not self._errors:  # Without the lock: the usual case.
+        # Without the lock: the usual case, on the hot path of a poll.
+        if not self._errors:
             return None
         with self.lock:
             error = next(iter(self._errors.values()), None)
@@ -380,6 +397,7 @@ class SubscriptionState:
             for state in self.states.values():
                 since_s = state.unknown_since_s
                 if since_s is not None and now_s - since_s >= patience_s:
+                    # Once per period, so that the error repeats while the partition stays unknown.
                     state.unknown_since_s = now_s
                     found.append((state, state.generation))
         return found
@@ -422,6 +440,7 @@ class SubscriptionState:
         return self._generation
 
     def _restart(self, state: PartitionState) -> None:
+        # Requests in flight and buffered records belong to the old generation, and are dropped.
         state.generation = self._next()
         state.fetch_offset = 0 if state.position is None else state.position
         state.buffered_bytes = 0
@@ -433,6 +452,7 @@ class SubscriptionState:
         state.position_epoch = NO_EPOCH if leader_epoch is None else leader_epoch
         state.reset = None
         state.phase = Phase.FETCHING
+        # The leader may have changed since the position was committed.
         self._validate(state)
 
     def _reset(self, state: PartitionState, reset: ResetTo) -> None:

@@ -40,6 +40,7 @@ class TopicSelection:
             raise ValueError("give either topics or a pattern to subscribe to")
         if pattern is not None:
             return cls(pattern=re.compile(pattern), excludes_internal=excludes_internal)
+        # A string is iterable, and its letters are valid topic names.
         if isinstance(topics, str | bytes):
             raise TypeError(f"topics must be a list of names: give [{topics!r}], not {topics!r}")
         assert topics is not None
@@ -58,6 +59,8 @@ class TopicSelection:
             for name, topic in metadata.topics.items()
             if topic.partitions
             and not (topic.is_internal and self.excludes_internal)
+            # `fullmatch`, as Java's Pattern.matches: a prefix must not subscribe to more than
+            # intended.
             and self.pattern.fullmatch(name)
         )
 

@@ -24,10 +24,12 @@ class ApplicationCallback:
         try:
             result = self.function(*self.arguments)
         except Exception:
+            # The Deferred belongs to the engine's thread.
             soon(self._complete, self.outcome.errback, Failure())
         else:
             soon(self._complete, self.outcome.callback, result)
 
     def _complete(self, fire: Callable[[Any], None], outcome: Any) -> None:
-        if not self.outcome.called:  # The engine may have cancelled the call.
+        # The engine may have cancelled the call.
+        if not self.outcome.called:
             fire(outcome)

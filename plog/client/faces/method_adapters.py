@@ -50,6 +50,7 @@ class NoCopy:
 
 def check_topics(topics: Sequence[object]) -> None:
     """Raise TypeError if `topics` are arguments that fit another client's constructor."""
+    # An empty subscription is allowed: `assign` may follow.
     if not topics or isinstance(topics[0], str):
         return
     if isinstance(topics[0], Mapping):
@@ -66,6 +67,7 @@ def check_topics(topics: Sequence[object]) -> None:
 
 def _named(call: F, method: Callable[..., Any]) -> F:
     """Return `call` with the name and the docstring of `method`."""
+    # Documentation tools and `help` then show the engine's method.
     functools.update_wrapper(call, method)
     return call
 
@@ -87,8 +89,10 @@ def in_engine_thread(
 ) -> Callable[Concatenate[Any, P], T]:
     """Adapt a plain method of the engine: it runs in the engine's thread while the caller waits."""
 
+    # A coroutine would be returned without being run.
     assert not inspect.iscoroutinefunction(method), f"{method} must be awaited"
 
+    # A coroutine, so that it runs in the engine's thread.
     async def run(*arguments: Any, **options: Any) -> T:
         return method(*arguments, **options)
 
@@ -104,6 +108,7 @@ def direct(
 ) -> Callable[Concatenate[Any, P], T]:
     """Adapt a plain method of the engine: it runs in the caller's thread."""
 
+    # A coroutine would be returned without being run.
     assert not inspect.iscoroutinefunction(method), f"{method} must be awaited"
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:

@@ -50,6 +50,7 @@ class PollingConsumer(ConsumerCore):
         self.max_records = self._settings.max_poll_records
         """The most records that one `consume` returns by default."""
         self.unread = PendingRecords()
+        # Commits and positions must not include records that the application has not received.
         self.positions.held_back = self.unread.offsets
         self._data = self._network.signal()
         self._is_woken = False
@@ -83,6 +84,7 @@ class PollingConsumer(ConsumerCore):
             Exception: the group coordinator returned an error or a rebalance listener raised one.
         """
         count = self.max_records if max_records is None else max_records
+        # Records that an iterator left over come first, to keep the order.
         if self.unread:
             return self.unread.take(count)
         return await self.until_taken(lambda: self.take(count), timeout_s)
@@ -96,6 +98,7 @@ class PollingConsumer(ConsumerCore):
         not applied. Requires the extra ``plog[arrow]``.
         """
         count = ARROW_RECORDS_MAX if max_records is None else max_records
+        # Arrow batches bypass the records that were already decoded, so these are fetched again.
         self.give_back_unread()
         return await self.until_taken(lambda: self.take_arrow(count), timeout_s)
 
@@ -115,6 +118,7 @@ class PollingConsumer(ConsumerCore):
         A caller that does not run this as a coroutine of the engine passes `adapt`, which makes the
         engine's awaitables awaitable there. Raises WokenUp, and the errors of `prepare` and `take`.
         """
+        # Waiting without an assignment would never end.
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
             raise IllegalState(
                 "cannot read records: the consumer has neither a subscription nor an assignment;"
@@ -123,17 +127,22 @@ class PollingConsumer(ConsumerCore):
         now_s = self._network.now_s
         deadline_s = None if timeout_s is None else now_s() + timeout_s
         while True:
+            # Cleared before the checks, so that data that arrives during them ends the wait.
             self._data.clear()
             if self._is_closed:
                 raise ClosedError("the consumer is closed; create a new one")
             self.raise_if_woken()
+            # Each round is a poll: the application has processed everything that it received
+            # before.
             self.polled()
             if self.needs_prepare:
                 await adapt(self.prepare())
+            # After the group's work, which may revoke partitions.
             taken = take()
             left_s = None if deadline_s is None else deadline_s - now_s()
             if taken or (left_s is not None and left_s <= 0):
                 return taken
+            # While it waits, the application is in a poll, however long no records arrive.
             self.polled(waits=True)
             try:
                 await adapt(self._data.wait(left_s))
@@ -144,6 +153,7 @@ class PollingConsumer(ConsumerCore):
 
     def wake_up(self) -> None:
         """End the current wait, or the next one, with WokenUp."""
+        # Kept until a call notices it, also one that starts later.
         self._is_woken = True
         self._data.set()
 
@@ -158,6 +168,7 @@ class PollingConsumer(ConsumerCore):
     def give_back_unread(self) -> None:
         """Drop the records that were not returned yet, so that they are fetched again."""
         for partition, offset in self.unread.offsets().items():
+            # A revoked partition has no position to restore.
             if partition in self.positions.assigned:
                 super().seek(partition, offset)
         self.unread.drop()
@@ -170,6 +181,7 @@ class PollingConsumer(ConsumerCore):
         a partition.
         """
         super().assign(partitions)
+        # The records of removed partitions must not be returned any more.
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -188,10 +200,12 @@ class PollingConsumer(ConsumerCore):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Continue at `offset`. Raises IllegalState if the partition is not assigned."""
         super().seek(partition, offset)
+        # Those records are before or after the new position.
         self.unread.drop({partition})
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Any) -> None:
         super()._seek_to(partitions, where)
+        # An empty collection means all partitions.
         self.unread.drop(set(partitions) or None)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
@@ -200,6 +214,7 @@ class PollingConsumer(ConsumerCore):
         Raises IllegalState if the partition is not assigned, UnknownTopicOrPartition if it does not
         exist, RequestTimedOut after `timeout_s` (default ``default.api.timeout.ms``).
         """
+        # The engine's position is already past these records.
         held_back = self.unread.offsets().get(partition)
         if held_back is not None:
             return held_back
@@ -223,6 +238,7 @@ class PollingConsumer(ConsumerCore):
             )
         committed = await self.committed(asked, timeout_s)
         default = self.positions.default_reset
+        # All or nothing: no position changes if one cannot be found.
         missing = [partition for partition in asked if committed[partition] is None]
         if missing and default is None:
             raise NoOffsetForPartition(
@@ -246,6 +262,7 @@ class PollingConsumer(ConsumerCore):
             return lag
         taken_to = self.positions.position(partition)
         given_to = self.unread.offsets().get(partition, taken_to)
+        # The engine's lag does not include the records that were taken but not returned.
         return lag if taken_to is None or given_to is None else lag + taken_to - given_to
 
     # -- commits ----------------------------------------------------------------------------------

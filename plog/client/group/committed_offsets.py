@@ -45,10 +45,9 @@ class CommittedOffsets:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None.
 
-        With any isolation.level, the call waits for pending transactions that commit offsets,
-        because the next consumer must start from their outcome (KIP-447). Raises RequestTimedOut
-        and other retriable errors after the timeout, by default ``default.api.timeout.ms``;
-        GroupAuthorizationFailed, TopicAuthorizationFailed and UnknownTopicOrPartition immediately.
+        Raises RequestTimedOut and other retriable errors after the timeout, by default
+        ``default.api.timeout.ms``; GroupAuthorizationFailed, TopicAuthorizationFailed and
+        UnknownTopicOrPartition immediately.
         """
         if not partitions:
             return {}
@@ -56,6 +55,8 @@ class CommittedOffsets:
         backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
         while True:
             try:
+                # `require_stable` with any isolation.level: the next consumer must start from the
+                # outcome of pending transactions that commit offsets (KIP-447).
                 answer = await self._link.ask(
                     lambda connection: fetch_request(
                         self._link.group_id, partitions, connection, require_stable=True
@@ -66,6 +67,7 @@ class CommittedOffsets:
                 return self._offsets(answer, partitions)
             except KafkaError as error:
                 self._link.moved(error)
+                # Retriable for a fetch, but an offset of a deleted topic will not appear.
                 if not error.retriable or isinstance(error, UnknownTopicOrPartition):
                     raise
                 await backoff.wait_or_raise(error)
@@ -92,6 +94,7 @@ class CommittedOffsets:
                 raise error_about(
                     partition_code, f"group {group_id}: the committed offset of {partition}"
                 )
+            # Ignore partitions that were not requested.
             if partition in offsets:
                 offsets[partition] = offset
         return offsets

@@ -64,6 +64,8 @@ class CoordinatorConnection:
     async def _node_at(self, node_id: int, deadline: Deadline | None) -> Node:
         broker = self._cluster.metadata.brokers.get(node_id)
         if broker is None:
+            # The coordinator may be a broker that joined the cluster after the last metadata
+            # refresh.
             broker = (await self._cluster.refresh((), deadline=deadline)).brokers.get(node_id)
         if broker is None:
             self.forget()
@@ -71,9 +73,12 @@ class CoordinatorConnection:
                 f"group {self.group_id}: the coordinator, broker {node_id}, is not in the cluster"
             )
         node = self._node
+        # A broker that was replaced may have kept its id but not its address.
         if node is None or (node.id, node.host, node.port) != (node_id, broker.host, broker.port):
             if node is not None:
                 node.close()
+            # A connection of its own: the broker would answer fetches only after a pending
+            # JoinGroup.
             node = self._node = self._cluster.node_apart(broker)
         return node
 
@@ -117,14 +122,13 @@ class CoordinatorConnection:
 
     def moved(self, error: KafkaError) -> None:
         """Forget the coordinator if `error` means that it has moved."""
+        # Only these codes come from a broker that is not the coordinator.
         if error.code in MOVED:
             self.forget()
 
     def forget(self) -> None:
-        """Look up the coordinator before the next request: it has moved or is unreachable.
-
-        An open connection is kept, because the coordinator may turn out to be the same broker.
-        """
+        """Look up the coordinator before the next request: it has moved or is unreachable."""
+        # An open connection is kept, because the coordinator may turn out to be the same broker.
         self._cluster.forget_coordinator(self.group_id)
         self._is_stale = True
 

@@ -85,12 +85,13 @@ class Heartbeats:
         self._changed.set()
 
     def begin_generation(self) -> None:
-        """Record the start of a generation, which proves that the coordinator knows the member."""
+        """Record the start of a generation."""
+        # The response to JoinGroup proves that the coordinator knows the member.
         self.last_answer_s = self._network.now_s()
         self._next_beat_s = self.last_answer_s + self._settings.heartbeat_interval_ms / 1000
 
     def syncing(self, is_syncing: bool) -> None:
-        """Pause heartbeats during SyncGroup: the broker would answer them only after it."""
+        """Pause or resume heartbeats around SyncGroup."""
         self._is_syncing = is_syncing
 
     async def _run(self) -> None:
@@ -100,9 +101,12 @@ class Heartbeats:
                 await self._changed.wait()
                 continue
             now_s = self._network.now_s()
+            # A poll that waits for records counts as polling for as long as it lasts.
             polled_s = now_s if self._is_polling else self._polled_s
             poll_expires_s = polled_s + self._settings.max_poll_interval_ms / 1000
             if now_s >= poll_expires_s:
+                # KIP-62: a member that no longer polls leaves, so that its partitions do not stay
+                # unread.
                 self._poll_expired()
             elif now_s < self._next_beat_s:
                 await self._changed.wait(min(self._next_beat_s, poll_expires_s) - now_s)
@@ -113,6 +117,7 @@ class Heartbeats:
     def _beats(self) -> bool:
         state = self._membership.state
         if state is MemberState.COMPLETING_REBALANCE:
+            # The broker would answer a heartbeat only after the SyncGroup on the same connection.
             return not self._is_syncing
         return state is MemberState.STABLE
 
@@ -141,16 +146,19 @@ class Heartbeats:
         self._next_beat_s = now_s + self._settings.heartbeat_interval_ms / 1000
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.last_answer_s = now_s
+            # During a rebalance of its own, the member is joining already.
             if code and self._membership.state is MemberState.STABLE:
                 self._membership.ask_to_rejoin("group is already rebalancing")
             return
         error = error_from_code(code, f"heartbeat of {sent.member_id} in {self._link.group_id}")
+        # The error concerns a generation that the member has left since it sent the heartbeat.
         if self._membership.generation != sent:
             log.info("ignored heartbeat error of generation %s: %s", sent.generation_id, error)
         elif code in _LOST:
             log.warning("removed from group %s: %s; rejoining", self._link.group_id, error)
             self._membership.reset(
                 f"heartbeat: {ErrorCode(code).name}",
+                # With ILLEGAL_GENERATION the coordinator still knows the member id.
                 keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
             )
         elif isinstance(error, FencedInstanceId):

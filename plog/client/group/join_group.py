@@ -93,12 +93,16 @@ class GroupJoin:
 
         `Membership` then has the next state. Raises permanent errors.
         """
+        # The group may take any time to rebalance, so the join has no deadline of its own; `leave`
+        # cancels it.
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             self.watched = None
             self._membership.begin_join()
             try:
                 answer = await self._ask_to_join(topics, owned)
+                # KIP-394: a coordinator gives a new member its id before it adds it to the group,
+                # so that a client whose responses are lost does not leave phantom members.
                 if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                     self._membership.given_member_id(answer.member_id)
                     continue
@@ -159,6 +163,7 @@ class GroupJoin:
         request = JoinGroupRequest(
             group_id=self._link.group_id,
             session_timeout_ms=settings.session_timeout_ms,
+            # The coordinator waits for this member until its next poll, at most (KIP-62).
             rebalance_timeout_ms=settings.max_poll_interval_ms,
             member_id=generation.member_id,
             group_instance_id=generation.group_instance_id,
@@ -170,14 +175,18 @@ class GroupJoin:
                 )
                 for assignor in self._assignors.values()
             ],
+            # KIP-800: the coordinator logs the reason.
             reason=self._membership.rejoin_reason or "",
         )
+        # The response arrives only when all members have joined, which may take the rebalance
+        # timeout.
         timeout_ms = max(
             settings.request_timeout_ms, settings.max_poll_interval_ms + _JOIN_MARGIN_MS
         )
 
         def checked(connection: Connection) -> JoinGroupRequest:
             version = connection.version_of(JoinGroupRequest)
+            # KIP-345. Without the instance id, the member would silently be a dynamic one.
             if version < _FIRST_STATIC_VERSION and request.group_instance_id is not None:
                 raise UnsupportedVersion(
                     f"group {self._link.group_id}: the broker at {connection.address} does not"
@@ -194,7 +203,9 @@ class GroupJoin:
             topics=tuple(sorted(topics)),
             user_data=assignor.user_data(topics),
             owned_partitions=tuple(owned),
+            # KIP-792: the leader ignores partitions claimed in an older generation.
             generation_id=self._membership.generation.generation_id,
+            # KIP-881: the leader can prefer replicas in the member's rack.
             rack_id=self._settings.client_rack or None,
         )
 
@@ -203,6 +214,7 @@ class GroupJoin:
     async def _sync(self, joined: JoinGroupResponse) -> Assignment | None:
         generation = self._membership.generation
         assignments: Mapping[str, Assignment] = {}
+        # The coordinator forwards the leader's assignment, so the others send none.
         if joined.leader == joined.member_id:
             assignments = await self._lead(joined)
         request = SyncGroupRequest(
@@ -210,6 +222,7 @@ class GroupJoin:
             generation_id=generation.generation_id,
             member_id=generation.member_id,
             group_instance_id=generation.group_instance_id,
+            # KIP-559: the coordinator rejects a member that joined with another type or assignor.
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=generation.protocol,
             assignments=[
@@ -229,6 +242,7 @@ class GroupJoin:
         if answer.protocol_name not in (None, generation.protocol):
             raise self._inconsistent(f"the coordinator answered with {answer.protocol_name}")
         self._membership.synced()
+        # A member without partitions may receive no bytes at all.
         if not answer.assignment:
             return Assignment()
         return Assignment.decode(answer.assignment)
@@ -242,6 +256,7 @@ class GroupJoin:
         # The leader monitors all topics of the group from now on, not only its own.
         counts = await self._learn_counts(topics)
         self.watched = counts
+        # KIP-814: a static leader that returns leaves the assignment as it was.
         if joined.skip_assignment:
             return {}
         assignor = self._assignors[joined.protocol_name or ""]
@@ -270,9 +285,8 @@ class GroupJoin:
             ) from error
 
     async def _learn_counts(self, topics: Collection[str]) -> TopicCounts:
-        self._cluster.want_topics(
-            list(filter(may_be_topic, topics))
-        )  # Other members may send anything.
+        # Other members may send anything.
+        self._cluster.want_topics(list(filter(may_be_topic, topics)))
         await self._cluster.refresh()
         return self.counts(topics)
 
@@ -309,6 +323,7 @@ class GroupJoin:
         raise error_from_code(code, f"group {group_id}: {text}")
 
     def _check_protocol(self, protocol_type: str | None) -> None:
+        # Coordinators before KIP-559 return no type.
         if protocol_type not in (None, "", CONSUMER_PROTOCOL_TYPE):
             raise self._inconsistent(f"the group has the type {protocol_type}, not consumer")
 
@@ -326,10 +341,8 @@ def _check_revoked_before_moved(
     subscriptions: Mapping[str, Subscription],
     assignments: Mapping[str, Assignment],
 ) -> None:
-    """Refuse an assignment that gives a partition to a new owner before the old one revokes it.
-
-    Kafka's own assignor is exempt: it compares generations, so it ignores outdated claims.
-    """
+    """Refuse an assignment that gives a partition to a new owner before the old one revokes it."""
+    # Kafka's own assignor is exempt: it compares generations, so it ignores outdated claims.
     if assignor.name == "cooperative-sticky":
         return
     added: set[TopicPartition] = set()

@@ -18,7 +18,9 @@ LEAVE_TIMEOUT_S = 5.0
 """How long to wait for the response by default."""
 LEAVE_RESERVE_S = 0.5
 """The part of a consumer's close timeout that is reserved for leaving after the last commit."""
+# Enough to send LeaveGroup, even after the deadline.
 _MINIMUM_S = 0.01
+# KIP-345: from version 3 on, one request names many members.
 _FIRST_OF_MANY = 3
 
 
@@ -29,13 +31,13 @@ async def leave_group(
     reason: str,
     deadline: Deadline | None = None,
 ) -> None:
-    """End the membership and send LeaveGroup if the coordinator is reachable.
-
-    A static member keeps its place in the group, so it sends nothing.
-    """
+    """End the membership and send LeaveGroup if the coordinator is reachable."""
     generation = membership.generation
     was_known = membership.state is not MemberState.UNJOINED and generation.member_id
+    # First, so that neither a heartbeat nor a commit uses the generation meanwhile.
     membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
+    # KIP-345: a static member keeps its place in the group until its session expires, so that a
+    # restart causes no rebalance.
     if was_known and link.is_known and generation.group_instance_id is None:
         deadline = deadline or Deadline(network, LEAVE_TIMEOUT_S)
         await send_leave_group(network, link, generation.member_id, reason, deadline)
@@ -44,7 +46,7 @@ async def leave_group(
 async def send_leave_group(
     network: Network, link: CoordinatorConnection, member_id: str, reason: str, deadline: Deadline
 ) -> None:
-    """Send LeaveGroup once. A failure is harmless, because the session expires later."""
+    """Send LeaveGroup once; failures are only logged."""
 
     def request(connection: Connection) -> LeaveGroupRequest:
         if connection.version_of(LeaveGroupRequest) < _FIRST_OF_MANY:
@@ -58,8 +60,10 @@ async def send_leave_group(
     try:
         answer = await link.ask(request, LeaveGroupResponse, deadline=deadline)
     except KafkaError as error:
+        # Harmless: the coordinator removes the member when its session expires.
         log.info("group %s: member %s failed to leave: %s", link.group_id, member_id, error)
         return
+    # Versions below 3 have only the error code of the whole response.
     code = next((member.error_code for member in answer.members), 0) or answer.error_code
     if code:
         log.info("group %s: LeaveGroup failed: %s", link.group_id, ErrorCode(code).name)

@@ -134,13 +134,11 @@ class GroupMember(ConsumerSubscription):
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The member id and generation under which the application's records were read.
-
-        A lost generation is kept, so that the coordinator rejects the offsets. Manually assigned
-        partitions have no generation.
-        """
+        """The member id and generation under which the application's records were read."""
+        # Manually assigned partitions have no generation.
         if self._selection is None and self._positions.assigned:
             return GroupMetadata(self.group_id)
+        # A lost generation is kept, so that the coordinator rejects the offsets.
         return self._metadata
 
     @property
@@ -193,6 +191,7 @@ class GroupMember(ConsumerSubscription):
             return
         self._attending = True
         try:
+            # `polled` only marks what is due, because it may run in another thread.
             self._commits.send_automatic()
             while self.needs_attention:
                 await self._attend_once()
@@ -224,6 +223,8 @@ class GroupMember(ConsumerSubscription):
     def _begin_join(self, selection: TopicSelection) -> None:
         self._heartbeats.start()
         owned: Collection[TopicPartition] = ()
+        # KIP-429: a cooperative member reports the partitions that it keeps while it joins, so that
+        # the leader does not give them to others too early.
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = self._positions.assigned
             self._claimed |= frozenset(owned)
@@ -234,6 +235,7 @@ class GroupMember(ConsumerSubscription):
 
     async def _join(self, selection: TopicSelection, owned: Collection[TopicPartition]) -> None:
         try:
+            # A pattern can only be matched once the names of all topics are known.
             if selection.pattern is not None and self._joined_topics is None:
                 await self._joining.know_all_topics()
             self._joined_topics = topics = selection.wanted(self._cluster.metadata)
@@ -255,6 +257,8 @@ class GroupMember(ConsumerSubscription):
         """Commit and revoke the partitions that the member cannot keep during the rebalance."""
         generation = self._membership.generation
         owned = self._positions.assigned
+        # The generation is over, so other members may own the partitions already and a commit would
+        # be rejected: `lost` is called instead of `revoked` (KIP-429).
         if not generation.is_member:
             if owned:
                 log.warning("group %s: lost partitions: %s", self.group_id, _text(owned))
@@ -293,6 +297,7 @@ class GroupMember(ConsumerSubscription):
         if selection is None or generation != self._membership.stable_generation:
             self._parting.end()
             return True
+        # The application may have changed its subscription while the join was in progress.
         if not all(selection.covers(one.topic) for one in assigned):
             self._parting.end()
             self._membership.ask_to_rejoin("received assignment doesn't match the subscription")
@@ -314,6 +319,7 @@ class GroupMember(ConsumerSubscription):
         # A static member may return to a generation that waits for it to revoke partitions that it
         # has lost meanwhile. Other members enter a new generation.
         is_static = generation.group_instance_id is not None
+        # KIP-429: others get the revoked partitions only in the next generation.
         if revoked or (is_static and self._claimed - assigned):
             self._membership.ask_to_rejoin("need to revoke partitions and re-join")
         self._claimed = frozenset()
@@ -345,7 +351,8 @@ class GroupMember(ConsumerSubscription):
         """
         if self._is_joining and self._join_task is not None:
             self._join_task.cancel()
-            self._link.disconnect()  # The broker would answer LeaveGroup only after the JoinGroup.
+            # The broker would answer LeaveGroup only after the JoinGroup.
+            self._link.disconnect()
         self._heartbeats.stop()
         self._parting.end()
         owned = self._positions.assigned
@@ -365,6 +372,8 @@ class GroupMember(ConsumerSubscription):
         """Do the last automatic commit, if enabled, wait for pending commits, and leave."""
         deadline = self._cluster.deadline(timeout_s)
         with TaskCompletion(self._close_rest):
+            # The rest of the time is for LeaveGroup: without it, the others wait for the session
+            # timeout.
             await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
             await self.leave("the consumer is being closed", deadline)
 
@@ -431,7 +440,7 @@ class GroupMember(ConsumerSubscription):
         raise failure
 
     def _changed(self) -> None:
-        """Wake all waiters, but only after the current change is complete."""
+        """Wake all waiters once the current change is complete."""
         if not self._is_waking:
             self._is_waking = True
             self._network.spawn(self._wake(), "waking a group member")
@@ -451,7 +460,8 @@ class GroupMember(ConsumerSubscription):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """See `Commits.commit`. In a listener, the rebalance timeout is also a limit."""
+        """See `Commits.commit`."""
+        # While a listener runs, the group waits for this member only until max.poll.interval.ms.
         if timeout_s is None and self._listening.is_calling:
             limit_s = self._settings.default_api_timeout_ms / 1000
             timeout_s = max(0.0, min(limit_s, self._heartbeats.poll_left_s))
@@ -474,6 +484,7 @@ class GroupMember(ConsumerSubscription):
     def metrics(self) -> dict[str, float]:
         """Return metrics with Kafka's names of consumer-coordinator-metrics."""
         last_s = self._heartbeats.last_answer_s
+        # As in Kafka's consumer, -1 means that no heartbeat was answered yet.
         return {
             "assigned-partitions": float(len(self._positions.assigned)),
             "last-heartbeat-seconds-ago": (

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import NamedTuple
 
 NO_GENERATION = -1
+# KIP-800 limits the reason to this length.
 _REASON_MAX_CHARACTERS = 255
 
 
@@ -80,6 +81,7 @@ class Membership:
 
     def ask_to_rejoin(self, reason: str) -> None:
         """Rejoin in the application's next poll; the coordinator receives the first reason."""
+        # The first reason is the cause; later ones are its consequences.
         if not self.rejoin_reason:
             self.rejoin_reason = reason[:_REASON_MAX_CHARACTERS]
         self._on_change()
@@ -94,16 +96,18 @@ class Membership:
         self.generation = self._without_generation(member_id)
 
     def joined(self, generation_id: int, member_id: str, protocol: str | None) -> None:
-        """Enter the generation: later reasons to rejoin request the next one."""
+        """Enter the generation."""
         self.state = MemberState.COMPLETING_REBALANCE
         self.generation = self.generation._replace(
             generation_id=generation_id, member_id=member_id, protocol=protocol
         )
+        # Reasons to rejoin that arrive from now on request the next generation.
         self.rejoin_reason = None
         self._on_change()
 
     def join_failed(self) -> None:
-        """Note that the join failed; owned partitions may still be valid."""
+        """Note that the join failed."""
+        # The generation is kept: owned partitions may still be valid.
         self.state = MemberState.UNJOINED
         self.ask_to_rejoin("rebalance failed")
 
@@ -113,8 +117,9 @@ class Membership:
         self._on_change()
 
     def reset(self, reason: str, *, keeps_member_id: bool) -> None:
-        """Leave the generation: owned partitions are lost, and the member must rejoin."""
+        """Leave the generation: the member must rejoin."""
         self.state = MemberState.UNJOINED
+        # The next join first reports the partitions of the lost generation as lost.
         self.needs_prepare = True
         self.generation = self._without_generation(
             self.generation.member_id if keeps_member_id else ""

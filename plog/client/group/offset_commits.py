@@ -3,8 +3,8 @@
 committed_offsets.py fetches them.
 
 A commit belongs to a generation: the coordinator rejects it from a member that is no longer in the
-group, so that it cannot overwrite a newer commit of another member. A consumer without a
-subscription commits without a generation, which works as long as the group has no members.
+group. A consumer without a subscription commits without a generation, which works as long as the
+group has no members.
 
 Asynchronous commits are sent and completed in the order of the calls; a synchronous commit is sent
 after them. Automatic commits include only records that were returned before the application's last
@@ -51,6 +51,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], Any]
 
 _NO_MEMBER = Generation()
+# How long a due commit may wait while the application processes records, in seconds.
 _TICK_S = 1.0
 
 
@@ -105,9 +106,11 @@ class Commits:
         rebalance (commit again after the next poll), and permanent errors of the broker.
         """
         self._supersede(offsets)
+        # An empty commit only waits for the asynchronous ones, so it needs no membership.
         generation = self._generation() if offsets else _NO_MEMBER
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
+        # In order: a synchronous commit must not be overwritten by an older asynchronous one.
         while self._waiting or self._in_flight:
             self._answered.clear()
             if not await self._answered.wait(backoff.left_s):
@@ -157,11 +160,9 @@ class Commits:
         generation: Generation,
         deadline: Deadline | None = None,
     ) -> Awaitable[OffsetCommitResponse]:
-        """Send a commit now and return its response.
-
-        It is sent only in the generation that it was made for: later, or after this member has
-        left, another member may own the partitions and may have read further.
-        """
+        """Send a commit now and return its response."""
+        # Later, or after this member has left, another member may own the partitions and may have
+        # read further: the commit would overwrite its offsets.
         if generation not in (_NO_MEMBER, self._membership.stable_generation):
             raise self._generation_error()
         request = commit_request(self._link.group_id, offsets, generation, connection)
@@ -185,6 +186,8 @@ class Commits:
             for partition, code in codes.items()
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         )
+        # An authorization error concerns only its topics; any other error applies to the whole
+        # commit, so it takes precedence.
         for partition, code in codes.items():
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
                 continue
@@ -202,8 +205,10 @@ class Commits:
         self._link.moved(error)
         match code:
             case ErrorCode.REQUEST_TIMED_OUT:
+                # As in Kafka's consumer: the coordinator did not replicate the commit in time.
                 self._link.forget()
             case ErrorCode.REBALANCE_IN_PROGRESS:
+                # With the next poll the member rejoins; until then its generation cannot commit.
                 self._membership.ask_to_rejoin("offset commit failed since group is rebalancing")
                 return RebalanceInProgress(
                     f"group {group_id} is rebalancing; poll, then commit again the partitions that"
@@ -215,6 +220,7 @@ class Commits:
                     " allows READ on the group"
                 )
             case ErrorCode.FENCED_INSTANCE_ID if is_current and self.is_managed:
+                # Another member has the same group.instance.id (KIP-345): there is no way back.
                 self._failure = fenced(sent, group_id)
                 self._membership.reset("fenced", keeps_member_id=False)
                 return self._failure
@@ -231,6 +237,7 @@ class Commits:
                         keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
                     )
                 elif self._membership.is_rebalancing:
+                    # The member has changed generations since it sent the commit.
                     return self._generation_error()
                 return self._failed_commit("the group has rebalanced without this consumer")
         return error
@@ -238,10 +245,8 @@ class Commits:
     # -- asynchronous commits -----------------------------------------------------------------
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting; `callback` is called with the offsets and the error or None.
-
-        The commit is not retried, because a retry could overwrite a later commit.
-        """
+        """Commit without waiting; `callback` is called with the offsets and the error or None."""
+        # The caller may change its mapping before the commit is sent.
         taken = dict(offsets)
         self._supersede(taken)
 
@@ -255,6 +260,7 @@ class Commits:
                 self._caller = self._network.spawn(self._call(), "commits' callbacks")
 
         try:
+            # Not retried after an error: a retry could overwrite a later commit.
             self._enqueue(_Waiting(taken, self._generation(), done))
         except (KafkaError, CommitFailed) as error:
             done(error)
@@ -274,6 +280,7 @@ class Commits:
             except Cancelled:
                 raise
             except Exception as error:
+                # In the queue until now, so that a synchronous commit waits for it.
                 self._waiting.popleft()
                 self._finished(waiting, error)
                 continue
@@ -325,6 +332,8 @@ class Commits:
         now_s = self._network.now_s()
         if now_s >= self._due_s:
             self._due_s = now_s + self._interval_s
+            # The records returned before this poll are processed; those it returns next are not yet
+            # included.
             self._due = (self._positions.consumed(), self._membership.generation)
 
     def _supersede(self, offsets: Offsets) -> None:
@@ -342,6 +351,7 @@ class Commits:
     async def _tick(self) -> None:
         """Commit at the interval, even while the application takes long to process records."""
         while True:
+            # The interval may be 0, which must not spin.
             await self._network.sleep(min(self._interval_s, _TICK_S) or _TICK_S)
             self.send_automatic()
 
@@ -349,6 +359,7 @@ class Commits:
         """Send the automatic commit that is due, without waiting for it."""
         if self._settings.enable_auto_commit and self._ticker is None:
             self._ticker = self._network.spawn(self._tick(), "committing automatically")
+        # Taken before it is sent, so that the next tick does not send it again.
         due, self._due = self._due, None
         if due is None or not due[0]:
             return
@@ -383,6 +394,7 @@ class Commits:
         """
         offsets = self._positions.consumed() if self.is_automatic else {}
         if only is None:
+            # The commit of all positions includes what was due.
             self._due = None
         else:
             offsets = {key: offset for key, offset in offsets.items() if key in only}
@@ -396,6 +408,7 @@ class Commits:
 
     async def close(self, timeout_s: float) -> None:
         """Do the last automatic commit, if enabled, and wait for pending commits."""
+        # No further automatic commit may follow the last one.
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None

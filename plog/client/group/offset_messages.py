@@ -27,6 +27,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 
+# Version numbers: KIP-345 static members, KIP-447 require_stable, KIP-709 many groups.
 _FIRST_STATIC_COMMIT = 7
 _FIRST_STABLE_FETCH = 7
 _FIRST_BATCH_FETCH = 8
@@ -70,6 +71,7 @@ def commit_request(
                     for one in group
                 ],
             )
+            # `groupby` needs sorted input; partitions sort by topic first.
             for topic, group in groupby(sorted(offsets), attrgetter("topic"))
         ],
     )
@@ -91,11 +93,9 @@ def fetch_request(
     *,
     require_stable: bool,
 ) -> OffsetFetchRequest:
-    """Return a request for the committed offsets of `partitions`.
-
-    A broker before KIP-447 cannot wait for pending transactional commits.
-    """
+    """Return a request for the committed offsets of `partitions`."""
     version = connection.version_of(OffsetFetchRequest)
+    # A broker before KIP-447 cannot wait for pending transactional commits.
     stable = require_stable and version >= _FIRST_STABLE_FETCH
     by_topic = [
         (topic, [one.partition for one in group])
@@ -122,6 +122,7 @@ def fetch_results(
     answer: OffsetFetchResponse, group_id: str
 ) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata | None]]]:
     """Return the group's error code, and the error code and offset or None of each partition."""
+    # From version 8 on the results are in `groups`, before that at the top level (KIP-709).
     for group in answer.groups:
         if group.group_id == group_id:
             return group.error_code, {
@@ -141,6 +142,7 @@ def _results(
 ) -> Iterable[tuple[int, tuple[int, OffsetAndMetadata | None]]]:
     for one in partitions:
         offset = None
+        # An offset of -1 means that the group has committed none.
         if one.committed_offset >= 0:
             epoch = one.committed_leader_epoch
             offset = OffsetAndMetadata(

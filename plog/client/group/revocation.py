@@ -64,11 +64,14 @@ class Revocation:
 
         Also commits the remaining partitions, unless `only_these`.
         """
+        # A new generation has other partitions to revoke, so an unfinished attempt no longer
+        # matters.
         if self._generation != generation:
             self._begin(generation, going, longest_s)
         if not self._is_over and self.waits_in is None:
             self._try += 1
             self.waits_in = generation
+            # Before a rebalance everything is committed, because the generation is about to end.
             only = going if only_these else None
             self._commits.commit_before_revocation(only, partial(self._answered, self._try))
         return self._is_over
@@ -87,6 +90,7 @@ class Revocation:
         self._generation = generation
         self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
+            # The next owner would read again what the application receives after the commit.
             self._positions.withhold(going)
             self._start(self._expire(longest_s))
 
@@ -106,8 +110,11 @@ class Revocation:
         if isinstance(error, KafkaError) and error.retriable:
             log.info("commit before revocation failed: %s; retrying", error)
             self._start(self._pause())
+            # `waits_in` stays set during the pause, so that polls do not retry at full speed.
             return
         if error is not None:
+            # At-least-once delivery permits this; blocking the rebalance any longer would lose the
+            # membership.
             log.warning("commit before revocation failed, records may be read twice: %s", error)
         self._finish()
 
@@ -118,6 +125,7 @@ class Revocation:
 
     async def _pause(self) -> None:
         await self._backoff.wait()
+        # The next poll retries, with the records that the application has processed by then.
         self.waits_in = None
         self._on_change()
 

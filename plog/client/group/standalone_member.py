@@ -63,16 +63,20 @@ class StandaloneMember(ConsumerSubscription):
 
     async def attend(self) -> None:
         """Assign new partitions and revoke removed ones. Raises exceptions of the listener."""
+        # Another poll may call this while the listener runs.
         if self._attending:
             return
         self._attending = True
         try:
             wanted, assigned = self._wanted(), self._positions.assigned
+            # Revoked first, as in a group, so that a listener never owns more than the assignment.
             if gone := assigned - wanted:
                 await self._listening.revoked(gone)
                 if self._selection is None:
                     return  # The listener has ended the subscription.
             self._positions.assign(sorted(wanted))
+            # A cancelled poll leaves its partitions here, so that the next one still announces
+            # them.
             self._unannounced = (wanted - assigned) | (self._unannounced & wanted)
             if self._unannounced:
                 await self._listening.assigned(self._unannounced)

@@ -15,6 +15,7 @@ from plog.wire.schema import ApiMessage
 Ranges = dict[int, tuple[int, int]]
 """The lowest and highest version a broker serves, by API key."""
 
+# The last versions with topic names; later ones identify topics by id (KIP-516, KIP-848).
 _HIGHEST_BY_NAME = {
     ApiKey.PRODUCE: 12,
     ApiKey.FETCH: 12,
@@ -34,6 +35,7 @@ def common_version(request: type[ApiMessage] | ApiMessage, ranges: Ranges, addre
     Raises UnsupportedVersion, naming the broker's `address`, if they have no version in common.
     """
     key = ApiKey(request.api_key)
+    # (0, -1) is an empty range: the broker does not serve the request at all.
     lowest, highest = ranges.get(key, (0, -1))
     version = min(highest, request.max_version, _HIGHEST_BY_NAME.get(key, highest))
     if version < max(lowest, request.min_version):

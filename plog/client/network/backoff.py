@@ -46,8 +46,10 @@ class Backoff:
         """Wait before the next attempt, or raise `error` with the time spent if none is left."""
         if not self.is_over:
             await self.wait()
-        if self.is_over:  # The error of an attempt without time would hide the reason.
-            if str(error) and _TRIED not in str(error):  # An inner call has added it already.
+        # The error of an attempt without time would hide the reason.
+        if self.is_over:
+            # An inner call has added it already.
+            if str(error) and _TRIED not in str(error):
                 text = str(error).rstrip(".")
                 error.args = (f"{text}{_TRIED}{self.deadline.timeout_s:g} s)",)
             raise error

@@ -33,6 +33,7 @@ log = logging.getLogger("plog.client")
 
 R = TypeVar("R", bound=ApiMessage)
 
+# KIP-699: one FindCoordinator for many keys.
 _FIRST_COORDINATOR_BATCH = 4
 
 
@@ -57,6 +58,7 @@ class Cluster(MetadataUpdater):
         """The error of the last request that any broker could serve; None if it succeeded."""
         self._security = security_of(settings)
         self._seeds = [
+            # Negative ids, as in Kafka, so that a bootstrap server is never mistaken for a broker.
             Node(network, settings, self._security, -1 - number, host, port)
             for number, (host, port) in enumerate(settings.bootstrap_addresses())
         ]
@@ -73,6 +75,7 @@ class Cluster(MetadataUpdater):
         """
         self._check_open()
         node = self._nodes.get(node_id)
+        # The broker may have joined the cluster after the last refresh.
         if node is None:
             await self.refresh((), deadline=deadline)
             node = self._nodes.get(node_id)
@@ -92,6 +95,7 @@ class Cluster(MetadataUpdater):
 
     def idle_connection(self, node_id: int) -> Connection | None:
         """Return the connection to a broker if it is open. For the hot path: never waits."""
+        # Also counts as use, so that the connection is not closed as idle.
         node = self._nodes.get(node_id)
         return None if node is None else node.use()
 
@@ -118,7 +122,8 @@ class Cluster(MetadataUpdater):
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers and self.metadata.controller_id == NO_NODE:
-            await self.refresh((), deadline=deadline)  # Only the active controller is up to date.
+            # Only the active controller is up to date.
+            await self.refresh((), deadline=deadline)
         return await self._ask_some(request, response, deadline)
 
     async def _ask_some(self, request: ApiMessage, response: type[R], deadline: Deadline) -> R:
@@ -142,7 +147,8 @@ class Cluster(MetadataUpdater):
                 if deadline.is_over:
                     break
             assert error is not None, "there is always a bootstrap server"
-            if not self._has_warned:  # Once until a broker answers: retries may continue for long.
+            # Once until a broker answers: retries may continue for long.
+            if not self._has_warned:
                 log.warning("%s; retrying", str(error).rstrip("."))
                 self._has_warned = True
             await backoff.wait_or_raise(error)
@@ -163,7 +169,8 @@ class Cluster(MetadataUpdater):
                 if self.metadata.controller_id == NO_NODE:
                     await self.refresh((), deadline=deadline)
                 controller = self.metadata.controller_id
-                if controller == NO_NODE:  # KRaft: any broker forwards the request.
+                # KRaft: any broker forwards the request.
+                if controller == NO_NODE:
                     answer = await self.ask_any(request, response, deadline=deadline)
                 else:
                     answer = await self.ask_node(controller, request, response, deadline=deadline)
@@ -171,11 +178,14 @@ class Cluster(MetadataUpdater):
                     return answer
                 error = error_from_code(ErrorCode.NOT_CONTROLLER, f"broker {controller}")
             except KafkaError as failure:
+                # The known controller may have left the cluster, so another one was elected.
                 has_left = failure.code == ErrorCode.BROKER_NOT_AVAILABLE
                 if not failure.retriable and not has_left:
                     raise
                 error = failure
             await backoff.wait_or_raise(error)
+            # Finds the new controller; a broker may name the old one for a moment, hence the pause
+            # before.
             await self.refresh((), deadline=deadline)
 
     async def _ask(
@@ -185,6 +195,7 @@ class Cluster(MetadataUpdater):
         response: type[R],
         deadline: Deadline | None,
     ) -> R:
+        # KIP-219: the broker has not delayed its response, it expects the client to pause.
         pause_s = connection.throttled_until_s - self.network.now_s()
         if pause_s > 0:
             await self.network.sleep(pause_s if deadline is None else min(pause_s, deadline.left_s))
@@ -207,6 +218,7 @@ class Cluster(MetadataUpdater):
                 await backoff.wait_or_raise(failure)
 
     async def _first_reachable(self, deadline: Deadline) -> Connection:
+        # There is always a bootstrap server, so `error` is set.
         for candidate in self._candidates():
             try:
                 return await candidate.connected(deadline)
@@ -219,14 +231,17 @@ class Cluster(MetadataUpdater):
     def _candidates(self) -> Sequence[Node]:
         """Return all nodes: connected and least busy ones first, bootstrap servers last."""
 
+        # Clients that bootstrap from controllers prefer the active one (KIP-919).
         active = self.metadata.controller_id if self._settings.uses_controllers else None
 
         def cost(node: Node) -> tuple[bool, bool, int, float, float]:
             connection = node.open_connection
             busy = connection.in_flight if connection is not None else 0
             is_second = active is not None and node.id != active
+            # Random last, so that clients do not all choose the same broker.
             return is_second, connection is None, busy, node.next_try_s, self.network.random()
 
+        # A bootstrap server that is also a known broker would get a second connection.
         known = {(node.host, node.port) for node in self._nodes.values()}
         nodes = sorted(self._nodes.values(), key=cost)
         nodes += sorted((s for s in self._seeds if (s.host, s.port) not in known), key=cost)
@@ -278,6 +293,7 @@ class Cluster(MetadataUpdater):
             return known
         backoff = self.backoff(deadline)
         while True:
+            # The cluster may be closed during the backoff.
             self._check_open()
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             error = await self._find_coordinator(key, kind, request, backoff.deadline)
@@ -296,17 +312,20 @@ class Cluster(MetadataUpdater):
             if not failure.retriable:
                 raise
             return failure
+        # Before KIP-699 the request has a single key.
         if node.version_of(request) < _FIRST_COORDINATOR_BATCH:
             request = FindCoordinatorRequest(key=key, key_type=kind)
         try:
             answer = await self._ask(node, request, FindCoordinatorResponse, deadline)
         except KafkaError as failure:
             return failure
+        # The response of version 4 has one entry for each key.
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
             if found.error_message:
                 return error_from_code(found.error_code, found.error_message)
             return error_about(found.error_code, f"cannot find the coordinator of {key}")
+        # The coordinator may be a broker that is not in the metadata yet.
         self._place(found.node_id, found.host, found.port)
         self._coordinators[kind, key] = found.node_id
         return None

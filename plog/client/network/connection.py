@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=ApiMessage)
 
 SOFTWARE_NAME = "plog"
+# KIP-511: from version 3 on, ApiVersions names the client software.
 _FIRST_WITH_NAME = 3
 
 
@@ -72,6 +73,7 @@ class Connection:
 
     def version_of(self, request: type[ApiMessage] | ApiMessage) -> int:
         """Return the highest version that both sides support. Raises UnsupportedVersion."""
+        # Cached, since every request asks for it.
         version = self._version_by_key.get(request.api_key)
         if version is None:
             version = common_version(request, self._ranges, self.address)
@@ -98,20 +100,23 @@ class Connection:
         """Send `request` now and return its response. See `Channel.ask` for order and errors.
 
         The caller waits until `deadline` at most. The connection fails only when the broker has not
-        responded for `timeout_s`, by default ``request.timeout.ms``: a caller with a short deadline
-        must not break the requests of others.
+        responded for `timeout_s`, by default ``request.timeout.ms``.
         """
         if version is None:
             version = self.version_of(request)
         if timeout_s is None:
             timeout_s = self._request_timeout_s
+        # A caller with enough time needs no timer of its own.
         if deadline is None or (left_s := deadline.left_s) >= timeout_s:
             return self._channel.ask(request, response, version, timeout_s=timeout_s)
+        # Nothing was sent, so nothing is in doubt.
         if left_s <= 0:
             raise RequestTimedOut(
                 f"cannot send a request to {self.address}: the call timed out after"
                 f" {deadline.timeout_s:g} s"
             )
+        # The connection fails only after `timeout_s`: a caller with a short deadline must not break
+        # the requests of others.
         return self._channel.ask(request, response, version, timeout_s=timeout_s, wait_s=left_s)
 
     def send(
@@ -154,11 +159,13 @@ async def open_connection(
     try:
         try:
             versions = await _ask_versions(channel, _FIRST_WITH_NAME, bounded_s(request_timeout_s))
-        except WireError:  # An older broker responds in version 0.
+        except WireError:
+            # An older broker responds in version 0.
             channel.close()
             channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
             versions = await _ask_versions(channel, 0, bounded_s(request_timeout_s))
         except ConnectionFailed as error:
+            # With TLS the handshake has succeeded, so the protocol is right.
             if security is not None:
                 raise
             raise ConnectionFailed(
@@ -171,7 +178,8 @@ async def open_connection(
         if settings.uses_sasl:
             await log_in(connection, settings, network, host=host)
     except GeneratorExit:
-        raise  # See task_completion.py.
+        # See task_completion.py.
+        raise
     except BaseException:
         channel.close()
         raise
@@ -200,6 +208,7 @@ def api_versions_request() -> ApiVersionsRequest:
 async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> ApiVersionsResponse:
     request = api_versions_request()
     versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
+    # KIP-511: the broker reports in version 0 which versions it supports.
     if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
         raise WireError("a response in version 0")
     if versions.error_code:

@@ -26,6 +26,7 @@ class Deadline:
     @property
     def left_s(self) -> float:
         """Seconds left; 0 after the deadline."""
+        # Never negative, as timers and sockets reject that.
         return max(0.0, self._at_s - self._network.now_s())
 
     @property

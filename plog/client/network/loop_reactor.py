@@ -42,6 +42,7 @@ class _LoopCall:
         pending.add(self)
         self._time_s = loop.time() + delay_s
         self._handle: asyncio.Handle
+        # `call_soon` costs less than a timer.
         self._handle = loop.call_later(delay_s, self._run) if delay_s else loop.call_soon(self._run)
 
     def _run(self) -> None:
@@ -51,7 +52,8 @@ class _LoopCall:
     def _end(self, how: type[Exception]) -> None:
         self._is_over = how
         self._pending.discard(self)
-        del self._handle  # Break the reference cycle, so that the collector has no work.
+        # Break the reference cycle, so that the collector has no work.
+        del self._handle
 
     def active(self) -> bool:
         return self._is_over is None
@@ -132,14 +134,18 @@ class LoopReactor:
             return
         loop = self._loop()
         if loop is not None:
+            # First, so that a client created from now on gets a new reactor.
             self._by_loop.pop(loop, None)
+        # Aborted connections report their end in the next iterations of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         reactor = self.reactor
+        # A timer that fires after this would use a closed reactor.
         for call in reactor.getDelayedCalls():
             call.cancel()
         reactor.removeAll()
         waker = reactor.waker
         if waker is not None:
             reactor.removeReader(waker)
+            # The waker's sockets would otherwise stay open.
             waker.connectionLost(None)

@@ -15,6 +15,7 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 NO_NODE = -1
+# Kafka's limit for topic names, which leaves room for the suffix of a directory name.
 _LONGEST_NAME = 249
 
 
@@ -89,11 +90,9 @@ class ClusterMetadata:
         return topic.partitions[partition.partition]
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """Return the id of the partition's leader; None if it has none or it is unknown.
-
-        A leader that is not among the brokers does not count: the lists of brokers and partitions
-        may come from different responses.
-        """
+        """Return the id of the partition's leader; None if it has none or it is unknown."""
+        # The lists of brokers and partitions may come from different responses, so a leader that is
+        # not among the brokers does not count.
         known = self.partition(partition)
         return None if known is None or known.leader not in self.brokers else known.leader
 
@@ -111,13 +110,10 @@ class ClusterMetadata:
         return replace(self, topics=kept)
 
     def updated(self, response: MetadataResponse, *, replace_topics: bool) -> ClusterMetadata:
-        """Return a copy updated by `response`; `replace_topics` drops topics not in the response.
-
-        A leader with an older epoch than the known one is ignored: the metadata of the responding
-        broker is out of date (KIP-320).
-        """
+        """Return a copy updated by `response`; `replace_topics` drops all other topics."""
         topics = {} if replace_topics else dict(self.topics)
         for topic in response.topics:
+            # A topic requested by id has no name if it does not exist.
             if topic.name is not None:
                 topics[topic.name] = _topic(topic, self.topics.get(topic.name))
         return ClusterMetadata(
@@ -137,6 +133,7 @@ class ClusterMetadata:
 
 def may_be_topic(name: object) -> bool:
     """Return whether `name` is a valid topic name."""
+    # Brokers check the characters; the client only rejects what cannot be encoded.
     try:
         return isinstance(name, str) and 0 < len(name.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
@@ -155,11 +152,13 @@ def check_topic_names(names: Iterable[str]) -> None:
 
 def _topic(received: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
     assert received.name is not None
+    # A recreated topic starts at epoch 0 again, so old epochs do not count (KIP-516).
     same = known is not None and known.topic_id == received.topic_id
     before = {p.index: p for p in known.partitions} if known is not None and same else {}
     partitions = []
     for partition in sorted(received.partitions, key=lambda partition: partition.partition_index):
         old = before.get(partition.partition_index)
+        # KIP-320: an older epoch comes from a broker whose metadata is out of date.
         if old is not None and 0 <= partition.leader_epoch < old.leader_epoch:
             partitions.append(old)
             continue

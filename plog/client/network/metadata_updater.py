@@ -108,6 +108,7 @@ class MetadataUpdater:
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Stop keeping the metadata of these topics fresh."""
+        # Their metadata stays in the snapshot, but is no longer refreshed.
         self._wanted = self._wanted.difference(topics)
 
     def want_all_topics(self, wanted: bool) -> None:
@@ -152,6 +153,7 @@ class MetadataUpdater:
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers:
             return await self._refresh_controllers(deadline)
+        # A pattern needs all topics in each response, so that deleted ones disappear.
         every = all_topics or (topics is None and self._wants_all)
         names = sorted(self._wanted if topics is None else topics)
         request = MetadataRequest(
@@ -159,12 +161,14 @@ class MetadataUpdater:
             allow_auto_topic_creation=self.auto_create_topics,
         )
         response = await self._ask_some(request, MetadataResponse, deadline)
+        # Errors of the whole response exist since version 13 (KIP-1102).
         if response.error_code:
             raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)
         return self.metadata
 
     async def _refresh_controllers(self, deadline: Deadline) -> ClusterMetadata:
+        # Few clients bootstrap from controllers.
         from plog.client.network.bootstrap_controllers import (
             ask_controllers,  # Imported here because few clients need it.
         )
@@ -179,7 +183,8 @@ class MetadataUpdater:
         self.metadata = self.metadata.updated(response, replace_topics=replace_topics)
         self._brokers_changed()
         log.debug("%s", self.metadata)
-        for listener in tuple(self.on_update):  # A listener may remove another.
+        # A listener may remove another.
+        for listener in tuple(self.on_update):
             listener(self.metadata)
 
     def _keep_fresh(self) -> None:
@@ -193,27 +198,34 @@ class MetadataUpdater:
         while not self._is_closed:
             await self._stale.wait(settings.metadata_max_age_ms / 1000)
             self._stale.clear()
+            # Idle connections are checked here, so that they need no timer of their own.
             self._close_idle_connections()
             try:
                 await self.refresh()
                 self._last_failure = ""
             except (Cancelled, ClosedError):
                 raise
-            except Exception as error:  # Also for a bug: nothing works without metadata.
+            except Exception as error:
+                # Also for a bug: nothing works without metadata.
                 self._refresh_failed(error)
                 self._stale.set()
+            # A topic that was just created, or an election in progress: ask again after the
+            # backoff.
             if self._lacks_leaders():
                 self._stale.set()
+            # The backoff grows only while something stays stale.
             if not self._stale.is_set:
                 backoff = self.backoff(self.deadline(math.inf))
             await backoff.wait()
 
     def _refresh_failed(self, error: Exception) -> None:
         """Log the failure; as a warning only the first time while it stays the same."""
+        # The same failure repeats with every attempt, so only the first is a warning.
         is_news, self._last_failure = str(error) != self._last_failure, str(error)
         is_bug = not isinstance(error, PlogError)
         level = logging.WARNING if is_news or is_bug else logging.DEBUG
         log.log(level, "metadata refresh failed: %s", error, exc_info=error if is_bug else None)
+        # Such as a missing permission: retrying cannot help, so the application must know.
         if isinstance(error, KafkaError) and not error.retriable:
             for listener in tuple(self.on_refusal):
                 listener(error)
@@ -222,6 +234,7 @@ class MetadataUpdater:
         brokers = self.metadata.brokers
 
         def lacks(topic: TopicMetadata | None) -> bool:
+            # Only these two errors pass by themselves.
             if topic is None or topic.error:
                 return topic is None or topic.error in _NOT_YET
             return not topic.has_leaders or any(p.leader not in brokers for p in topic.partitions)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("plog.client")
 
+# As in Kafka, so that clients that lost the same broker do not reconnect together.
 _JITTER = 0.2
 _MAX_DOUBLINGS = 30
 _DRAIN_S = 0.01
@@ -65,6 +66,7 @@ class Node:
         connection = self._connection
         if connection is None or not connection.is_open:
             return None
+        # KIP-368: a session that is about to expire is renewed before the next request.
         renew_at_s = connection.renew_at_s
         is_over = renew_at_s is not None and self._network.now_s() >= renew_at_s
         return None if is_over else connection
@@ -85,14 +87,17 @@ class Node:
                 raise ConnectionFailed(f"the connection to {self.host}:{self.port} was closed")
             if deadline is not None and deadline.is_over:
                 raise self._late(deadline)
+            # Blocking sockets cannot run tasks, so the caller opens the connection itself.
             if not self._network.runs_tasks:
                 await self._open_or_renew(deadline)
                 continue
             if not self._is_opening:
+                # A task, so that a call that times out does not end the attempt for the others.
                 self._opening = self._network.spawn(
                     self._open_in_background(), f"connecting to {self.host}:{self.port}"
                 )
-            if not self._is_opening:  # The attempt has ended without waiting.
+            # The attempt has ended without waiting.
+            if not self._is_opening:
                 self._raise_failure()
                 continue
             if not await self._opened.wait(None if deadline is None else deadline.wait_s):
@@ -104,10 +109,12 @@ class Node:
 
     def _raise_failure(self) -> None:
         if self._failure is not None and self.open_connection is None:
-            raise self._failure.with_traceback(None)  # Drop the frames of earlier raises.
+            # Drop the frames of earlier raises.
+            raise self._failure.with_traceback(None)
 
     def _late(self, deadline: Deadline) -> Exception:
         """Return the error of a call that has waited for the connection until its deadline."""
+        # The reason why the last attempt failed says more than the timeout.
         if self._failure is not None:
             return self._failure.with_traceback(None)
         return RequestTimedOut(
@@ -119,13 +126,15 @@ class Node:
             await self._open_or_renew(None)
         except Cancelled:
             raise
-        except Exception as error:  # `connected` raises it in each waiting call.
+        except Exception as error:
+            # `connected` raises it in each waiting call.
             if not isinstance(error, PlogError | WireError):
                 log.exception("unexpected error while connecting to %s:%d", self.host, self.port)
 
     async def _open_or_renew(self, deadline: Deadline | None) -> None:
         self._is_opening = True
         self._opened.clear()
+        # Waiters are woken however the attempt ends.
         with TaskCompletion(self._set_opened):
             try:
                 if self._connection is not None and self._connection.is_open:
@@ -144,6 +153,7 @@ class Node:
         settings = self._settings
         wait_s = self.next_try_s - self._network.now_s()
         if wait_s > 0:
+            # The attempt could start only after the deadline.
             if deadline is not None and deadline.left_s < wait_s:
                 await self._network.sleep(deadline.left_s)
                 raise self._late(deadline)
@@ -156,6 +166,7 @@ class Node:
                 settings=settings,
                 security=self._security,
                 node_id=self.id,
+                # KIP-601: the time limit grows with each failure.
                 timeout_s=self._backoff_s(
                     settings.socket_connection_setup_timeout_ms,
                     settings.socket_connection_setup_timeout_max_ms,
@@ -169,17 +180,20 @@ class Node:
         self._failures = 0
         self._connection = connection
         log.debug("connected to %s:%d by %s", self.host, self.port, settings.security_protocol)
+        # Closed while the connection was being opened.
         if self._is_closed:
             connection.close()
 
     async def _renew(self, connection: Connection) -> None:
         """Authenticate again on the open connection once it has no requests in flight."""
         try:
+            # The broker accepts nothing but SASL requests during authentication (KIP-368).
             while connection.in_flight and connection.is_open:
                 await self._network.sleep(_DRAIN_S)
             if connection.is_open:
                 await log_in(connection, self._settings, self._network, host=self.host)
         except KafkaError:
+            # The session may be over, so the next request needs a new connection.
             connection.close()
             self._failed()
             raise
@@ -202,6 +216,7 @@ class Node:
     def close_if_idle(self, longest_s: float) -> None:
         """Close a connection that was unused for `longest_s`; a negative limit means never."""
         connection = self._connection
+        # A connection that waits for a response is not idle.
         if connection is None or connection.in_flight or longest_s < 0:
             return
         if self._network.now_s() - self._last_used_s > longest_s:

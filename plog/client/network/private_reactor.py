@@ -55,6 +55,7 @@ class PrivateReactor:
         """Whether this is a copy in the child of a fork."""
         running = threading.Event()
         self.reactor.callWhenRunning(running.set)
+        # A daemon, so that an application that forgets to close a client can still exit.
         self._thread = threading.Thread(target=self._run, name="plog-client", daemon=True)
         self._thread.start()
         if not running.wait(_START_TIMEOUT_S):
@@ -64,6 +65,7 @@ class PrivateReactor:
         # A starting reactor declares its thread the I/O thread, as if no other reactor existed.
         declared = threadable.ioThread
         self.reactor.callWhenRunning(setattr, threadable, "ioThread", declared)
+        # Signals belong to the application's main thread.
         self.reactor.run(installSignalHandlers=False)
 
     @property
@@ -109,6 +111,7 @@ class PrivateReactor:
         try:
             return running.outcome.result(timeout_s)
         except BaseException:
+            # Interrupted by Ctrl-C or a timeout: the coroutine must not continue unobserved.
             if not running.outcome.done():
                 self.soon(running.cancel)
             raise
@@ -124,13 +127,17 @@ class PrivateReactor:
     def _forget(self) -> None:
         """In the child of a fork, close the copies of sockets that the parent still uses."""
         self.is_forked = True
+        # Clients take no lock here: the lost thread may hold it.
         for client in self._clients:
             client._forked()
         reactor = self.reactor
         for descriptor in {*reactor.getReaders(), *reactor.getWriters()}:
+            # Only the copies: shutting a socket down would end the parent's connection.
             number = descriptor.fileno()
             if number >= 0:
                 os.close(number)
+        # The epoll instance is shared with the parent, and the child must not change its
+        # registrations.
         poller = getattr(reactor, "_poller", None)
         if poller is not None and hasattr(poller, "close"):
             poller.close()
@@ -156,6 +163,7 @@ class Running(Generic[T]):
             self.outcome.set_exception(error)
             return
         self._deferred = Deferred.fromCoroutine(coroutine)
+        # Called immediately if the coroutine is done already.
         self._deferred.addCallbacks(self.outcome.set_result, self._failed)
 
     def _failed(self, failure: Failure) -> None:
@@ -170,6 +178,7 @@ class Running(Generic[T]):
 def _after_fork() -> None:
     """Discard the reactor in the child, without taking locks that the lost thread may hold."""
     before, PrivateReactor._current = PrivateReactor._current, None
+    # The lost thread may have held the old lock during the fork.
     PrivateReactor._lock = threading.Lock()
     if before is not None:
         before._forget()

@@ -29,6 +29,7 @@ from plog.client.settings.jaas import parse_jaas
 from plog.client.settings.security import SecuritySettings
 from plog.scram import ScramMechanism, client_proof, salted_password, server_signature
 
+# RFC 7677; fewer iterations would make guessing the password too cheap.
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 500_000
 """Kafka accepts at most 16384; more than this limit would block the client for a second."""
@@ -36,12 +37,14 @@ MAX_ITERATIONS: Final = 500_000
 _GS2_HEADER = "n,,"
 _SERVER_FIRST = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/]+=*),i=(?P<iterations>[0-9]{1,9})"
+    # RFC 5802 allows extensions after the iterations, which a client may ignore.
     r"(?:,.*)?",
     re.ASCII | re.DOTALL,
 )
 _SERVER_FINAL = re.compile(r"(?P<kind>[ev])=(?P<value>[^,]*)(?:,.*)?", re.DOTALL)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+", re.ASCII)
+# KIP-342: options of the login module with this prefix are sent as extensions.
 _EXTENSION_PREFIX = "extension_"
 _SCRAM_BY_NAME = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 
@@ -98,6 +101,7 @@ class Plain:
     """PLAIN: sends user and password in clear text, so use it only over TLS."""
 
     def __init__(self, credentials: Credentials) -> None:
+        # NUL separates the fields of the message (RFC 4616).
         if "\0" in credentials.user + credentials.password:
             raise AuthenticationFailed("PLAIN does not allow a NUL in the user or the password")
         self._message = f"\0{credentials.user}\0{credentials.password}".encode()
@@ -120,7 +124,9 @@ class Scram:
     ) -> None:
         self._mechanism = mechanism
         self._password = credentials.password.encode()
+        # 24 bytes, encoded to printable characters without a comma, as RFC 5802 requires.
         self._nonce = nonce or secrets.token_urlsafe(24)
+        # RFC 5802: a comma ends a field, so both characters are escaped.
         name = credentials.user.replace("=", "=3D").replace(",", "=2C")
         # The id and the HMAC of a delegation token serve as user and password (KIP-48).
         token = ",tokenauth=true" if credentials.options.get("tokenauth") == "true" else ""
@@ -151,8 +157,10 @@ class Scram:
         if match is None:
             raise AuthenticationFailed("the broker sent a malformed SCRAM message")
         nonce, iterations = match["nonce"], int(match["iterations"])
+        # A nonce that does not extend the client's would permit a replay.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationFailed("the broker's SCRAM nonce does not start with the client's")
+        # Too few make the proof easy to attack, too many block the client.
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise AuthenticationFailed(
                 f"the broker requires {iterations} SCRAM iterations, but only {MIN_ITERATIONS} to"
@@ -161,6 +169,7 @@ class Scram:
         salted = salted_password(
             self._mechanism, self._password, salt=_bytes_of(match["salt"]), iterations=iterations
         )
+        # Without channel binding, the client repeats its own header (RFC 5802).
         final = f"c={b64encode(_GS2_HEADER.encode()).decode()},r={nonce}"
         exchange = f"{self._first},{server_first},{final}".encode()
         self._signature = server_signature(self._mechanism, salted, exchange)
@@ -174,6 +183,8 @@ class Scram:
         if match["kind"] == "e":
             raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
         assert self._signature is not None, "the proof was sent"
+        # In constant time, and the broker must prove itself as well: otherwise any server could
+        # pose as one.
         if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
             raise AuthenticationFailed(
                 "the broker did not prove that it knows the user's password;"
@@ -185,6 +196,7 @@ class OauthBearer:
     """OAUTHBEARER: sends a token that another service has issued, so use it only over TLS."""
 
     def __init__(self, token: str, options: Mapping[str, str] | None = None) -> None:
+        # Characters outside of RFC 6750's set could forge other fields of the message.
         if not _TOKEN.fullmatch(token):
             raise AuthenticationFailed("the OAUTHBEARER token is not a valid bearer token")
         parts = [_GS2_HEADER, f"auth=Bearer {token}"]
@@ -209,6 +221,7 @@ class OauthBearer:
 
 
 def _extension(name: str, value: str) -> str:
+    # `auth` is the token's own field, and \x01 separates fields.
     if not _EXTENSION_NAME.fullmatch(name) or "\x01" in value or name == "auth":
         raise AuthenticationFailed(f"sasl.jaas.config: {name} is not a valid token extension")
     return f"{name}={value}"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=ApiMessage)
 
+# KIP-152: before version 1, SASL bytes follow the handshake without a Kafka header.
 _FIRST_WITH_AUTHENTICATE = 1
 _MAX_STEPS = 10
 """An upper limit; SCRAM, the longest mechanism, takes two steps."""
@@ -70,15 +71,18 @@ async def authenticate(
     mechanism = mechanism_of(settings, token)
     address = connection.address
     await _choose_mechanism(connection, settings, address)
+    # Before the exchange, so that the session is never assumed to last longer than it does.
     began_s = network.now_s()
     try:
         lifetime_ms = await _converse(connection, mechanism)
     except AuthenticationFailed as error:
         raise AuthenticationFailed(
             f"{address} and {settings.sasl_mechanism}: {error}"
+            # The host is repeated only if the address does not show it.
             if host in address
             else f"{host} ({address}) and {settings.sasl_mechanism}: {error}"
         ) from error
+    # Only brokers with connections.max.reauth.ms limit sessions (KIP-368).
     if lifetime_ms <= 0:
         return Session()
     # As in Kafka: at a random time, so that clients do not renew together, and well before the end.
@@ -95,6 +99,7 @@ async def _choose_mechanism(
         f" {_WITHOUT_LOG_IN[settings.security_protocol]}, or connect to a SASL listener"
     )
     try:
+        # Only SASL listeners serve SaslHandshake.
         version = connection.version_of(SaslHandshakeRequest)
     except UnsupportedVersion as error:
         raise AuthenticationFailed(wrong_protocol) from error
@@ -109,6 +114,7 @@ async def _choose_mechanism(
             f"{address} does not enable {wanted}; set sasl.mechanism to one that it offers:"
             f" {offered}"
         )
+    # Kafka's answer on a listener without SASL.
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(wrong_protocol)
     if answer.error_code:
@@ -118,6 +124,7 @@ async def _choose_mechanism(
 async def _converse(connection: SaslConnection, mechanism: Mechanism) -> int:
     """Exchange messages until the mechanism is done; return the session lifetime in ms."""
     to_send: bytes | None = mechanism.first()
+    # A broker must not keep the client in an endless exchange.
     for _ in range(_MAX_STEPS):
         assert to_send is not None
         answer = await connection.ask(

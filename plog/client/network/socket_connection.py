@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from plog.client.network.tls_context import Security
 
 _SIZE = Struct(">i")
+# The first bytes of an HTTP response or of a TLS alert would be a larger size.
 _MAX_RESPONSE_BYTES = 256 << 20
+# Bounds the memory for one call of recv, whatever a response claims to contain.
 _RECEIVE_BYTES = 1 << 20
 
 _Response = TypeVar("_Response", bound=ApiMessage)
@@ -53,11 +55,15 @@ class SocketConnection:
         context = None if security is None else security.make_ssl_context()
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
+            # Requests are written whole, so Nagle's algorithm would only add latency.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
+                # The certificate must be valid for this name.
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             text = f"cannot connect to {self.address}: {error.strerror or error}"
+            # A broker closes the connection without an alert, for example if the port does not use
+            # TLS.
             if self._socket is not None and is_end(error):
                 text = handshake_failure(self.address, "the broker closed it")
             self.close()
@@ -90,10 +96,12 @@ class SocketConnection:
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + limit_s
+        # Sending has the connection's own limit: a long wait for a response must not prolong it.
         self.send(request, version, timeout_s=min(limit_s, self._timeout_s))
         frame = self._receive_frame(deadline_s, limit_s)
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
+            # The answer to an earlier request that has timed out: the order is lost.
             if correlation_id != self._correlation_id:
                 self.close()
                 raise ConnectionFailed(
@@ -119,6 +127,8 @@ class SocketConnection:
         except TimeoutError as error:
             raise self._failed(error, limit_s) from error
         except OSError as error:
+            # A broker that rejects the client's certificate sends an alert before it closes (TLS
+            # 1.3).
             raise self._failed(_pending_alert(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
@@ -165,6 +175,8 @@ def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) ->
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("timed out")
+        # The rest of the deadline for each part, as a slow broker could otherwise prolong it
+        # forever.
         connection.settimeout(left_s)
         received = connection.recv(min(size - len(data), _RECEIVE_BYTES))
         if not received:

@@ -30,6 +30,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+    # A coroutine that suspends needs a reactor: a bug in the caller.
     coroutine.close()
     raise AssertionError("the coroutine awaits something other than a blocking socket")
 
@@ -46,6 +47,7 @@ class _Done(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         if self._error is not None:
             raise self._error
+        # Makes this a generator, which an awaitable must return; it never suspends.
         yield from ()
         return self._value  # type: ignore[return-value]  # Set if there is no error.
 
@@ -85,6 +87,7 @@ class SocketNetwork:
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         results: list[T] = []
+        # All coroutines run, as on a reactor, and the first error is raised at the end.
         error: Exception | None = None
         for coroutine in coroutines:
             try:
@@ -96,6 +99,7 @@ class SocketNetwork:
         return results
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> NoReturn:
+        # Otherwise Python warns that the coroutine was never awaited.
         coroutine.close()
         raise RuntimeError(f"{what} needs a reactor: blocking sockets cannot run tasks")
 
@@ -120,6 +124,7 @@ class SocketSignal:
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         if not self.is_set:
+            # Without a timeout this would wait forever.
             if timeout_s is None:
                 raise RuntimeError("cannot wait for a signal that no other task can set")
             time.sleep(max(0.0, timeout_s))
@@ -151,7 +156,8 @@ class SocketChannel:
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        if wait_s is not None:  # A late response would be taken for the next one, so close.
+        # A late response would be taken for the next one, so close.
+        if wait_s is not None:
             timeout_s = min(timeout_s, wait_s)
         try:
             return _Done(self._connection.ask(request, response, version, timeout_s=timeout_s))

@@ -49,6 +49,7 @@ class PemSource:
             found = os.stat(self.path) if self.path is not None else None
         except OSError:
             return (0,)
+        # The inode changes when a file is replaced by renaming another one.
         return () if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def read(self) -> bytes:
@@ -61,6 +62,7 @@ class PemSource:
         except OSError as error:
             raise TlsFailed(f"cannot read {self.where}: {error.strerror}") from error
         form = other_form(data)
+        # Java keystores and PKCS #12 are common mistakes, so name the tool that converts them.
         if form is not None:
             is_truststore = self.setting.startswith("ssl.truststore.")
             how = CONVERT_TRUSTSTORE if is_truststore else CONVERT_KEYSTORE
@@ -118,6 +120,7 @@ class Security:
             key=key,
             chain=chain,
             key_password=settings.ssl_key_password,
+            # An empty value disables the check, as in Kafka.
             checks_host_name=settings.ssl_endpoint_identification_algorithm != "",
             versions=settings.ssl_enabled_protocols,
             cipher_suites=settings.ssl_cipher_suites,
@@ -130,6 +133,7 @@ class Security:
         if self.key is not None and self.chain is not None:
             key = self.key.blocks("PRIVATE KEY")[0]
             chain = self.chain.blocks("CERTIFICATE")
+            # OpenSSL would otherwise ask for the password on the terminal.
             if is_encrypted(key) and not self.key_password:
                 raise TlsFailed(
                     f"{self.key.where}: the private key is encrypted; set ssl.key.password"
@@ -138,13 +142,12 @@ class Security:
         return Pems(trusted=trusted, key=key, chain=tuple(chain))
 
     def kept(self, kind: str, make: Callable[[], T]) -> T:
-        """Return the cached result of `make`, or call `make` again if a file has changed.
-
-        Creating a context takes milliseconds, with the system's CAs tens of milliseconds. Threads
-        that open connections concurrently therefore wait for one of them to create it.
-        """
+        """Return the cached result of `make`, or call `make` again if a file has changed."""
+        # Creating a context takes milliseconds, with the system's CAs tens of milliseconds. Threads
+        # that open connections concurrently therefore wait for one of them to create it.
         sources = (self.trusted, self.key, self.chain)
         with self._making:
+            # Read before the files: a change in between only causes another read.
             state = [source.state for source in sources if source is not None]
             known = self._made.get(kind)
             if known is None or known[0] != state:
@@ -161,11 +164,13 @@ class Security:
         return self.kept("ssl", self._new_ssl_context)
 
     def _new_ssl_context(self) -> ssl.SSLContext:
+        # Applications without TLS do not import it.
         import ssl
 
         pems = self.read()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.checks_host_name
+        # As in twisted_tls.py, only the subject alternative names count (RFC 6125).
         context.hostname_checks_common_name = False
         self._limit(context)
         if pems.trusted is None:
@@ -190,6 +195,7 @@ class Security:
         allowed = set(self.versions)
         try:
             tls_1_2, tls_1_3 = openssl_cipher_lists(self.cipher_suites)
+            # Suites of TLS 1.2 and 1.3 are configured separately in OpenSSL.
             if self.cipher_suites:
                 allowed &= {"TLSv1.2"} if tls_1_2 else set()
             if tls_1_3:
@@ -213,6 +219,7 @@ class Security:
         assert self.key is not None, "its block was read"
         password = (self.key_password or "").encode()
         try:
+            # `ssl` loads key pairs only from files, and PEM text may come from the settings.
             with _as_file(key + b"".join(chain)) as path:
                 context.load_cert_chain(path, password=password)
         except (ssl.SSLError, ValueError) as error:
@@ -268,17 +275,20 @@ def _truststore(settings: SecuritySettings) -> PemSource | None:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """Yield the path of a file with `data`, which `ssl` requires; on Linux a file in memory."""
+    """Yield the path of a file with `data`, which `ssl` requires."""
     try:
+        # In memory, because the data contains a private key.
         descriptor = os.memfd_create("plog-key")
         path = f"/proc/self/fd/{descriptor}"
     except (AttributeError, OSError):
+        # Not Linux: a file that only this user can read, removed afterwards.
         import tempfile
 
         descriptor, path = tempfile.mkstemp(prefix="plog-key-")
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
+            # `ssl` reads the file by its path, not through this object.
             file.flush()
             yield path
     finally:

@@ -53,6 +53,7 @@ def tls_failure(
 ) -> TlsFailed | None:
     """Return the exception for an error of the `ssl` module; None if a retry may succeed."""
     reason = getattr(error, "reason", None)
+    # Not an error of the handshake, such as a reset connection: worth a retry.
     if not isinstance(reason, str):
         return None
     text = explain_tls(
@@ -79,10 +80,13 @@ def explain_tls(
     >>> explain_tls("", verify_code=10, address="a:9093", host="a")
     'the certificate of a:9093 has expired; renew it'
     """
+    # The standard library writes reasons with underscores, pyOpenSSL without.
     words = reason.lower().replace("_", " ")
+    # The verdict on the certificate explains more than the alert that follows from it.
     if verify_code:
         return f"the certificate of {address} {_verdict(verify_code, words, host)}"
     meanings = dict(_MEANING_BY_ALERT)
+    # After the handshake, these texts could be about anything.
     if not has_begun:
         meanings |= _MEANING_BEFORE_IT_BEGINS
     return next((f"{address} {text}" for known, text in meanings.items() if known in words), None)

@@ -38,7 +38,9 @@ log = logging.getLogger("plog.client")
 R = TypeVar("R", bound=ApiMessage)
 
 _SIZE = Struct(">i")
+# The first bytes of an HTTP response would be a larger size.
 _MAX_FRAME_BYTES = 1 << 30
+# Correlation ids are signed 32-bit integers in the protocol.
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _CLOSE_TIMEOUT_S = 5.0
 """How long a closed connection may take to write its remaining bytes."""
@@ -85,6 +87,7 @@ def give_up_after(
         return outcome
 
     call = clock.callLater(wait_s, give_up)
+    # Also after a cancellation: the timer must not outlive the wait.
     answer.addBoth(stop)
 
 
@@ -114,6 +117,7 @@ class TwistedChannel(Protocol):
 
     @property
     def in_flight(self) -> int:
+        # Requests with acks=0 count until they are written, as the caller waits for that.
         return len(self._requests) + (0 if self._write_drain is None else len(self._write_drain))
 
     def ask(
@@ -125,11 +129,14 @@ class TwistedChannel(Protocol):
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
+        # Encoded and written before this method returns: the order of calls is the order on the
+        # wire.
         rest = self._write_now(self._frame_of(request, version))
         deadline_s = self._clock.seconds() + timeout_s
         sent = _InFlight(request, response, version, self._correlation_id, deadline_s)
         self._requests.append(sent)
         self._watch_until(deadline_s)
+        # The socket accepted only a part.
         if rest:
             assert self.transport is not None
             self.transport.write(rest)
@@ -140,6 +147,7 @@ class TwistedChannel(Protocol):
         return sent.answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
+        # Not `_write_now`: the drain needs the bytes to be in the transport's buffer.
         frame = self._frame_of(request, version)
         assert self.transport is not None
         self.transport.write(frame)
@@ -152,17 +160,17 @@ class TwistedChannel(Protocol):
     def _frame_of(self, request: ApiMessage, version: int) -> bytes:
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
+        # It wraps from the largest id to 1.
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
         return encode_request(header, request)
 
     def _write_now(self, frame: bytes) -> bytes:
-        """Write `frame` to the socket if nothing is buffered; return the bytes not written.
-
-        Most requests are written completely, which saves the reactor a poll for writability.
-        """
+        """Write `frame` to the socket if nothing is buffered; return the bytes not written."""
+        # Bytes written directly must not overtake those in the transport's buffer.
         if self._write_some is None or self._tcp.dataBuffer or self._write_drain is not None:
             return frame
+        # Most requests are written completely, which saves the reactor a poll for writability.
         written = self._write_some(frame)
         # An exception means that the connection is lost, which the reactor also detects.
         return frame[written:] if isinstance(written, int) else frame
@@ -177,6 +185,8 @@ class TwistedChannel(Protocol):
     def _watch_until(self, deadline_s: float) -> None:
         """Check for overdue requests at `deadline_s` at the latest."""
         if self._timer is not None:
+            # One timer serves all requests: a later deadline is checked when the first one has
+            # passed.
             if self._timer.getTime() <= deadline_s:
                 return
             self._timer.cancel()
@@ -193,12 +203,14 @@ class TwistedChannel(Protocol):
         if (first_s := min(deadlines_s)) > self._clock.seconds():
             self._watch_until(first_s)
         else:
+            # A broker answers in order, so later responses would not arrive in time either.
             self._end(RequestTimedOut(f"{self.address} did not respond in time"))
 
     # -- called by the transport --------------------------------------------------------------
 
     def connectionMade(self) -> None:
         self._factory_of.set_options(self.transport)
+        # TLS reports the end of its handshake separately.
         if not self._factory_of.expects_handshake:
             self._ready()
 
@@ -209,8 +221,10 @@ class TwistedChannel(Protocol):
     def _ready(self) -> None:
         transport: Any = self.transport
         if self._factory_of.expects_handshake:
+            # The TCP transport below TLS, whose buffer counts as written.
             transport = getattr(transport, "transport", transport)
         else:
+            # With TLS, bytes must go through OpenSSL, never to the socket directly.
             self._write_some = getattr(transport, "writeSomeData", None)
         self._tcp = transport
         # Absent in reactors that write by completion instead of readiness (IOCP).
@@ -222,6 +236,7 @@ class TwistedChannel(Protocol):
         error = self._factory_of.explain(reason.value)
         if error is None:
             text = f"the connection to {self.address} broke: {reason_text(reason.value)}"
+            # A connection that ends before TLS is established may simply not be a TLS port.
             if self._factory_of.expects_handshake and not self._factory_of.opened.called:
                 text = handshake_failure(self.address, reason_text(reason.value))
             error = ConnectionFailed(text)
@@ -250,6 +265,7 @@ class TwistedChannel(Protocol):
             if self._frame is not None:
                 position += self._fill(self._frame, data[position:])
                 continue
+            # The four bytes of the size may arrive in pieces.
             if len(self._head) + end - position < _SIZE.size:
                 self._head += data[position:]
                 return
@@ -279,6 +295,7 @@ class TwistedChannel(Protocol):
         return used
 
     def _answered(self, frame: memoryview) -> None:
+        # Closed by this side: the callers have their errors already.
         if not self.is_open:
             return
         if not self._requests:
@@ -287,13 +304,17 @@ class TwistedChannel(Protocol):
         try:
             number, position = decode_response_header(frame, sent.api_key, sent.version)
             is_due = number == sent.correlation_id
+            # A response of another request cannot be decoded with this one's schema.
             response = sent.response.decode(frame[position:], sent.version) if is_due else None
         except Exception as error:
             broken = BrokenAnswer(f"{self.address} sent a malformed response: {error}")
+            # First, so that the callers of other requests see a closed connection, not a late
+            # response.
             self._end(broken)
             self._finish(sent, broken)
             return
         if not is_due:
+            # It belongs to a request that still waits, so `_end` must fail it.
             self._requests.appendleft(sent)
             raise ConnectionFailed(
                 f"{self.address} sent response {number} instead of {sent.correlation_id}:"
@@ -330,10 +351,13 @@ class TwistedChannel(Protocol):
             drain.stop(error_at)
         if was_open and self.transport is not None:
             if gently:
+                # Writes the buffered bytes first; a broker that reads nothing is given up after the
+                # timeout.
                 self.transport.loseConnection()
                 self._timer = self._clock.callLater(_CLOSE_TIMEOUT_S, self._forget)
             else:
                 _abort(self.transport)
+        # Detached first: a callback may send again, which must fail instead of joining the list.
         sent, self._requests = self._requests, deque()
         self._frame = None
         for request in sent:
@@ -348,6 +372,7 @@ class TwistedChannel(Protocol):
 class ChannelFactory(ClientFactory):
     """A factory of one channel; `opened` fires with it or fails with ConnectionFailed."""
 
+    # Twisted would log each start and stop of the factory.
     noisy = False
 
     def __init__(
@@ -381,7 +406,8 @@ class ChannelFactory(ClientFactory):
         return self._explain_tls(error, self.name, has_begun=self.opened.called)
 
     def give_up_after(self, timeout_s: float) -> None:
-        """Fail if the channel is not open in time; the connector's timeout covers only TCP."""
+        """Fail if the channel is not open in time."""
+        # The connector's timeout covers only TCP, not the TLS handshake.
         if not self.opened.called:
             self._timer = self.clock.callLater(timeout_s, self._timed_out)
 
@@ -394,11 +420,13 @@ class ChannelFactory(ClientFactory):
 
     def set_options(self, transport: Any) -> None:
         """Set the options of the socket."""
+        # Requests are written whole, so delaying small ones (Nagle) would only add latency.
         transport.setTcpNoDelay(True)
         transport.setTcpKeepAlive(True)
         handle = transport.getHandle()
         sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), self._socket_buffers, strict=True)
         for option, size in sizes:
+            # -1 leaves the choice to the system, as in Kafka.
             if size > 0 and isinstance(handle, socket.socket):
                 handle.setsockopt(socket.SOL_SOCKET, option, size)
 

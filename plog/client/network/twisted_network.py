@@ -56,6 +56,7 @@ class DeferredNetwork:
 
         def cancelled(deferred: Deferred[None]) -> None:
             call.cancel()
+            # The engine's own exception instead of Twisted's CancelledError.
             deferred.errback(Failure(Cancelled()))
 
         deferred: Deferred[None] = Deferred(cancelled)
@@ -66,6 +67,7 @@ class DeferredNetwork:
         return DeferredTask(self._clock, coroutine, what)
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        # Waits for all, also after an error: no coroutine may outlive the call.
         outcomes: list[tuple[bool, Any]] = await defer.DeferredList(
             [Deferred.fromCoroutine(coroutine) for coroutine in coroutines], consumeErrors=True
         )
@@ -105,6 +107,7 @@ class DeferredTask:
 
     def _ended(self, outcome: object) -> None:
         self.done = True
+        # Cancellation is how tasks end; anything else is a bug that no caller would see.
         if isinstance(outcome, Failure) and outcome.check(Cancelled) is None:
             error = outcome.value
             log.error("%s failed: %s", self._what, error, exc_info=error)
@@ -120,9 +123,11 @@ class DeferredSignal:
 
     def set(self) -> None:
         self.is_set = True
+        # Detached first: a woken waiter may wait again immediately.
         waiting, self._waiting = self._waiting, []
         for deferred in waiting:
-            if not deferred.called:  # A waiter that was woken earlier may have cancelled it.
+            # A waiter that was woken earlier may have cancelled it.
+            if not deferred.called:
                 deferred.callback(True)
 
     def clear(self) -> None:
@@ -182,7 +187,8 @@ class TwistedNetwork(DeferredNetwork):
         )
 
     def now_s(self) -> float:
-        return time.monotonic()  # The reactor's own clock may jump.
+        # The reactor's own clock may jump.
+        return time.monotonic()
 
     async def connect(
         self, host: str, port: int, security: Security | None, *, timeout_s: float
@@ -190,18 +196,21 @@ class TwistedNetwork(DeferredNetwork):
         deadline_s = self.now_s() + timeout_s
         addresses = await self._addresses(host, port, timeout_s)
         problems = []
+        # As with client.dns.lookup=use_all_dns_ips: each address until one accepts (KIP-602).
         for address in addresses:
             if self.now_s() >= deadline_s:
                 break
             try:
                 return await self._connect_to(host, address, port, security, deadline_s)
             except ConnectionFailed as error:
+                # Each address may fail for another reason, so all are reported.
                 problems.append(str(error))
         raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not respond in time")
 
     async def _connect_to(
         self, host: str, address: str, port: int, security: Security | None, deadline_s: float
     ) -> TwistedChannel:
+        # The address as well, because one name may have several.
         name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
         factory = ChannelFactory(
             self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
@@ -220,7 +229,8 @@ class TwistedNetwork(DeferredNetwork):
         self, host: str, port: int, security: Security, timeout_s: float
     ) -> Deferred[TlsClient]:
         def make() -> TlsClient:
-            from plog.client.network.twisted_tls import TlsClient  # Needs OpenSSL: 50 ms.
+            # Importing OpenSSL takes 50 ms, so only clients with TLS do it.
+            from plog.client.network.twisted_tls import TlsClient
 
             return TlsClient.of(security, host)
 
@@ -229,6 +239,7 @@ class TwistedNetwork(DeferredNetwork):
 
     def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
         """Return all addresses of a name, in the order in which the system would try them."""
+        # Without a thread for the resolver.
         if _is_address(host):
             return defer.succeed([host])
 
@@ -253,14 +264,17 @@ class TwistedNetwork(DeferredNetwork):
                 outcome = done.callback, work()
             except Exception:
                 outcome = done.errback, Failure()
+            # The Deferred must fire in the reactor's thread.
             self._reactor.callFromThread(_settle, *outcome)
 
+        # A thread of its own: a resolver that hangs must not delay other jobs or the exit.
         threading.Thread(target=run, name="plog-job", daemon=True).start()
         return done
 
     def _job_within(self, work: Callable[[], T], timeout_s: float, late: str) -> Deferred[T]:
         """Run `work` as `job` does; raise ConnectionFailed(`late`) after `timeout_s`."""
         done = self.job(work)
+        # The thread cannot be stopped; its late outcome is ignored by `_settle`.
         timer = self._reactor.callLater(
             max(0.0, timeout_s), _settle, done.errback, Failure(ConnectionFailed(late))
         )

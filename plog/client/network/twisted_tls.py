@@ -51,7 +51,9 @@ def make_openssl_context(security: Security) -> SSL.Context:
 def _new_context(security: Security) -> SSL.Context:
     pems = security.read()
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    # There are known attacks on renegotiation and compression.
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+    # Idle connections give their buffers back.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     try:
         limit(context, security.versions, security.cipher_suites)
@@ -74,6 +76,7 @@ def _load_key_pair(context: SSL.Context, security: Security, pems: Pems) -> None
     assert pems.key is not None
     where = security.key.where
     has_password = is_encrypted(pems.key)
+    # The library rejects a password for a key that is not encrypted.
     password = (security.key_password or "").encode() if has_password else None
     block = pems.key
     key = _read(
@@ -112,6 +115,7 @@ class TlsClient:
 
     def __init__(self, context: SSL.Context, host: str, *, checks_host_name: bool) -> None:
         self._context = context
+        # The dot of an absolute name is not part of the name in the certificate.
         self._host = host.removesuffix(".")
         self._checks_host_name = checks_host_name
         # OpenSSL's verification error for the broker's certificate.
@@ -136,8 +140,10 @@ class TlsClient:
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the OpenSSL connection; called by Twisted."""
+        # No socket: Twisted moves the bytes.
         connection = SSL.Connection(self._context, None)
         connection.set_verify(SSL.VERIFY_PEER, self._verified)
+        # RFC 6066: SNI allows host names only, no addresses.
         if not _is_address(self._host):
             connection.set_tlsext_host_name(self._host.encode("idna"))
         return connection
@@ -164,10 +170,13 @@ class TlsClient:
         self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
     ) -> bool:
         """Store OpenSSL's verdict and check the host name as well."""
+        # OpenSSL's own verdict comes first, as the certificate may be forged.
         if not ok:
             self._verify_code = error
             return False
+        # Depth 0 is the broker's own certificate; the others are CAs.
         if depth == 0 and self._checks_host_name and not self._is_for_host(certificate):
+            # The code for a mismatch, as if OpenSSL had found it.
             self._verify_code = HOST_MISMATCH
             return False
         return True

@@ -29,6 +29,7 @@ class WriteDrain:
     def __init__(self, tcp: Any) -> None:
         self._tcp = tcp
         self._waiting: list[tuple[float, Deferred[None]]] = []
+        # False registers a pull producer, which Twisted resumes once whenever its buffer is empty.
         tcp.registerProducer(self, False)
 
     def __len__(self) -> int:
@@ -57,6 +58,7 @@ class WriteDrain:
 
     def resumeProducing(self) -> None:
         """Complete the pending writes: the transport's buffer is empty."""
+        # Detached first: a waiter may send again.
         waiting, self._waiting = self._waiting, []
         for _, written in waiting:
             if not written.called:  # The caller may have cancelled the wait.

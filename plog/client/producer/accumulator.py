@@ -3,9 +3,7 @@
 `append` is the hot path of a producer: any thread may call it, it never waits, and it costs a lock,
 a tuple and a handle. Nothing is encoded here: the engine's thread takes whole batches, oldest
 first, and encodes them. Memory is accounted per batch: from its first record until its outcome is
-known, a batch reserves a share of buffer.memory, which doubles as the batch grows. So a producer
-that sends a little to each of a thousand partitions does not exhaust the memory, whatever
-batch.size is.
+known, a batch reserves a share of buffer.memory, which doubles as the batch grows.
 
 Source: KIP-480, KIP-794; Kafka 4.3 RecordAccumulator, BuiltInPartitioner, BufferPool.
 """
@@ -31,6 +29,8 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 H = TypeVar("H", bound=RecordHandle)
 
+# Small at first, so that a producer that sends a little to each of a thousand partitions does not
+# exhaust the memory, whatever batch.size is.
 _FIRST_BYTES = 16 * 1024
 """The share of buffer.memory that a new batch reserves."""
 
@@ -69,6 +69,8 @@ class Accumulator(Generic[H]):
         wake: Callable[[], None],
     ) -> None:
         self._make_handle = make_handle
+        # As in Kafka, batch.size=0 disables batching; one byte makes every batch full with one
+        # record.
         self._batch_size = max(batch_size, 1)
         self._buffer_memory = buffer_memory
         self._linger_s = linger_s
@@ -117,15 +119,18 @@ class Accumulator(Generic[H]):
         `size_bytes` estimates the record's size. A record that fits into the memory that its batch
         has reserved is added whatever its `claim`.
         """
+        # Without the lock: the look-up is atomic, and `close` also empties topics found before it.
         topic = self._topics.get(topic_name)
         if topic is None:
             return None
+        # Hashed outside the lock, which all sending threads share.
         if partition is None and key is not None and not self._ignore_keys:
             partition = topic.partition_of(key)
         with self._lock:
             try:
                 queue = topic.sticky if partition is None else topic.queues[partition]
             except IndexError:
+                # A recreated topic may have fewer partitions.
                 return None
             batch = queue.open if queue is not None else None
             if batch is None or (
@@ -140,6 +145,7 @@ class Accumulator(Generic[H]):
                 batch.records.append((NO_OFFSET, timestamp, key, value, headers))
                 batch.size_bytes += size_bytes
                 if on_delivery is not None:
+                    # Under the lock, so that the batch cannot be taken before it has the callback.
                     batch.watch_new(on_delivery)
         if self._must_wake:  # Without the lock: the call may run the engine in this thread.
             self._must_wake = False
@@ -149,6 +155,8 @@ class Accumulator(Generic[H]):
     def _next_sticky(self, topic: TopicQueues) -> PartitionQueue | None:
         """Return the queue for the next record without a key after its batch was filled or sent."""
         queue = topic.sticky
+        # KIP-794: stay in the partition until batch.size bytes have gone there, in however many
+        # batches.
         if queue is not None and queue.open is None and topic.sticky_bytes < self._batch_size:
             return queue  # Its batch was sent before it was full.
         if queue is not None and queue.open is not None:
@@ -161,6 +169,7 @@ class Accumulator(Generic[H]):
         needed_bytes = batch.size_bytes + size_bytes
         if needed_bytes > batch.limit_bytes:
             return False
+        # Doubled, so that a growing batch reserves memory a few times instead of once per record.
         wanted_bytes = min(batch.limit_bytes, max(needed_bytes, 2 * batch.reserved_bytes))
         more_bytes = wanted_bytes - batch.reserved_bytes
         if not self._may_take(more_bytes, claim):
@@ -172,8 +181,11 @@ class Accumulator(Generic[H]):
     def _may_take(self, nbytes: int, claim: Claim) -> bool:
         if claim is Claim.GRANTED:
             return True
+        # A new record must not overtake those that wait for memory.
         if claim is Claim.NEW and self.line_length:
             return False
+        # With nothing reserved, any batch is admitted: one that reserves more than all of
+        # buffer.memory could otherwise never be sent.
         return not self.used_bytes or self.used_bytes + nbytes <= self._buffer_memory
 
     def _new_batch(
@@ -185,9 +197,11 @@ class Accumulator(Generic[H]):
         if queue.open is not None:
             queue.open = None
             self._check_at(0)
+        # A record larger than batch.size gets a batch of its own.
         limit_bytes = max(topic.limit_bytes, HEADER_SIZE + size_bytes)
         reserved_bytes = min(limit_bytes, max(_FIRST_BYTES, HEADER_SIZE + size_bytes))
         if not self._may_take(reserved_bytes, claim):
+            # `has_room` must not wake a waiter before this much is free.
             self.refused_bytes = reserved_bytes
             return None
         self.used_bytes += reserved_bytes
@@ -196,6 +210,7 @@ class Accumulator(Generic[H]):
         batch.reserved_bytes = reserved_bytes
         self.waiting[queue] = None
         self.incomplete[batch] = None
+        # Only the first batch of a linger period wakes the engine, not each record.
         self._check_at(now_s + self._linger_s if self._linger_s else 0)
         return batch
 
@@ -214,6 +229,7 @@ class Accumulator(Generic[H]):
         with self._lock:
             topic = self._topics.get(name)
             if topic is None:
+                # A forgotten topic keeps its queues: their sequence numbers must continue.
                 topic = self._forgotten.pop(name, None) or TopicQueues(
                     name, batch_size=self._batch_size
                 )
@@ -227,13 +243,12 @@ class Accumulator(Generic[H]):
             self._topics[name] = topic
 
     def forget_idle_topics(self, idle_s: float) -> list[str]:
-        """Forget topics unused for `idle_s`, so that later records wait for metadata again.
-
-        Their sequence numbers are kept. Returns the names.
-        """
+        """Forget topics unused for `idle_s` and return their names."""
         forgotten = []
         before_s = self._now_s() - idle_s
+        # Later records wait for metadata again (KIP-526); the queues are kept with their numbers.
         with self._lock:
+            # A queued batch still needs its leader's metadata.
             busy = {queue.topic.name for queue in self.waiting}
             for name, topic in list(self._topics.items()):
                 if topic.used_s < before_s and name not in busy:
@@ -267,7 +282,8 @@ class Accumulator(Generic[H]):
             return next((batch for batch in self.incomplete if not batch.is_done), None)
 
     def begin_check(self) -> None:
-        """Record that the engine reads `waiting` now: records added later wake it again."""
+        """Record that the engine reads `waiting` now."""
+        # Records added from now on wake the engine again, since this check may miss them.
         with self._lock:
             self._next_check_s = math.inf
 
@@ -276,6 +292,7 @@ class Accumulator(Generic[H]):
 
         0 means that new records need not wake it, because no broker can take them.
         """
+        # `append` may have requested an earlier check since `begin_check`.
         with self._lock:
             self._next_check_s = min(self._next_check_s, next_check_s)
 
@@ -286,6 +303,8 @@ class Accumulator(Generic[H]):
             if queue.open is batch:
                 queue.open = None
                 if queue is queue.topic.sticky:
+                    # A batch sent before it was full counts towards the bytes of the sticky
+                    # partition.
                     queue.topic.sticky_bytes += batch.size_bytes
             del self.waiting[queue]
             if queue.batches:
@@ -318,25 +337,26 @@ class Accumulator(Generic[H]):
                 incomplete.update(dict.fromkeys(parts) if other is batch else {other: None})
             self.used_bytes += sum(part.reserved_bytes for part in parts) - batch.reserved_bytes
             self.incomplete = incomplete
+        # Outside the lock, which `put_back` takes.
         for part in parts:
             self.put_back(part)
 
     def free(self, batch: ProducerBatch) -> None:
         """Release the memory of `batch` just before its outcome is reported."""
         with self._lock:
+            # Before the outcome is reported, so that a callback can send again.
             self.used_bytes -= batch.reserved_bytes
             self.refused_bytes = 0
 
     def forget(self, batch: ProducerBatch) -> None:
-        """Remove a batch whose outcome has been reported.
-
-        Not earlier: at any moment, a fork finds the batch either in `incomplete` or done.
-        """
+        """Remove a batch whose outcome has been reported."""
+        # Not earlier: at any moment, a fork finds the batch either in `incomplete` or done.
         with self._lock:
             del self.incomplete[batch]
 
     def has_room(self, claim: Claim = Claim.NEW) -> bool:
         """Return whether the last refused reservation, and another batch, would fit now."""
+        # Others wait already, so the next memory is theirs.
         if claim is Claim.NEW and self.line_length:
             return False
         wanted_bytes = max(self.refused_bytes, self._batch_size)
@@ -357,6 +377,7 @@ class Accumulator(Generic[H]):
         """Accept no further records; queued batches are still sent."""
         with self._lock:
             for topic in self._topics.values():
+                # Other threads may hold a topic: without queues, they cannot add to it either.
                 topic.queues, topic.sticky = [], None
             self._topics = {}
         self.expedite()

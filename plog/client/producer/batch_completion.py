@@ -28,6 +28,7 @@ log = logging.getLogger("plog.client")
 
 _JITTER = 0.2
 _GROWTH = 2
+# By then every backoff has reached its maximum; more would only compute huge powers.
 _MAX_DOUBLINGS = 30
 
 NOT_WRITTEN = frozenset(
@@ -108,13 +109,17 @@ class BatchCompletion:
         if code == ErrorCode.NONE:
             self._written(batch, answer.base_offset, answer.log_append_time_ms)
         elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            # A retry of a batch that was written: the broker no longer knows its offset (KIP-98).
             self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
         elif batch.is_done:  # It has timed out while it was in flight.
+            # Its records have failed already; only its sequence numbers still matter.
             self._abandon(batch)
         elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and self.may_retry():
+            # One record cannot be split, and after a failed transaction nothing is sent again.
             self._split(batch)
         elif not self._retried_or_deferred(batch, answer):
             self._refused(batch, answer)
+        # Any outcome may settle the last batch that the partition was waiting for.
         self._recover(batch)
 
     def unanswered(self, batch: ProducerBatch, error: Exception) -> None:
@@ -132,6 +137,7 @@ class BatchCompletion:
     def unsent(self, batch: ProducerBatch, error: Exception) -> None:
         """Fail `batch`, which was taken but could not be sent."""
         self._left_wire(batch)
+        # Expired while it was in flight.
         if batch.is_done:
             self._abandon(batch)
             self._recover(batch)
@@ -154,10 +160,12 @@ class BatchCompletion:
         sequences = self._sequences_of(batch)
         late: list[ProducerBatch] = []
         if sequences is not None:
+            # Before `written`, which settles `batch`: it marks the place among the unsettled ones.
             late = sequences.overtaken(batch)
             for earlier in sequences.written(batch, base_offset):
                 if not earlier.is_done:
                     self._succeed(earlier, UNKNOWN_OFFSET, NO_TIMESTAMP)
+        # A batch that expired in flight keeps its error, even if it was written after all.
         if not batch.is_done:
             self._succeed(batch, base_offset, append_time)
         for earlier in late:
@@ -175,6 +183,7 @@ class BatchCompletion:
         code = answer.error_code
         sequences = self._sequences_of(batch)
         waits = code in RETRIABLE
+        # The error does not rule out that the batch was written: it stays in doubt.
         if code not in NOT_WRITTEN:
             batch.unanswered()
         if sequences is not None:
@@ -183,7 +192,8 @@ class BatchCompletion:
                 if not waits:
                     return True
             elif code == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start_offset < 0:
-                waits = True  # The partition has moved: the broker cannot tell why.
+                # The partition has moved: the broker cannot tell why.
+                waits = True
             elif code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH):
                 is_fenced = code == ErrorCode.INVALID_PRODUCER_EPOCH
                 waits = sequences.unknown_producer(batch, is_fenced=is_fenced)
@@ -194,6 +204,7 @@ class BatchCompletion:
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         """Fail `batch` with the broker's error, and with those of single records (KIP-467)."""
+        # An earlier attempt may have been written although the last one was refused.
         doubt = "; it may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(
             answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}{doubt}"
@@ -202,6 +213,7 @@ class BatchCompletion:
             x.batch_index: InvalidRecord(x.batch_index_error_message or _text_of(answer))
             for x in answer.record_errors
         }
+        # KIP-467: one invalid record has the error of its batch; the others failed only with it.
         if len(errors) == 1 and answer.error_code != ErrorCode.NONE:
             [(index, single)] = errors.items()
             errors = {index: error_from_code(answer.error_code, str(single))}
@@ -216,6 +228,7 @@ class BatchCompletion:
 
     def _may_retry(self, batch: ProducerBatch) -> bool:
         age_s = self._now_s() - batch.created_s
+        # A transaction that can only be aborted sends nothing again.
         if not self.may_retry():
             return False
         return batch.attempts < self._settings.retries and age_s < self._delivery_timeout_s
@@ -229,6 +242,7 @@ class BatchCompletion:
         batch.attempts += 1
         batch.trouble = why
         batch.retry_at_s = self._now_s() + wait_ms / 1000 * jitter
+        # It has lingered already.
         batch.is_urgent = True
         self._metrics.retried(batch.count)
         log.debug("retrying a batch of %s: %s", batch.topic_partition, why)
@@ -240,6 +254,7 @@ class BatchCompletion:
         sequences = self._sequences_of(batch)
         if sequences is not None:
             sequences.replace(batch, parts)
+        # The records compress worse than expected: later batches start without that expectation.
         self._accumulator.queue_of(batch).topic.expect_ratio(1.0)
         self._accumulator.replace(batch, parts)
         self._metrics.split()
@@ -252,6 +267,7 @@ class BatchCompletion:
             return
         lost, renumbered = sequences.recover()
         for other in renumbered:
+            # The encoded batch contains the old sequence numbers.
             other.encoded = None
         for other in lost:
             if not other.is_done:
@@ -284,7 +300,8 @@ class BatchCompletion:
     def abort(self, error: Callable[[ProducerBatch], Exception]) -> None:
         """Fail all batches, sent or not."""
         for batch in list(self._accumulator.incomplete):
-            if not batch.is_done:  # Failing one batch may settle others.
+            # Failing one batch may settle others.
+            if not batch.is_done:
                 self._accumulator.remove(batch)
                 self.fail(batch, error(batch))
 
@@ -295,6 +312,7 @@ class BatchCompletion:
         errors_by_index: Mapping[int, Exception] | None = None,
     ) -> None:
         """Fail `batch` without further retries."""
+        # First: a Deferred's callbacks run immediately and may commit, which must fail by then.
         self.on_failure(batch, error)
         sequences = self._sequences_of(batch)
         if sequences is not None:

@@ -27,12 +27,14 @@ class BatchEncoder:
         }
         self._is_transactional = settings.transactional_id is not None
         self._level = levels.get(self._compression)
+        # Level -1 means the default level of zlib.
         if self._compression is Compression.GZIP and self._level == -1:
             self._level = None
 
     def expected_bytes(self, queue: PartitionQueue) -> int:
         """Return the actual or estimated encoded size of the first batch of `queue`."""
         batch = queue.batches[0]
+        # A retry: the size is known exactly.
         if batch.encoded is not None:
             return len(batch.encoded)
         if self._compression is Compression.NONE:
@@ -50,6 +52,7 @@ class BatchEncoder:
 
         Raises InvalidTimestamp if its timestamps do not fit into one batch.
         """
+        # Unchanged sequence numbers: the encoded bytes of the last attempt are still valid.
         if batch.encoded is not None:
             return batch.encoded
         identity = batch.identity
@@ -64,5 +67,7 @@ class BatchEncoder:
         )
         batch.encoded = encoded
         if self._compression is not Compression.NONE:
+            # Feeds back into the size limit of later batches, so that compressed ones reach
+            # batch.size.
             queue.topic.expect_ratio(len(encoded) / batch.size_bytes)
         return encoded

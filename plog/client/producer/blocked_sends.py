@@ -100,6 +100,7 @@ class BlockedSends(Generic[H]):
         Waits up to max.block.ms; memory is granted in the order of these calls. Raises the errors
         of `send` and `room`.
         """
+        # One deadline for the topic and the memory together, as max.block.ms is in Kafka.
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
 
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
@@ -120,8 +121,11 @@ class BlockedSends(Generic[H]):
         check_topic_names((topic,))
         self._blocked[topic] += 1
         with TaskCompletion(self._unblocked, topic):
+            # With waiters, this record must not overtake them.
             handle = None if self._waiters else attempt()
             while handle is None:
+                # The topic may be forgotten or shrink while the record waits for memory, hence the
+                # loop.
                 await self._find(topic, partition, deadline_s)
                 handle = await self._in_turn(attempt, topic, partition, deadline_s)
             return handle
@@ -144,6 +148,7 @@ class BlockedSends(Generic[H]):
 
         def attempt() -> bool | None:
             self._check_open()
+            # `Claim.FIRST`: the place in the queue is checked by `_in_turn`.
             return self._accumulator.has_room(Claim.FIRST) or None
 
         deadline_s = self._network.now_s() + timeout_s
@@ -152,6 +157,7 @@ class BlockedSends(Generic[H]):
 
     async def _find(self, topic: str, partition: int | None, deadline_s: float) -> None:
         """Wait until the topic, or its `partition`, is known."""
+        # The sender must run, or no memory will become free.
         self.woken()
         if not self._accumulator.knows(topic, partition):
             await self._lookup.find(topic, partition, deadline_s - self._network.now_s())
@@ -171,10 +177,12 @@ class BlockedSends(Generic[H]):
         """
         with self._waiters.place() as place:
             while True:
+                # Cleared before the attempt, so that memory freed during it is not missed.
                 place.news.clear()
                 if place.is_first and (got := attempt()) is not None:
                     return got
                 self._check_open()
+                # Memory would not help: the caller looks up the topic again.
                 if not self._accumulator.knows(topic, partition):
                     return None
                 self.woken()

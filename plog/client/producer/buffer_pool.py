@@ -35,12 +35,15 @@ class BufferPoolQueue:
 
     def serve(self) -> None:
         """Notify the first waiter that memory may be free, and the next if the first leaves."""
-        if self._is_serving:  # Called by a waiter that leaves when it is notified.
+        # Called by a waiter that leaves when it is notified.
+        if self._is_serving:
             return
         self._is_serving = True
         try:
             while (first := self.first) is not None:
                 first.news.set()
+                # The first still waits, so the freed memory was not enough for it; the others must
+                # not overtake it.
                 if self.first is first:
                     break
         finally:
@@ -66,6 +69,7 @@ class BufferPoolQueue:
         was_first = place is self.first
         del self._places[place]
         self._on_change(len(self._places))
+        # The next waiter may need less memory than the one that has given up.
         if was_first:
             self.serve()
 

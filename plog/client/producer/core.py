@@ -91,15 +91,19 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._interceptors = Interceptors(interceptors)
+        # Checked once here, since `send` runs for each record.
         self._has_hooks = bool(key_serializer or value_serializer or interceptors)
         self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
         largest_bytes = min(settings.max_request_size, settings.buffer_memory)
+        # `_send` estimates a record's size with the usual overhead; the difference ensures that the
+        # largest one still fits into a request.
         self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
         self._accumulator = accumulator_for(
             settings, network, make_handle, wake or self.woken, transaction
         )
+        # TransactionalCore replaces it.
         self._append: Callable[..., H | None] = self._accumulator.append
         self._deliveries = BatchCompletion(
             self._accumulator,
@@ -116,6 +120,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             self._accumulator,
             self._deliveries,
             self._metrics,
+            # A slow broker counts as unavailable for records without a key (KIP-794).
             on_slow=lambda: self._update_topics(cluster.metadata),
             transaction=transaction,
         )
@@ -171,6 +176,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     ) -> H | None:
         size_bytes = RECORD_OVERHEAD
         if value is not None:
+            # `type(...) is not bytes` instead of isinstance: the cheapest test for the usual case.
             if type(value) is not bytes:
                 value = as_bytes(value, "value", topic)
             size_bytes += len(value)
@@ -183,6 +189,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             size_bytes += size_of_headers(headers)
         else:
             headers = ()
+        # Before the append: a record that cannot be sent must not wait for memory first.
         if size_bytes > self._largest_bytes:
             raise self._too_large(topic, size_bytes)
         if timestamp is None:
@@ -194,6 +201,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 partition = checked_partition(partition, topic)
         elif self._choose is not None:
             partition = self._chosen(self._choose, topic, key, value)
+            # No partition means unknown metadata, or a producer that is closing.
             if partition is None:
                 self._check_open()
                 return None
@@ -202,7 +210,9 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, claim
             )
         except TypeError:
-            check_topic_names((topic,))  # Reports a topic name that is not hashable.
+            # A name that is not hashable fails in the accumulator, which spares the hot path a
+            # check.
+            check_topic_names((topic,))
             raise
         if handle is None:
             self._check_open()
@@ -211,11 +221,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     def _send_with_hooks(
         self, record: ProducerRecord, on_delivery: OnDelivery | None, claim: Claim
     ) -> H | None:
-        """Pass a record through interceptors and serializers, then accept it as `send` does.
-
-        Hooks see each record once, so this checks for memory first. If another thread takes that
-        memory meanwhile, the record is accepted anyway.
-        """
+        """Pass a record through interceptors and serializers, then accept it as `send` does."""
         accumulator = self._accumulator
         self._check_open()
         if type(record.topic) is not str:
@@ -224,11 +230,13 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             checked_partition(record.partition, record.topic)
         if not accumulator.knows(record.topic, record.partition):
             return None
+        # Hooks see each record once, so memory must be available before they run.
         if not accumulator.has_room(claim):
             accumulator.want_room()
             return None
         record = self._interceptors.on_send(record)
         try:
+            # An interceptor may have changed the topic or the partition.
             if not accumulator.knows(record.topic, record.partition):
                 raise UnknownTopicOrPartition(
                     f"cannot send to partition {record.partition} of topic {record.topic}:"
@@ -242,9 +250,12 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 record.timestamp,
                 record.headers,
                 on_delivery,
+                # If another thread took the memory meanwhile, exceed the limit: the hooks cannot
+                # run again.
                 Claim.GRANTED,
             )
         except Exception as error:
+            # KIP-42: an interceptor that has seen the record also sees its failure.
             self._interceptors.on_refusal(record, error)
             raise
 
@@ -257,6 +268,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if known is None or not count:  # A producer that is closing has no partitions.
             return None
         partition = choose(topic, key, value, count, known.available)
+        # A function of the application may return anything, and a wrong index would misroute the
+        # record.
         if not isinstance(partition, int) or not 0 <= partition < count:
             raise ValueError(
                 f"invalid partition {partition!r} from the partitioner: topic {topic} has {count}"
@@ -296,6 +309,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         Does not wait for records sent after the call. Raises RequestTimedOut after `timeout_s`; the
         records are still sent.
         """
+        # Taken before the wait: `flush` does not wait for records sent after the call.
         batches = self._accumulator.expedite()
         self.woken()
         await self._until_finished(batches, timeout_s)
@@ -308,6 +322,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         """Wait until all `batches` are finished, or until `timeout_s` have passed."""
         deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
         while batches:
+            # From the end: the newest batch usually finishes last, and the others need no check
+            # until then.
             if batches[-1].is_finished:
                 batches.pop()
                 continue
@@ -324,11 +340,13 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         the cluster and stay open.
         """
         self._refuse_records()
+        # Also if the wait is cancelled: every record needs an outcome.
         with TaskCompletion(self._close_rest):
             await self._until_finished(list(self._accumulator.incomplete), timeout_s)
 
     def _refuse_records(self) -> None:
         self._is_closed = True
+        # Blocked sends that are woken now fail, so count them before.
         self._refused += self._blocked
         self._accumulator.close()
         self._lookup.close()
@@ -349,6 +367,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self._deliveries.abort(_closed_before)
         self._sender.stop()
         self._progress.set()
+        # A second call of `close` must not call the interceptors again.
         if not self._is_ended:
             self._is_ended = True
             self._interceptors.close()
@@ -368,6 +387,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
     def forked(self, error: Exception) -> None:
         """Fail all pending records in a forked child, which cannot send them. Takes no lock."""
+        # A copy, since no lock protects the dictionary here: the thread that held it is gone.
         for batch in tuple(self._accumulator.incomplete):
             if not batch.is_done:
                 batch.abandon(error)
@@ -385,6 +405,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if self._interceptors:
             self._interceptors.on_batch(batch)
         self._progress.set()
+        # The batch has released its memory.
         self._waiters.serve()
 
     def _update_topics(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
@@ -393,12 +414,15 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             idle_s = self._settings.metadata_max_idle_ms / 1000
             self._cluster.forget_topics(self._accumulator.forget_idle_topics(idle_s))
         for name in self._accumulator.topics if topic is None else (topic,):
+            # An empty list means an error, or a topic that is just being created: keep the known
+            # partitions.
             known = metadata.topics.get(name)
             if known is not None and known.partitions:
                 slow = self._sender.slow_nodes
                 self._accumulator.update_topic(
                     name,
                     len(known.partitions),
+                    # Partitions with a slow leader receive no records without a key (KIP-794).
                     [x.index for x in known.partitions if x.leader not in (NO_NODE, *slow)],
                     known.topic_id,
                 )

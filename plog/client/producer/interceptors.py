@@ -54,6 +54,8 @@ class Interceptors:
             try:
                 changed: object = interceptor.on_send(record)
             except Exception:
+                # KIP-42: a failing interceptor must not stop the record; the next one sees the
+                # unchanged record.
                 log.exception("on_send of %r failed for topic %s", interceptor, record.topic)
                 continue
             if isinstance(changed, ProducerRecord):
@@ -77,6 +79,7 @@ class Interceptors:
 
     def on_refusal(self, record: ProducerRecord, error: Exception) -> None:
         """Report that `send` failed with `error` before it accepted `record`."""
+        # As in Kafka, -1 stands for a partition that was not chosen yet.
         partition = _UNKNOWN_PARTITION if record.partition is None else record.partition
         metadata = RecordMetadata(
             record.topic, partition, UNKNOWN_OFFSET, NO_TIMESTAMP, _UNKNOWN_SIZE, _UNKNOWN_SIZE
@@ -89,6 +92,7 @@ class Interceptors:
             try:
                 interceptor.close()
             except Exception:
+                # The others must be closed as well.
                 log.exception("closing %r failed", interceptor)
 
     def _acknowledge(

@@ -17,6 +17,8 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 _SAFETY = 1.05
 """How much larger a compressed batch may be than expected."""
+# It falls slowly and rises fast, because a batch that is too large must be split. Source: Kafka 4.3
+# CompressionRatioEstimator.
 _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
 """How much the expected ratio falls or rises after a batch that was smaller or larger."""
 _MAX_LIMIT_RATIO = 16
@@ -69,6 +71,7 @@ class PartitionQueue:
     def insert(self, batch: ProducerBatch) -> None:
         """Queue `batch` again, before all batches begun after it."""
         place = 0
+        # From the front: the batches that are queued again are usually the oldest.
         while place < len(self.batches) and self.batches[place].order < batch.order:
             place += 1
         self.batches.insert(place, batch)
@@ -121,6 +124,7 @@ class TopicQueues:
         partition = known.get(key)
         if partition is None:
             partition = partition_for_key(key, len(self.queues) or 1)  # 0 after close.
+            # Keys recur, so an emptied cache soon holds the frequent ones again.
             if len(known) >= _MAX_KEYS:
                 known.clear()
             known[key] = partition
@@ -147,12 +151,14 @@ class TopicQueues:
         if topic_id != self.topic_id:
             was_known, self.topic_id = self.topic_id != ZERO_UUID, topic_id
             for queue in self.all_queues if was_known else ():
+                # The brokers of the new topic know nothing about this producer.
                 if queue.sequences is not None:
                     queue.sequences.begin_unknown()
 
     def set_available(self, available: Sequence[int]) -> None:
         """Set the partitions for records without a key; if empty, they may go to any partition."""
         self.available = tuple(available)
+        # The next record without a key chooses another partition instead of waiting for a leader.
         if self.sticky is not None and self.sticky.topic_partition.partition not in available:
             self.sticky = None
 
@@ -162,6 +168,7 @@ class TopicQueues:
             return None
         available = self.available
         queued = [len(self.queues[x].batches) for x in available] if is_adaptive else ()
+        # With empty queues all weights would be equal, so the random choice is enough (KIP-794).
         if any(queued):
             partition = choose_sticky(available, queued, chance)
         else:

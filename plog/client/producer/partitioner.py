@@ -51,6 +51,8 @@ class RoundRobinPartitioner:
         available: Sequence[int],
     ) -> int:
         """Return the next partition in rotation."""
+        # Two threads may read the same turn: the rotation is then uneven, which costs less than a
+        # lock.
         turn = self._next_by_topic.get(topic, 0)
         self._next_by_topic[topic] = turn + 1
         return available[turn % len(available)] if available else turn % count
@@ -101,6 +103,7 @@ def chooser(
 
     Raises TypeError if `partitioner` cannot choose partitions.
     """
+    # The setting names RoundRobinPartitioner, the only class that ``partitioner.class`` can name.
     if partitioner is None and in_turn:
         return RoundRobinPartitioner().partition
     return check_partitioner(partitioner)
@@ -123,6 +126,7 @@ def choose_sticky(available: Sequence[int], queued: Sequence[int], chance: float
     >>> [choose_sticky((0, 1, 2), (0, 3, 1), eighth / 8) for eighth in range(8)]
     [0, 0, 0, 0, 1, 2, 2, 2]
     """
+    # Plus one, so that even the longest queue can be chosen, as in KIP-794.
     most = max(queued) + 1
     weights = list(accumulate(most - waiting for waiting in queued))
     return available[bisect_right(weights, int(chance * weights[-1]))]

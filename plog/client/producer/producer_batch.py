@@ -26,6 +26,7 @@ R = TypeVar("R", bound="RecordHandle")
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], Any]
 """Called with the metadata of a record, or with the error if it failed."""
 
+# Estimates: exact sizes would require encoding each record when it is added.
 RECORD_OVERHEAD = 11
 """Approximate bytes of a record's lengths, deltas and attributes, if it has up to 8 kB and follows
 within seconds of the first record of its batch."""
@@ -100,6 +101,7 @@ class ProducerBatch(SequencedBatch):
         """The part of buffer.memory that it reserves until it is done."""
         self.is_urgent = False
         """The batch no longer lingers."""
+        # A retry with the same sequence numbers reuses it instead of compressing again.
         self.encoded: bytes | None = None
         """The encoded batch, as long as its sequence numbers stay the same."""
         self.attempts = 0
@@ -154,14 +156,17 @@ class ProducerBatch(SequencedBatch):
             for _, timestamp, key, value, _ in self.records
         ]
         self.records, self.encoded = [], None
+        # Under the lock: `watch` must either add its callback before this point or see the outcome.
         with self._lock:
             self.is_done = True
             watchers, self._watchers = self._watchers, []
+        # Callbacks run outside the lock, since they may send.
         for index, on_delivery in watchers:
             self._notify(index, on_delivery)
 
     def abandon(self, error: Exception) -> None:
-        """Fail the batch in a forked child, where its lock may be held forever."""
+        """Fail the batch in a forked child."""
+        # Without the lock, which a thread of the parent may have held during the fork.
         self.error, self.is_done = error, True
 
     def _notify(self, index: int, on_delivery: OnDelivery) -> None:
@@ -183,6 +188,7 @@ class ProducerBatch(SequencedBatch):
         return RecordMetadata(
             self.topic_partition.topic,
             self.topic_partition.partition,
+            # With acks=0 and for a duplicate the offset is unknown, and so is every sum with it.
             self.base_offset if self.base_offset == UNKNOWN_OFFSET else self.base_offset + index,
             timestamp if self.append_time == NO_TIMESTAMP else self.append_time,
             key_size,
@@ -195,6 +201,7 @@ class ProducerBatch(SequencedBatch):
         The call is made in the engine's thread, or here and now if the outcome is known.
         """
         batch, place = self.locate(index)
+        # The usual case without the lock; checked again with it.
         if not batch.is_done:
             with self._lock:
                 batch, place = self.locate(index)
@@ -224,6 +231,7 @@ class ProducerBatch(SequencedBatch):
         Handles and callbacks follow their records. The batch must have at least two records.
         """
         sizes = [size_of_record(record) for record in self.records]
+        # At most half the size, so that every split makes progress: the sizes are estimates.
         limit_bytes = min(limit_bytes, HEADER_SIZE + (sum(sizes) + 1) // 2)
         starts = [0]
         room = limit_bytes - HEADER_SIZE
@@ -239,6 +247,7 @@ class ProducerBatch(SequencedBatch):
         with self._lock:
             watchers, self._watchers = self._watchers, []
             self._parts = parts
+            # Handles keep pointing to this batch; `locate` finds their records in the parts.
             for index, on_delivery in watchers:
                 part, place = self.locate(index)
                 part._watchers.append((place, on_delivery))
@@ -256,6 +265,7 @@ class ProducerBatch(SequencedBatch):
         )
         part.records = self.records[start:end]
         part.size_bytes = size_bytes
+        # It has lingered already.
         part.is_urgent = True
         return part
 

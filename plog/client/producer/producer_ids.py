@@ -20,6 +20,7 @@ from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
+# Without a transactional.id the timeout has no meaning; Kafka's producer sends the same value.
 _NO_TIMEOUT = 0x7FFFFFFF
 
 
@@ -50,7 +51,8 @@ class ProducerIds:
         """Return whether an ID other than `past_producer_id` is available; request one if not."""
         if self._identity is not None and self._identity.producer_id != past_producer_id:
             return True
-        if self._task is None or self._task.done:  # Other partitions keep using the old one.
+        # Other partitions keep using the old one.
+        if self._task is None or self._task.done:
             self._task = self._network.spawn(self._ask(), "requesting a producer ID")
         return False
 
@@ -63,6 +65,7 @@ class ProducerIds:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
+            # Any broker can assign an ID (KIP-98).
             try:
                 response = await self._cluster.ask_any(request, InitProducerIdResponse)
                 if response.error_code:
@@ -71,6 +74,7 @@ class ProducerIds:
             except ClosedError:
                 return
             except (KafkaError, WireError) as error:
+                # A malformed response, like a lost one, is worth another attempt.
                 if not isinstance(error, WireError) and not error.retriable:
                     self._on_failure(error)
                     return

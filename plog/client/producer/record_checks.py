@@ -22,6 +22,7 @@ _LAST_TIMESTAMP = (1 << 63) - 1
 
 def as_bytes(data: object, what: str, topic: str) -> bytes:
     """Return `data`, a "key" or "value" as `what` says, as bytes. Raises SerializationFailed."""
+    # Copied, because the application may change a buffer before the batch is encoded.
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise SerializationFailed(
@@ -32,6 +33,7 @@ def as_bytes(data: object, what: str, topic: str) -> bytes:
 
 def serialized(serializer: Serializer | None, data: Any, what: str, topic: str) -> bytes | None:
     """Return `data` as serialized. Raises SerializationFailed, caused by the serializer's error."""
+    # Null is a value of its own in Kafka (a tombstone), so serializers never see it.
     if serializer is None or data is None:
         return data  # type: ignore[no-any-return]  # `as_bytes` checks it later.
     try:
@@ -74,7 +76,8 @@ def checked_timestamp(timestamp: object) -> int:
 def checked_partition(partition: object, topic: object) -> int:
     """Return a partition number, which may be another library's integer type. Raises ValueError."""
     try:
-        number = operator.index(partition)  # type: ignore[arg-type]  # Checked here.
+        # Accepts the integers of NumPy and similar libraries.
+        number = operator.index(partition)  # type: ignore[arg-type]
     except TypeError:
         raise ValueError(f"partition {partition!r} of topic {topic} is not a number") from None
     if number < 0:

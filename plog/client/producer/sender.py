@@ -95,6 +95,7 @@ class Sender:
         self._nodes: dict[int, _Node] = {}
         self._ids = ProducerIds(cluster, network, self._fail_without_id, self.wake)
         self._linger_s = settings.linger_ms / 1000
+        # 0 disables the detection of slow brokers, as in Kafka.
         self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
         self._is_saturated = False
         """No broker takes more: the next response triggers a check, new records do not."""
@@ -121,6 +122,7 @@ class Sender:
     def stop(self) -> None:
         """Send nothing more, and ignore later responses."""
         self._is_stopped = True
+        # A request for a producer ID would otherwise continue after `close`.
         self._ids.stop()
         self.wake()
 
@@ -128,10 +130,14 @@ class Sender:
 
     def _check_queues(self) -> float:
         """Send every batch that is due, and return when to check again unless woken before."""
+        # First, so that records added during the check wake the sender again.
         self._accumulator.begin_check()
+        # Before sending: an expired batch must not be sent once more.
         next_check_s = self._deliveries.expire()
         now_s = self._network.now_s()
         ready: dict[int, list[PartitionQueue]] = {}
+        # A copy, since sending changes the dictionary. Its order is fair: served queues move to the
+        # end.
         for queue in list(self._accumulator.waiting):
             due_s = self._due_s(queue)
             if due_s > now_s:
@@ -142,6 +148,7 @@ class Sender:
                     ready.setdefault(leader, []).append(queue)
         for node_id, queues in ready.items():
             next_check_s = min(next_check_s, self._serve(node_id, queues, now_s))
+        # A broker without waiting batches is not slow, however long it has not been used.
         for node_id in self._nodes.keys() - ready.keys():
             self._mark_unblocked(node_id)
         self._is_saturated = self._are_all_brokers_busy()
@@ -149,10 +156,8 @@ class Sender:
         return next_check_s
 
     def _are_all_brokers_busy(self) -> bool:
-        """Return whether every broker has its maximum of requests in flight.
-
-        Always False if slow brokers are detected: that requires regular checks.
-        """
+        """Return whether every broker has its maximum of requests in flight."""
+        # The detection of slow brokers requires regular checks.
         if self._slow_after_s < math.inf:
             return False
         most = self._settings.max_in_flight_requests_per_connection
@@ -166,12 +171,14 @@ class Sender:
         batch = queue.batches[0]
         if batch.attempts and not self._has_new_leader(batch):
             return batch.retry_at_s
+        # No batch lingers while records wait for memory, and a full batch never does.
         if batch.is_urgent or self._accumulator.line_length or batch is not queue.open:
             return 0.0
         return batch.created_s + self._linger_s
 
     def _has_new_leader(self, batch: ProducerBatch) -> bool:
-        """Return whether a retry may skip its backoff because the leader has changed (KIP-951)."""
+        """Return whether the leader has changed since the last attempt."""
+        # KIP-951: the backoff gives a leader time to recover, and a new one needs none.
         partition = self._cluster.metadata.partition(batch.topic_partition)
         return partition is not None and 0 <= batch.leader_epoch < partition.leader_epoch
 
@@ -179,10 +186,13 @@ class Sender:
         """Return whether sending the first batch of `queue` preserves the order of batches."""
         sequences = queue.sequences
         if sequences is None:
+            # Without sequence numbers, only a single request in flight preserves the order of
+            # retries.
             is_ordered = self._settings.max_in_flight_requests_per_connection == 1
             return not (is_ordered and queue.on_wire)
         if not sequences.may_send(queue.batches[0]):
             return False
+        # A producer ID is requested only when the first batch needs one.
         return sequences.identity is not None or self._ids.fit(sequences.past_producer_id)
 
     def _leader_of(self, queue: PartitionQueue) -> int | None:
@@ -201,6 +211,7 @@ class Sender:
         Returns when to check again, or infinity if an event will trigger the check.
         """
         node = self._nodes.setdefault(node_id, _Node())
+        # KIP-219: the broker has throttled this client, or connecting to it has just failed.
         if node.not_before_s > now_s:
             return min(node.not_before_s, self._mark_blocked(node_id, node, now_s))
         connection = self._cluster.idle_connection(node_id)
@@ -223,6 +234,8 @@ class Sender:
                 break
             self._send(node, connection, self._take(sendable))
         due = (self._due_s(queue) for queue in queues if queue.batches)
+        # Queues that were not sendable now for another reason are woken by an event, not by the
+        # clock.
         return min((due_s for due_s in due if due_s > now_s), default=math.inf)
 
     def _mark_blocked(self, node_id: int, node: _Node, now_s: float) -> float:
@@ -248,6 +261,7 @@ class Sender:
         batches: list[ProducerBatch] = []
         size_bytes = 0
         for queue in queues:
+            # At least one batch, even a large one: the broker decides whether it accepts it.
             expected_bytes = self._encoder.expected_bytes(queue)
             if batches and size_bytes + expected_bytes > self._settings.max_request_size:
                 break
@@ -255,12 +269,15 @@ class Sender:
             queue.on_wire += 1
             batch.on_wire = True
             if queue.sequences is not None:
+                # Numbers are assigned in the order of sending, hence not before this point
+                # (KIP-98).
                 queue.sequences.sent(batch, queue.sequences.identity or self._ids.identity)
             try:
                 encoded = self._encoder.encode(batch, queue)
             except Exception as error:
                 if not isinstance(error, PlogError | ValueError):  # A bug; fail only this batch.
                     log.exception("cannot encode a batch for %s", batch.topic_partition)
+                # The others in this request do not depend on it.
                 self._deliveries.unsent(batch, error)
                 continue
             size_bytes += len(encoded)
@@ -275,6 +292,7 @@ class Sender:
             return
         for batch in batches:
             known = self._cluster.metadata.partition(batch.topic_partition)
+            # The epoch known when sending, to detect a change of leader later (KIP-951).
             batch.leader_epoch = -1 if known is None else known.leader_epoch
         request = self._request(batches)
         try:
@@ -282,12 +300,15 @@ class Sender:
                 rest = self._await_written(node, connection.send(request), batches)
             else:
                 version = None  # The highest.
+                # KIP-890: later versions of Produce add their partitions to the transaction, which
+                # version 1 does with a request of its own.
                 if self._transaction is not None:
                     highest = connection.version_of(ProduceRequest)
                     version = self._transaction.produce_version(highest)
                 answer = connection.ask(request, ProduceResponse, version=version)
                 rest = self._await_answer(node, answer, batches)
         except Exception as error:
+            # The connection broke: a later attempt may succeed. Anything else would fail again.
             if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
                 self._fail_request(batches, error)
                 return
@@ -348,6 +369,8 @@ class Sender:
                 )
                 if response.throttle_time_ms > 0:
                     throttle_s = response.throttle_time_ms / 1000
+                    # KIP-219: the broker has already responded and expects the client to pause by
+                    # itself.
                     node.not_before_s = self._network.now_s() + throttle_s
                 if not self._is_stopped:
                     self._answered(batches, response)
@@ -355,7 +378,8 @@ class Sender:
     async def _await_written(
         self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
     ) -> None:
-        """Free the memory of `batches` only once they are written, to throttle a fast producer."""
+        # Only then is the memory of `batches` released, which throttles a fast producer with
+        # acks=0.
         with TaskCompletion(self._finish_request, node):
             try:
                 await departure
@@ -369,6 +393,7 @@ class Sender:
     def _finish_request(self, node: _Node) -> None:
         node.in_flight -= 1
         self._metrics.requests_in_flight -= 1
+        # Without batches waiting, a response changes nothing for the queues.
         if self._accumulator.waiting or self._is_saturated:
             self.wake()
 
@@ -383,6 +408,7 @@ class Sender:
                     self._deliveries.answered(batch, partition)
                 if partition.error_code in STALE_METADATA:
                     self._request_metadata(topic.name)
+        # A broker that omits a partition would otherwise leave its batch without an outcome.
         if asked:
             self._fail_request(
                 list(asked.values()),
@@ -403,12 +429,14 @@ class Sender:
         with TaskCompletion(self._finish_connecting, node_id, node):
             try:
                 await self._cluster.connection(node_id)
+                # A configuration error: retrying until delivery.timeout.ms would only hide it.
                 node.has_failed, node.was_connected = False, True
             except AuthenticationFailed as error:
                 for queue in list(self._accumulator.waiting):
                     if self._cluster.metadata.leader_of(queue.topic_partition) == node_id:
                         self._fail_waiting(queue, error)
             except ClosedError:
+                # The producer is closing.
                 pass
             except PlogError as error:
                 level = logging.DEBUG if node.has_failed else logging.WARNING
@@ -418,6 +446,7 @@ class Sender:
 
     def _finish_connecting(self, node_id: int, node: _Node) -> None:
         """Resume sending to a broker after a connection attempt has succeeded or failed."""
+        # The node itself backs off as well; this keeps the sender from checking it until then.
         if self._cluster.idle_connection(node_id) is None:
             backoff_s = self._settings.retry_backoff_ms / 1000
             node.not_before_s = self._network.now_s() + backoff_s

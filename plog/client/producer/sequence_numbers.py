@@ -41,6 +41,7 @@ from itertools import takewhile
 from typing import Generic, NamedTuple, TypeVar
 
 NO_SEQUENCE = -1
+# An epoch is a 16-bit integer in the protocol.
 MAX_EPOCH = 0x7FFF
 REMEMBERED_BATCHES = 5
 """Number of recent batches of a producer that a broker recognizes."""
@@ -111,10 +112,14 @@ class PartitionSequences(Generic[B]):
     def may_send(self, batch: B) -> bool:
         """Return whether `batch`, the first in the partition's queue, may be sent now."""
         if batch.base_sequence == NO_SEQUENCE:
+            # A broker that does not know the producer accepts any number, so the first batch is
+            # sent alone.
             allowed = self._window_max if self._is_known else 1
             return not self.is_broken and len(self._window) < allowed
         if self.is_broken and not batch.in_doubt:
             return False  # It will be renumbered.
+        # Retries are sent one at a time, oldest first: the broker checks each against the last it
+        # wrote.
         return next((x for x in self._unsettled() if not x.is_deferred), None) is batch
 
     def begin_unknown(self) -> None:
@@ -126,11 +131,13 @@ class PartitionSequences(Generic[B]):
 
         `identity` is the producer's, used if the partition has none yet.
         """
+        # A retry keeps its numbers, so that the broker can recognize it.
         if batch.base_sequence == NO_SEQUENCE:
             if self.identity is None:
                 self.identity = identity
             batch.identity, batch.base_sequence = self.identity, self._next_sequence
             self._next_sequence = _end_sequence(batch)
+            # The newest batch is now this one, which has no response yet.
             self._newest_is_written = False
             self._window.append(batch)
         batch.on_wire = True
@@ -141,6 +148,8 @@ class PartitionSequences(Generic[B]):
         `base_offset` is -1 if unknown.
         """
         batch.on_wire = False
+        # Deferred batches that precede a written one must have been written: the broker accepts
+        # numbers only in order.
         before = list(takewhile(lambda earlier: earlier is not batch, self._unsettled()))
         found = [earlier for earlier in before if earlier.is_deferred]
         if base_offset >= 0:
@@ -158,6 +167,7 @@ class PartitionSequences(Generic[B]):
     def overtaken(self, batch: B) -> list[B]:
         """Return unwritten batches that could now be written only after `batch`: they fail."""
         before = takewhile(lambda earlier: earlier is not batch, self._unsettled())
+        # A batch in doubt or deferred may have been written before this one after all.
         late = [x for x in before if not (x.on_wire or x.in_doubt or x.is_deferred)]
         for earlier in late:
             earlier.is_settled = self.is_broken = True
@@ -169,6 +179,8 @@ class PartitionSequences(Generic[B]):
         If not, it is deferred until `written` or `recover` decides its outcome.
         """
         batch.on_wire = False
+        # Rejected because it was written and forgotten, or because one before it is missing:
+        # unknown.
         if batch.in_doubt:
             batch.is_deferred = self.is_broken = True
             return False
@@ -184,6 +196,7 @@ class PartitionSequences(Generic[B]):
         batch.on_wire = False
         self.is_broken = True
         if is_fenced:
+            # The broker knows a newer epoch of the ID, so it would fence this producer again.
             self._drop_producer_id()
         return not batch.in_doubt
 
@@ -194,6 +207,8 @@ class PartitionSequences(Generic[B]):
         """
         if batch.base_sequence == NO_SEQUENCE or batch.is_settled:
             return
+        # Its numbers may now be missing in the log, which only a new epoch or a written successor
+        # resolves.
         self.is_broken = True
         if not batch.on_wire:
             batch.is_settled = True
@@ -209,6 +224,7 @@ class PartitionSequences(Generic[B]):
             sequence = _end_sequence(part)
         batch.is_settled = True
         sent: list[B] = []
+        # In the same place, so that the parts are sent in the order of their numbers.
         for earlier in self._window:
             sent.extend(parts if earlier is batch else (earlier,))
         self._window = deque(sent)
@@ -226,6 +242,7 @@ class PartitionSequences(Generic[B]):
         renumbered = [batch for batch in unsettled if not batch.is_deferred]
         for batch in lost:
             batch.is_settled = True
+        # If the newest batch was written, the log has no gap after it and the numbers continue.
         if renumbered or self.identity is None or not self._newest_is_written:
             self._restart_numbers(renumbered)
         self.is_broken = False
@@ -234,14 +251,17 @@ class PartitionSequences(Generic[B]):
     def _restart_numbers(self, batches: list[B]) -> None:
         """Restart at 0 with the next epoch or producer ID, and clear the numbers of `batches`."""
         if self.identity is not None:
+            # KIP-360: the next epoch restarts the numbers without a request to a broker.
             if self.identity.epoch < MAX_EPOCH:
                 self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
             else:
+                # The epoch cannot grow any further, so a new producer ID is needed.
                 self._drop_producer_id()
         self._next_sequence = 0
         self._is_known = self._newest_is_written = False
         self._window.clear()
         for batch in batches:
+            # They were certainly not written, so new numbers cannot duplicate them.
             batch.identity, batch.base_sequence, batch.in_doubt = None, NO_SEQUENCE, False
 
     def _drop_producer_id(self) -> None:
@@ -260,12 +280,14 @@ class PartitionSequences(Generic[B]):
 def _is_undecided(unsettled: Sequence[SequencedBatch]) -> bool:
     """Return whether waiting for, or sending, some of these batches can decide their outcome.
 
-    `unsettled` is sorted, oldest first. No batch after one that was certainly not written can have
-    been written.
+    `unsettled` is sorted, oldest first.
     """
+    # A response in flight may settle the rest.
     for batch in unsettled:
         if batch.on_wire:
             return True
+    # Only the oldest that is not deferred decides: no batch after one that was certainly not
+    # written can have been written.
     for batch in unsettled:
         if not batch.is_deferred:
             return batch.in_doubt

@@ -46,20 +46,24 @@ class TopicLookup:
         check_topic_names((topic,))
         deadline_s = self._network.now_s() + timeout_s
         self._cluster.add_topic(topic)
+        # An earlier response may be out of date.
         self._answered.discard(topic)
         self._failures.pop(topic, None)
         error = self._missing(topic, partition)
         while error is not None:
             self._news.clear()
+            # One request at a time for all callers.
             self._ask(topic)
             if not await self._news.wait(max(0.0, deadline_s - self._network.now_s())):
                 raise self._failures.pop(topic, self._missing(topic, partition) or error)
             if self._is_closed:
                 raise ClosedError(f"the producer was closed before it found topic {topic}")
+            # Such as a missing permission: waiting until the deadline would only delay the error.
             failure = self._failures.get(topic)
             if failure is not None and not getattr(failure, "retriable", False):
                 raise self._failures.pop(topic)
             error = self._missing(topic, partition)
+            # An error in older metadata does not count: this look-up needs a response of its own.
             if error is not None and not error.retriable and topic in self._answered:
                 raise error
 
@@ -72,11 +76,13 @@ class TopicLookup:
         """Return the error for a topic or partition missing from the current metadata, or None."""
         known = self._cluster.metadata.topics.get(topic)
         if known is None:
+            # The reason why no broker responded says more than the timeout.
             trouble = self._cluster.trouble
             why = f": {trouble}" if trouble is not None else ""
             return RequestTimedOut(f"timed out waiting for metadata of topic {topic}{why}")
         if known.error:
             return error_about(known.error, f"topic {topic}")
+        # A topic that was just created.
         if not known.partitions:
             return LeaderNotAvailable(f"topic {topic} has no partitions yet")
         if partition is not None and partition >= len(known.partitions):
@@ -99,6 +105,7 @@ class TopicLookup:
         except PlogError as error:
             self._failures[topic] = error
             self._news.set()
+        # Also after success: callers that still miss their partition must not ask without a pause.
         await self._cluster.backoff().wait()
         self._asking.discard(topic)
         self._news.set()

@@ -81,8 +81,10 @@ class ClientSettings(SecuritySettings, CommonSettings):
         starts with ``ssl.``, ``sasl.`` or ``security.``. Raises as `from_options`. Blocks on the
         file.
         """
+        # Removed before the loader sees it: the loader knows only values that a file can contain.
         token = keywords.pop("sasl_oauthbearer_token", None)
         if options and "sasl_oauthbearer_token" in options:
+            # A copy: the mapping belongs to the caller.
             options = dict(options)
             token = token or options.pop("sasl_oauthbearer_token")
         found = read_options(settings_of(cls), path, options or {}, keywords)
@@ -97,6 +99,7 @@ class ClientSettings(SecuritySettings, CommonSettings):
             explicit=frozenset(found.given),
             **values,
         )
+        # Conflicts are checked only between values that are valid by themselves.
         problems = [found.located(name, problem) for name, problem in settings.problems()]
         if problems:
             raise ConfigError(problems, found.warnings)
@@ -109,6 +112,7 @@ class ClientSettings(SecuritySettings, CommonSettings):
             *self.doubts(),
             *(each.warning for each in consequences if each.warning),
         ]
+        # After all checks, so that settings that are refused log nothing.
         log_warnings(warnings)
         changes: dict[str, Any] = {each.attribute: each.value for each in consequences}
         return dataclasses.replace(self, warnings=tuple(warnings), **changes)
@@ -133,6 +137,7 @@ class ClientSettings(SecuritySettings, CommonSettings):
 
     def consequences(self) -> Iterator[Consequence]:
         """Yield defaults that follow from other settings, as in Kafka."""
+        # As in Kafka: a single explicit value means a constant backoff.
         if self.explicit & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"} == {
             "reconnect.backoff.ms"
         }:

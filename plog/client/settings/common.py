@@ -207,6 +207,7 @@ def parse_address(text: str) -> tuple[str, Address]:
     if match is None:
         raise ValueError(f"{text} does not have the form host:port")
     port = int(match["port"] or DEFAULT_PORT)
+    # Port 0 would let the system choose one, which only a server can use.
     if not 0 < port < 1 << 16:
         raise ValueError(f"{text}: invalid port {port}")
     return (match["scheme"] or "").upper(), Address(match["ipv6"] or match["host"], port)
@@ -214,6 +215,7 @@ def parse_address(text: str) -> tuple[str, Address]:
 
 def check_common(settings: CommonSettings, protocol: str) -> Iterator[tuple[str, str]]:
     """Yield conflicts between these settings, as (name of one of them, problem)."""
+    # Admin clients may bootstrap from controllers instead (KIP-919).
     if not settings.bootstrap_servers and not settings.uses_controllers:
         yield "bootstrap.servers", "set one or more brokers, as host:port"
     yield from check_servers("bootstrap.servers", settings.bootstrap_servers, protocol)
@@ -227,6 +229,7 @@ def check_servers(name: str, servers: Iterable[str], protocol: str) -> Iterator[
         except ValueError as error:
             yield name, str(error)
             continue
+        # An address may be copied from a broker's listeners, with their protocol.
         if scheme and scheme != protocol:
             yield name, f"{server} starts with {scheme}, but security.protocol is {protocol}"
 

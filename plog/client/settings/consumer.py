@@ -207,11 +207,13 @@ class ConsumerSettings(ClientSettings):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
+        # Parsed here only for its errors; `offset_reset` parses it again.
         try:
             parse_offset_reset(self.auto_offset_reset)
         except ValueError as error:
             yield "auto.offset.reset", str(error)
         yield from self._check_group()
+        # Each fetch without new records lasts for fetch.max.wait.ms.
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             yield (
                 "fetch.max.wait.ms",
@@ -222,15 +224,18 @@ class ConsumerSettings(ClientSettings):
     def _check_group(self) -> Iterator[tuple[str, str]]:
         if self.group_id == "":
             yield "group.id", "is empty; omit it to use no group"
+        # The default is switched off silently without a group (see `consequences`).
         commits = self.enable_auto_commit and "enable.auto.commit" in self.explicit
         if commits and self.group_id is None:
             yield "enable.auto.commit", "needs a group.id, for which to commit"
         name = self.group_instance_id
+        # As in Kafka, the rule for topic names applies (KIP-345).
         if name is not None and (not _INSTANCE_ID.fullmatch(name) or name in (".", "..")):
             yield (
                 "group.instance.id",
                 "allowed: 1 to 249 letters, digits, dots, underscores and hyphens",
             )
+        # One missed heartbeat would end the session.
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             yield (
                 "heartbeat.interval.ms",
@@ -266,6 +271,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
             raise ValueError("the duration is negative; use a positive duration")
         return OffsetReset("by_duration", ago_ms)
     for kind in get_args(ResetKind):
+        # ``by_duration`` needs a duration.
         if text == kind and kind != "by_duration":
             return OffsetReset(kind)
     raise ValueError(

@@ -131,6 +131,7 @@ def _own_rows(kind: type[ClientSettings]) -> Iterator[Setting]:
     """Yield the settings of a kind of client, without those of all clients."""
     common = settings_of(ClientSettings)
     for name, row in settings_of(kind).items():
+        # Settings of all clients have a section of their own.
         if kind is ClientSettings or name not in common:
             yield row
 
@@ -140,6 +141,7 @@ def _other_defaults(row: Setting, mark: str = "") -> str:
     found = []
     for kind_name, kind in _KINDS:
         other = settings_of(kind).get(row.name)
+        # The table of all clients shows where a kind of client has another default.
         if other is not None and other.default != row.default:
             found.append(f"{mark}{other.format(other.default)}{mark} for {kind_name}")
     return ", ".join(found)

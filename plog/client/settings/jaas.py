@@ -54,9 +54,11 @@ def parse_jaas(text: str) -> JaasEntry:
         raise JaasError("does not end with a semicolon")
     options: dict[str, str] = {}
     position = 2
+    # The tokens end with a semicolon, checked above, so the loop stops there.
     while tokens[position].is_text:
         name, *rest = tokens[position : position + 3]
         if len(rest) < 2 or rest[0] != _EQUALS or not rest[1].is_text:
+            # Numbered instead of quoted, since the text may contain the password.
             raise JaasError(f"option {len(options) + 1} is not of the form name=value")
         if name.text in options:
             raise JaasError(f"contains the option {name.text} twice")
@@ -64,6 +66,7 @@ def parse_jaas(text: str) -> JaasEntry:
         position += 3
     if tokens[position] == _EQUALS:
         raise JaasError(f"option {len(options) + 1} is not of the form name=value")
+    # As in Kafka's JaasConfig, a single module is allowed.
     if position + 1 < len(tokens):
         raise JaasError("continues after the semicolon; use a single login module")
     return JaasEntry(module=tokens[0].text, options=options)
@@ -88,6 +91,7 @@ def _tokens(text: str) -> list[_Token]:
             raise JaasError("has an unclosed quotation mark")
         quoted = match["double"] if match["double"] is not None else match["single"]
         if quoted is not None:
+            # As in Java, a backslash makes the next character literal.
             found.append(_Token(re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL), True))
         else:
             found.append(_Token(match["mark"] or match["word"], match["mark"] is None))

@@ -234,6 +234,7 @@ class ProducerSettings(ClientSettings):
         if self.transactional_id == "":
             yield "transactional.id", "is empty; set a name or omit it"
         shortest_ms = self._shortest_delivery_ms()
+        # A default that is too short is raised instead (see `consequences`), as in Kafka.
         if "delivery.timeout.ms" in self.explicit and self.delivery_timeout_ms < shortest_ms:
             yield (
                 "delivery.timeout.ms",
@@ -243,7 +244,9 @@ class ProducerSettings(ClientSettings):
 
     def _wants_idempotence(self) -> bool:
         """Whether idempotence is enabled: conflicting settings disable it unless it is explicit."""
+        # As in Kafka (KIP-679), these settings disable idempotence silently unless it is explicit.
         is_possible = self.acks == "all" and self.retries > 0
+        # Transactions need it in any case.
         is_possible = is_possible or self.transactional_id is not None
         return self.enable_idempotence and (is_possible or "enable.idempotence" in self.explicit)
 
@@ -260,6 +263,7 @@ class ProducerSettings(ClientSettings):
             )
 
     def _shortest_delivery_ms(self) -> int:
+        # linger.ms is a 64-bit setting, the sum a 32-bit one.
         return min(min(self.linger_ms, INT_MAX) + self.request_timeout_ms, INT_MAX)
 
     def consequences(self) -> Iterator[Consequence]:

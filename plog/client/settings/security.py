@@ -179,11 +179,13 @@ def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple
     elif mechanism in _PASSWORD_MECHANISMS:
         yield from _check_password(settings)
     elif not has_token:
+        # A function of the application needs no settings.
         yield from _check_token_file(settings)
 
 
 def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     line, mechanism = settings.sasl_jaas_config, settings.sasl_mechanism
+    # The user and password come from one of the two places, never from both.
     if line is None:
         if not settings.sasl_username or settings.sasl_password is None:
             missing = "sasl.password" if settings.sasl_username else "sasl.username"
@@ -200,6 +202,7 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if entry.module_name != module:
         yield "sasl.jaas.config", f"{mechanism} requires {module}, not {entry.module_name}"
     elif not entry.options.get("username") or "password" not in entry.options:
+        # An empty password is possible, an empty user is not.
         yield "sasl.jaas.config", 'needs username="…" and password="…"'
 
 
@@ -212,6 +215,7 @@ def _check_token_file(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
             " sasl.oauthbearer.token.endpoint.url with the file: URL of a token",
         )
     elif not url.startswith("file:"):
+        # KIP-768's http URLs need an OAuth client, which the application provides as a function.
         yield (
             "sasl.oauthbearer.token.endpoint.url",
             "only file: URLs are supported; to get the token from a server, pass a function as"

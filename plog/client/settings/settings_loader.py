@@ -24,6 +24,7 @@ from plog.settings import Setting, Value, nearest_name
 Servers = str | Sequence[str] | None
 """Bootstrap servers as an application passes them: ``host:port,…`` or a list."""
 
+# Unknown names with these prefixes are errors: a typing error must not disable security.
 _SECURITY = ("ssl.", "sasl.", "security.")
 
 
@@ -38,6 +39,7 @@ class Given:
     @property
     def name(self) -> str:
         """The name with dots."""
+        # Keywords of Python cannot contain dots.
         return self.written.strip().replace("_", ".")
 
     @property
@@ -81,9 +83,11 @@ def read_options(
 ) -> Reading:
     """Read the values for `rows`; errors are collected in `Reading.problems`, not raised."""
     reading = Reading(rows)
+    # Aliases are names of other clients with the same meaning and unit.
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     layers: list[Iterable[Given]] = [_of_mapping(options), _of_mapping(keywords)]
     if path is not None:
+        # Later layers override earlier ones.
         layers.insert(0, _of_file(path, reading.problems))
     for layer in layers:
         in_layer: dict[str, Given] = {}
@@ -93,6 +97,7 @@ def read_options(
                 _check_unknown_name(given, reading)
                 continue
             earlier = in_layer.get(name)
+            # In a file the last line wins, as in Java; in a program two names are a mistake.
             if earlier is not None and not given.origin and earlier.value != given.value:
                 reading.problems.append(
                     f"{earlier.written} and {given.written} are the same setting; use one of them"
@@ -109,6 +114,7 @@ def read_options(
 
 def _of_mapping(options: Mapping[str, object]) -> Iterator[Given]:
     for name, value in options.items():
+        # None stands for the default, so that callers can pass on their own parameters.
         if value is not None:
             yield Given(written=name, value=value)
 
@@ -135,21 +141,25 @@ def _check_unknown_name(given: Given, reading: Reading) -> None:
         _check_other_client_name(given, where, reading)
         return
     if name in REFUSED:
+        # A refused setting that is switched off does no harm.
         if not given.is_empty:
             reading.problems.append(f"{where}: {REFUSED[name]}")
         return
     reason = why_without_effect(name)
     if reason is not None:
+        # A value that matches what this client does anyway needs no warning.
         if given.is_blank or str(given.value).strip().lower() == MATCHING_VALUES.get(name):
             return
         reading.warnings.append(f"{where} has no effect: {reason}")
         return
+    # Files are shared by programs, so names that are clearly for others are ignored.
     if given.origin and name.startswith(FOREIGN_PREFIXES):
         return
     aliases = [alias for row in reading.rows.values() for alias in row.aliases]
     nearest = nearest_name(name, [*reading.rows, *aliases])
     # A misspelled security setting would leave connections open that the user believes secure.
     is_about_security = name.startswith(_SECURITY) or (nearest or "").startswith(_SECURITY)
+    # In the user's spelling.
     if nearest is not None and "_" in given.written:
         nearest = nearest.replace(".", "_")
     hint = f"; did you mean {nearest}?" if nearest else ""
@@ -159,6 +169,7 @@ def _check_unknown_name(given: Given, reading: Reading) -> None:
 
 def _check_other_client_name(given: Given, where: str, reading: Reading) -> None:
     advice, kind, matching_values = OTHER_CLIENTS[given.name]
+    # In the user's spelling.
     if kind == "renamed" and "_" in given.written:
         advice = advice.replace(".", "_")
     if given.is_blank or str(given.value).strip().lower() in matching_values:
@@ -167,11 +178,13 @@ def _check_other_client_name(given: Given, where: str, reading: Reading) -> None
         reading.warnings.append(f"{where} has no effect: {advice}")
     elif kind == "refused" or not given.origin:
         reading.problems.append(f"{where}: {advice}")
-    else:  # Only a warning, as for any unknown name in a file that programs share.
+    else:
+        # Only a warning, as for any unknown name in a file that programs share.
         reading.warnings.append(f"{where} is not a setting of this client: {advice}")
 
 
 def _shown(row: Setting, value: object) -> str:
+    # Errors end up in logs.
     if row.sensitive:
         return "(hidden)"
     return value if isinstance(value, str) else repr(value)

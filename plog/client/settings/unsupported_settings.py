@@ -57,6 +57,7 @@ _REASONS: Mapping[str, str] = {
     "value.serializer": f"{_JAVA}; {_CALL} value_serializer=…",
 }
 
+# Names for the other kinds of clients: one settings file may serve all of them.
 _ONLY_PRODUCERS = """
 acks
 batch.size
@@ -107,6 +108,7 @@ _ONLY_ADMINS = """
 bootstrap.controllers
 """
 
+# Known to Kafka's clients, without effect here, and not worth a reason for each.
 _UNUSED = """
 client.metadata
 sasl.kerberos.kinit.cmd
@@ -175,6 +177,7 @@ def why_without_effect(name: str) -> str | None:
     >>> why_without_effect("key.serializer")
     'it names a Java class; pass a Python function, key_serializer=…'
     """
+    # The reasons are more specific than the kind of client, so they come first.
     if name in _REASONS:
         return _REASONS[name]
     if name in ONLY_PRODUCERS:

@@ -59,6 +59,7 @@ class TransactionCalls:
                 f"{group_metadata!r} is not a group: give the value of consumer.group_metadata(),"
                 " or a group ID"
             )
+        # Before the call starts, so that an invalid argument does not make the transaction fail.
         checked = {
             checked_partition(partition): checked_offset(offset)
             for partition, offset in offsets.items()

@@ -51,18 +51,22 @@ class Transaction(Generic[P]):
         self, kind: Any, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
+            # Brief: an exception must leave the block promptly even if no broker can be reached.
             self._abort(EXIT_TIMEOUT_S)
             return
         try:
             self._producer.commit_transaction()
         except TransactionAbortable:
+            # Only after this error is an abort required; any other leaves the outcome unknown or is
+            # final.
             self._abort()
             raise
 
     def _abort(self, timeout_s: float | None = None) -> None:
         try:
             self._producer.abort_transaction(timeout_s)
-        except PlogError as error:  # The exception of the block says more.
+        except PlogError as error:
+            # The exception of the block says more.
             log.warning("cannot abort a transaction: %s", error)
 
 
@@ -91,5 +95,6 @@ class AsyncTransaction(Generic[W]):
     async def _abort(self, timeout_s: float | None = None) -> None:
         try:
             await self._producer.abort_transaction(timeout_s)
-        except PlogError as error:  # The exception of the block says more.
+        except PlogError as error:
+            # The exception of the block says more.
             log.warning("cannot abort a transaction: %s", error)

@@ -85,6 +85,7 @@ class TransactionCoordinator:
     @property
     def is_v2(self) -> bool:
         """Whether the cluster uses transactions of version 2, according to the coordinator."""
+        # The features may change while the producer runs: a cluster can be upgraded (KIP-584).
         connection = self._cluster.idle_connection(self._node_id)
         if connection is not None:
             self._is_v2 = _has_version_2(connection)
@@ -95,6 +96,7 @@ class TransactionCoordinator:
 
         With `identity`, this producer's current one, returns its next epoch.
         """
+        # A producer that has an identity was served before.
         if identity is None:
             await self._check_served()
         request = init_request(self._id, self._settings.transaction_timeout_ms, identity)
@@ -146,6 +148,7 @@ class TransactionCoordinator:
 
         def version_of(connection: Connection) -> int:
             version = connection.version_of(TxnOffsetCommitRequest)
+            # Without the member's generation, a fenced consumer could commit (KIP-447).
             if version < _FIRST_WITH_GROUP and group != GroupMetadata(group.group_id):
                 raise UnsupportedVersion(
                     f"cannot check the group member: the broker at {connection.address} is older"
@@ -177,6 +180,7 @@ class TransactionCoordinator:
             error_of,
             last_version=None if self._state.is_v2 else _LAST_VERSION_1,
         )
+        # Only version 2 returns the next identity.
         if answer.producer_id < 0:
             return identity
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
@@ -192,10 +196,8 @@ class TransactionCoordinator:
         return error_about(code, f"transactional.id={self._id}: {about}") if code else None
 
     async def _check_served(self) -> None:
-        """Raise UnsupportedVersion if the brokers do not support transactions.
-
-        Some brokers support FindCoordinator for transactions, but none of the later requests.
-        """
+        """Raise UnsupportedVersion if the brokers do not support transactions."""
+        # Some brokers support FindCoordinator for transactions, but none of the later requests.
         connection = await self._cluster.any_connection()
         if not connection.speaks(EndTxnRequest):
             raise UnsupportedVersion(
@@ -223,10 +225,13 @@ class TransactionCoordinator:
         """
         kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
         key = self._id if group_id is None else group_id
+        # No deadline: the caller's timeout ends its wait, not this request
+        # (transaction_manager.py).
         backoff = self._backoff()
         while True:
             try:
                 node_id = await self._cluster.coordinator(key, kind)
+                # `is_v2` reads the features of the last coordinator.
                 if group_id is None:
                     self._node_id = node_id
                 connection = await self._cluster.connection(node_id)
@@ -240,10 +245,13 @@ class TransactionCoordinator:
             except (KafkaError, WireError) as failure:
                 error = failure
             verdict = verdict_of(error)
+            # After a lost connection the coordinator may have moved; the request itself is
+            # idempotent.
             if verdict is Verdict.FIND_COORDINATOR or _is_connection_error(error):
                 self._cluster.forget_coordinator(key, kind)
             elif verdict is not Verdict.RETRY:
                 raise error
+            # An abort waits for this request: retrying it would only delay the abort.
             if while_open and not self._state.may_retry:
                 raise error
             log.debug("retrying a transaction request: %s", error)
@@ -279,6 +287,7 @@ def _has_version_2(connection: Connection) -> bool:
     )
     return (
         level >= 2
+        # All three requests must follow the rules of version 2, or none.
         and connection.version_of(ProduceRequest) > LAST_PRODUCE_VERSION_1
         and connection.version_of(EndTxnRequest) > _LAST_VERSION_1
         and connection.version_of(TxnOffsetCommitRequest) > _LAST_VERSION_1

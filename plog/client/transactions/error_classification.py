@@ -23,6 +23,7 @@ class Verdict(Enum):
     FATAL = "the producer must be closed"
 
 
+# After these, the next FindCoordinator may return another broker.
 _COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 _ABORT = frozenset(
@@ -59,6 +60,7 @@ _FATAL_FOR_A_BATCH = frozenset(
 
 def verdict_of(error: Exception) -> Verdict:
     """Classify an error returned by a coordinator, or raised by a request to one."""
+    # A malformed response has closed the connection, so its broker is looked up again.
     if isinstance(error, WireError):
         return Verdict.FIND_COORDINATOR
     if not isinstance(error, KafkaError):
@@ -69,12 +71,14 @@ def verdict_of(error: Exception) -> Verdict:
     if code in _ABORT:
         return Verdict.ABORT
     if code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+        # The coordinator has expired the producer ID after transactional.id.expiration.ms.
         return Verdict.FORGOTTEN
     return Verdict.RETRY if code in RETRIABLE else Verdict.FATAL
 
 
 def verdict_of_batch(error: Exception) -> Verdict:
     """Classify an error with which records of a transaction failed."""
+    # A record that expired is an ordinary loss, whatever the last broker error was.
     if isinstance(error, KafkaError) and not isinstance(error, DeliveryTimedOut):
         if error.code in _FATAL_FOR_A_BATCH:
             return Verdict.FATAL
@@ -96,6 +100,7 @@ def explained(error: Exception, transactional_id: str, timeout_ms: int) -> Excep
 
 def abortable(error: Exception, transactional_id: str) -> TransactionAbortable:
     """Return the error for the application whose transaction failed with `error`."""
+    # Broker texts end with a period, the sentence continues here.
     why = (error.message if isinstance(error, KafkaError) else str(error)).rstrip(".")
     abortable = TransactionAbortable(
         f"transactional.id={transactional_id}: cannot commit the transaction:"

@@ -49,6 +49,7 @@ def add_partitions_request(
 ) -> AddPartitionsToTxnRequest:
     """Build a request that adds partitions to the transaction."""
     return AddPartitionsToTxnRequest(
+        # Version 3 and older; later versions batch transactions and are for brokers only (KIP-890).
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
@@ -84,6 +85,7 @@ def commit_offsets_request(
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
         generation_id=group.generation_id,
+        # KIP-447: the group's coordinator checks the member before it accepts its offsets.
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
         topics=[
@@ -133,6 +135,7 @@ def error_of_partitions(
 
 
 def _rank(error: KafkaError) -> int:
+    # OPERATION_NOT_ATTEMPTED only means that another partition of the request failed.
     return 2 if error.code == ErrorCode.OPERATION_NOT_ATTEMPTED else error.retriable
 
 
@@ -140,6 +143,7 @@ def _codes(
     answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse,
 ) -> Iterator[tuple[TopicPartition, int]]:
     if isinstance(answer, AddPartitionsToTxnResponse):
+        # The response of version 3 and older.
         for result in answer.results_by_topic_v3_and_below:
             for one in result.results_by_partition:
                 yield TopicPartition(result.name, one.partition_index), one.partition_error_code

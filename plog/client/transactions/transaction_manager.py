@@ -81,9 +81,8 @@ class _Call:
         except Cancelled:
             self._error = ClosedError(f"{self.name} failed: the producer was closed")
         except Exception as error:
-            if not isinstance(
-                error, PlogError | WireError
-            ):  # A bug; the waiting calls receive it, too.
+            # A bug; the waiting calls receive it, too.
+            if not isinstance(error, PlogError | WireError):
                 log.exception("%s failed", self.name)
             self._error = error
         self._ended.set()
@@ -139,6 +138,8 @@ class TransactionManager:
 
     async def begin(self) -> None:
         """Implement `TransactionCalls.begin_transaction`, after any abort in progress."""
+        # The abort of a `with` block may still be in progress: context_manager.py waits only
+        # briefly.
         if self._call is not None and self._call.name == _ABORT:
             await self.abort()
         await self._run_call("begin_transaction()", self.state.check_may_begin, self._begin, None)
@@ -161,6 +162,7 @@ class TransactionManager:
                 self._forget(call)
             if self._call is None:
                 self.state.check_may_add_offsets()
+                # As in Kafka's producer: an empty mapping does not even add the group.
                 if not offsets:
                     return
             await self._run_call(
@@ -169,7 +171,9 @@ class TransactionManager:
                 lambda: self._add_offsets(offsets, group),
                 max(0.0, deadline_s - self._network.now_s()),
             )
-        except (RequestTimedOut, Cancelled) as error:  # The offsets may have been added or not.
+        except (RequestTimedOut, Cancelled) as error:
+            # The offsets may have been added or not, so a commit could lose them or include them by
+            # surprise.
             self._fail_transaction(error)
             call = self._call
             if call is not None and call.name == name:
@@ -225,10 +229,13 @@ class TransactionManager:
     ) -> None:
         """Start the call `name`, or join it if it is in progress, and wait for its outcome."""
         call = self._call
+        # `begin` checks the state before anything is started, so that a refused call changes
+        # nothing.
         if call is None:
             begin()
             call = self._call = _Call(self._network, name, work())
         elif call.name != name:
+            # The outcome of the other call decides which calls are allowed.
             raise IllegalState(
                 f"cannot call {name} for transactional.id={self.state.transactional_id}: the"
                 f" outcome of {call.name} is unknown; call {call.name} again first"
@@ -239,9 +246,11 @@ class TransactionManager:
         except Cancelled:
             raise  # Only this wait is cancelled; the call continues.
         except Exception:
+            # The call has ended, so the next one of any name is allowed.
             self._forget(call)
             raise
         if not in_time:
+            # Not forgotten: the work continues, and the same call joins it.
             raise self._timed_out(name, limit_s)
         self._forget(call)
 
@@ -278,6 +287,8 @@ class TransactionManager:
         try:
             self.state.begin_adding()
             if not self.state.is_v2:
+                # Only version 1 adds the group at the transaction's coordinator first; the group's
+                # coordinator does that in version 2 (KIP-890).
                 await self._coordinator.add_offsets(group.group_id)
                 self.state.added()
                 self.state.raise_error()
@@ -292,12 +303,15 @@ class TransactionManager:
             self.state.raise_error()
 
     def _check_commit(self) -> None:
+        # The gate excludes threads inside `send`: a record is part of the transaction, or refused.
         self._outbox.close_gate(self.state.check_may_commit)
 
     async def _commit(self) -> None:
+        # A commit includes sends that started before it, even those that wait for their topic.
         await self._outbox.wait_for_blocked()
         self._outbox.close_gate(self.state.begin_commit)
         await self._outbox.finish()
+        # A record failed meanwhile: the transaction must be aborted.
         self.state.raise_error()
         await self._end(committed=True)
 
@@ -305,6 +319,7 @@ class TransactionManager:
         self._outbox.close_gate(self.state.begin_abort)
 
     async def _abort(self) -> None:
+        # No partition may be added any more.
         if self._adder is not None:
             self._adder.cancel()
             self._is_adding = False
@@ -314,6 +329,8 @@ class TransactionManager:
                 " before the record was sent"
             )
         )
+        # A request that is still in flight must not reach the coordinator after EndTxn, where it
+        # would affect the next transaction.
         while self._late:
             await self._late[0].ended()
             del self._late[0]
@@ -323,6 +340,7 @@ class TransactionManager:
         state = self.state
         assert state.identity is not None
         identity = state.identity
+        # A transaction that added nothing is unknown to the coordinator, and EndTxn would fail.
         if state.begun and not state.is_forgotten:
             try:
                 identity = await self._coordinator.end(committed=committed)
@@ -332,7 +350,9 @@ class TransactionManager:
                 elif committed or not self._was_never_begun(error):
                     self._fail(self._explain_invalid_state(error) if committed else error)
                     state.raise_error()
+        # In version 2, EndTxn has returned the next epoch (KIP-890).
         has_new_epoch = identity != state.identity
+        # KIP-360: a new epoch lets sequence numbers restart, and fences requests that arrive late.
         if state.is_forgotten or (state.needs_new_epoch and not has_new_epoch):
             await self._renew()
             assert state.identity is not None
@@ -341,6 +361,7 @@ class TransactionManager:
 
     def _was_never_begun(self, error: Exception) -> bool:
         """Return whether there is nothing to abort because the first request was lost."""
+        # INVALID_TXN_STATE: the coordinator has no transaction to end.
         is_unknown = isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE
         if is_unknown and self.state.is_v2:
             self.state.needs_new_epoch = True  # EndTxn has not returned one.
@@ -360,6 +381,7 @@ class TransactionManager:
         try:
             self.state.identity = await self._coordinator.init(self.state.identity)
         except (KafkaError, WireError) as error:
+            # Without an epoch the producer cannot continue.
             self._fail_producer(error)
             self.state.raise_error()
 
@@ -388,7 +410,9 @@ class TransactionManager:
     def batch_failed(self, error: Exception, *, had_numbers: bool) -> None:
         """Fail the transaction after records were not written, or may not have been."""
         state = self.state
+        # The batch was assigned sequence numbers that the log may now lack.
         state.needs_new_epoch |= had_numbers
+        # An abort fails batches on purpose.
         if state.phase is Phase.ABORTING or not state.may_retry:
             return
         verdict = verdict_of_batch(error)
@@ -402,7 +426,9 @@ class TransactionManager:
         """Handle a coordinator's error that a retry cannot fix."""
         verdict = verdict_of(error)
         self.state.is_forgotten |= verdict is Verdict.FORGOTTEN
+        # The request may still be carried out late: the next epoch fences it.
         self.state.needs_new_epoch = True
+        # If even the abort fails, only a new producer can continue.
         if verdict is Verdict.FATAL or self.state.phase is Phase.ABORTING:
             self._fail_producer(error)
         else:
@@ -421,16 +447,18 @@ class TransactionManager:
         return explained(error, self.state.transactional_id, self._transaction_timeout_ms)
 
     def _drop(self, why: str, cause: Exception) -> None:
-        """Fail records that are not in flight: later, as the caller may be iterating over them."""
+        """Fail records that are not in flight, soon."""
         error = TransactionAborted(
             f"transactional.id={self.state.transactional_id}: the record was not sent: {why}:"
             f" {cause}"
         )
         error.__cause__ = cause
+        # Later, because the caller may be iterating over the batches.
         dropping = self._drop_soon(error, self.state.number)
         self._network.spawn(dropping, "dropping the records of a transaction")
 
     async def _drop_soon(self, error: Exception, number: int) -> None:
         await self._network.sleep(0)
+        # The transaction may have ended in between; records of the next one must stay.
         if self.state.number == number and not self.state.may_retry:
             self._outbox.drop(error)

@@ -41,14 +41,17 @@ class TransactionSequences(PartitionSequences[B]):
         self._state = state
 
     def may_send(self, batch: B) -> bool:
+        # The coordinator has returned a new epoch since the last batch.
         if self.identity != self._state.identity:
             self._restart(self._state.identity)
+        # A broken partition stays so until the next epoch: only the coordinator assigns epochs.
         if self.is_broken or not super().may_send(batch):
             return False
         return self._state.admits(self._partition)
 
     def _restart(self, identity: ProducerIdentity | None) -> None:
-        """Restart in a new epoch. All batches of a finished transaction are settled."""
+        """Restart in a new epoch."""
+        # All batches of a finished transaction are settled, so none is renumbered.
         self.identity = identity
         self.is_broken = False
         self._next_sequence = 0
@@ -58,6 +61,7 @@ class TransactionSequences(PartitionSequences[B]):
     def out_of_order(self, batch: B) -> bool:
         """Return whether to retry `batch`: only if earlier batches may still fill the gap."""
         waits = super().out_of_order(batch)
+        # No batch in flight can fill the gap, so waiting is pointless.
         if self.is_broken:
             batch.is_deferred, waits = True, False
         return waits
@@ -70,6 +74,7 @@ class TransactionSequences(PartitionSequences[B]):
 
     def recover(self) -> tuple[list[B], list[B]]:
         """Return deferred batches, which fail; nothing is sent before the next epoch."""
+        # Batches in doubt keep their numbers: they may be retried within the transaction.
         lost = [batch for batch in self._unsettled() if self.is_broken and batch.is_deferred]
         for batch in lost:
             batch.is_settled = True

@@ -69,6 +69,7 @@ class TransactionState:
         self.number = 0
         """Number of transactions begun."""
         self.begun = Begun.NO
+        # Set if sequence numbers may be missing or a late request could do harm (KIP-360).
         self.needs_new_epoch = False
         self.is_forgotten = False
         """The coordinator no longer knows the producer ID or any transaction of it."""
@@ -104,6 +105,7 @@ class TransactionState:
             return False
         if partition in self._partitions:
             return True
+        # KIP-890: the leader adds the partition when the first batch arrives.
         if self.is_v2:
             self._partitions.add(partition)
             self.begun = Begun.YES
@@ -161,7 +163,8 @@ class TransactionState:
         self.phase = Phase.IN_TRANSACTION
         self.is_v2 = is_v2
         self.number += 1
-        self._send_error = None  # A late error of the previous transaction.
+        # A late error of the previous transaction.
+        self._send_error = None
 
     def check_may_add_offsets(self) -> None:
         """Raise an error if offsets may not be added to the transaction now."""
@@ -172,6 +175,7 @@ class TransactionState:
 
         Raises TransactionAbortable if it must be aborted.
         """
+        # A record that `send` refused is missing from the transaction, so it must not commit.
         if self.phase is Phase.IN_TRANSACTION and self._send_error is not None:
             self.fail_transaction(self._send_error)
         self._expect(Phase.IN_TRANSACTION, "commit_transaction()")
@@ -186,6 +190,7 @@ class TransactionState:
         if self.phase is not Phase.ABORTABLE_ERROR:
             self._expect(Phase.IN_TRANSACTION, "abort_transaction()")
         self.phase = Phase.ABORTING
+        # The request may still arrive at the coordinator after the abort (KIP-360).
         self.needs_new_epoch |= self.begun is Begun.PERHAPS
 
     def ended(self, identity: ProducerIdentity) -> None:
@@ -202,6 +207,7 @@ class TransactionState:
 
     def fail_transaction(self, error: Exception) -> None:
         """Record that the transaction can only be aborted, because of `error`."""
+        # A fatal error, or an abort in progress, outranks it.
         if self.may_retry:
             self.phase = Phase.ABORTABLE_ERROR
             self._error = abortable(error, self.transactional_id)
@@ -214,12 +220,14 @@ class TransactionState:
 
     def raise_error(self) -> None:
         """Raise the recorded error, if there is one."""
-        if self._error is not None:  # A new instance each time: tracebacks would pile up on one.
+        # A new instance each time: tracebacks would pile up on one.
+        if self._error is not None:
             raise type(self._error)(*self._error.args) from self._error.__cause__
 
     def _expect(self, phase: Phase, call: str) -> None:
         if self.phase is phase:
             return
+        # The recorded error explains more than the phase.
         self.raise_error()
         raise IllegalState(
             f"cannot call {call} for transactional.id={self.transactional_id}: {self.phase.value}"

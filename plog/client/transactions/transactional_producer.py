@@ -37,6 +37,7 @@ class TransactionalCore(ProducerCore[H]):
     ) -> None:
         assert settings.transactional_id is not None
         self._state = TransactionState(settings.transactional_id)
+        # Reentrant: `append` may run the engine in this thread, and its callbacks may commit.
         self._gate = RLock()
         super().__init__(cluster, network, settings, transaction=self._state, **options)
         self._append = self._append_in_transaction
@@ -70,14 +71,18 @@ class TransactionalCore(ProducerCore[H]):
         and the error with which the producer has failed. A refused record makes the transaction
         fail.
         """
+        # Before any work on the record; checked again with the append.
         self._state.check_may_send()
         try:
             return super().send(
                 topic, value, key, partition, timestamp, headers, on_delivery, claim
             )
         except (IllegalState, ClosedError):
+            # These refuse the call, not a record of the transaction.
             raise
         except Exception as error:
+            # The application may ignore the exception, but the record is then missing from the
+            # transaction.
             self._state.send_failed(error)
             raise
 
@@ -102,6 +107,7 @@ class TransactionalCore(ProducerCore[H]):
 
         A commit waits for the record, an abort does not.
         """
+        # A transaction that ends during the wait must not pass its records on to the next one.
         number = self._state.number
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
@@ -131,6 +137,8 @@ class TransactionalCore(ProducerCore[H]):
         """Close as `ProducerCore.close` does, after aborting an open transaction."""
         if self._is_closed:
             return
+        # As for other transaction calls, max.block.ms limits the abort if the application gave no
+        # limit.
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
         deadline_s = self._network.now_s() + limit_s
         try:
@@ -146,6 +154,7 @@ class TransactionalCore(ProducerCore[H]):
 
     async def _end_transaction(self, deadline_s: float) -> None:
         assert self.transactions is not None
+        # A commit in progress decides the outcome; an abort now would race with it.
         await self.transactions.settled(max(0.0, deadline_s - self._network.now_s()))
         if self.transactions.is_open:
             try:
@@ -153,6 +162,7 @@ class TransactionalCore(ProducerCore[H]):
             except Cancelled:
                 raise
             except PlogError as error:
+                # The coordinator aborts the transaction itself after transaction.timeout.ms.
                 log.warning("cannot abort a transaction while closing the producer: %s", error)
 
     def _stop_transactions(self) -> None:
@@ -170,12 +180,15 @@ class TransactionalCore(ProducerCore[H]):
     async def _discard(self, error: Exception) -> None:
         self._drop(error)
         await self._until_finished(list(self._accumulator.incomplete))
+        # A batch that has expired has its outcome, but its request may still reach the broker.
         while self._metrics.requests_in_flight:
             await self._network.sleep(_POLL_S)
 
     def _drop(self, error: Exception) -> None:
         for batch in list(self._accumulator.incomplete):
-            if not batch.on_wire and not batch.is_done:  # Failing one batch may settle others.
+            # In-flight batches may be written, so only their responses may settle them. Failing one
+            # batch may settle others.
+            if not batch.on_wire and not batch.is_done:
                 self._accumulator.remove(batch)
                 self._deliveries.fail(batch, error)
 

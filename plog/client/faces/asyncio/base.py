@@ -34,6 +34,7 @@ class Client(NoCopy, Generic[Core]):
         *,
         auto_create_topics: bool = False,
     ) -> None:
+        # The engine is created on first use: the constructor may run before the loop does.
         self._settings = settings
         self._make_core = make_core
         self._auto_create_topics = auto_create_topics
@@ -60,10 +61,8 @@ class Client(NoCopy, Generic[Core]):
         return self._make_core(self._cluster, network)
 
     def _check_loop(self) -> None:
-        """Raise IllegalState unless the engine runs in the current loop.
-
-        The engine could not wake a task of another loop.
-        """
+        """Raise IllegalState unless the engine runs in the current loop."""
+        # The engine could not wake a task of another loop.
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
             raise IllegalState(
                 f"{self!r} belongs to another event loop, the one in which it was first used;"
@@ -79,6 +78,7 @@ class Client(NoCopy, Generic[Core]):
         return Deferred.fromCoroutine(method(core, *arguments, **options)).asFuture(self._loop)
 
     async def __aenter__(self) -> Self:
+        # Fails here instead of in the first call, and the loop is the one of this block.
         _ = self._core
         return self
 
@@ -90,13 +90,15 @@ class Client(NoCopy, Generic[Core]):
             return
         try:
             await self.close(EXIT_TIMEOUT_S)
-        except Exception as failure:  # The exception that left the block matters more.
+        except Exception as failure:
+            # The exception that left the block matters more.
             log.warning("failed to close %r after an error: %s", self, failure)
 
     def __repr__(self) -> str:
         return client_repr("plog.aio", self, self._settings, "closed" if self._is_closed else "")
 
     def __del__(self) -> None:
+        # `__init__` may have failed before the attribute was set.
         if getattr(self, "_made", None) is not None and not self._is_closed:
             warnings.warn(
                 f"{self!r} was not closed; await close() or use `async with`",
@@ -110,13 +112,16 @@ class Client(NoCopy, Generic[Core]):
         if self._is_closed:
             return
         self._check_loop()
+        # Set before the wait, so that a concurrent call has no effect.
         self._is_closed = True
+        # Never used, so there is nothing to close.
         if self._made is None:
             return
         assert self._cluster is not None and self._loop_reactor is not None
         try:
             await self._close_core(timeout_s)
         finally:
+            # Also after an error: the reactor is shared and counts its clients.
             await self._cluster.close()
             await self._loop_reactor.release()
 

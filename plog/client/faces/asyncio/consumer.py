@@ -35,6 +35,7 @@ T = TypeVar("T")
 async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of a listener, which may be a coroutine function."""
     result = function(*arguments)
+    # A listener may have plain methods or coroutine functions.
     if inspect.isawaitable(result):
         result = await Deferred.fromFuture(asyncio.ensure_future(result))
     return result
@@ -85,6 +86,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 assignors=assignors,
                 call_user=_call_user,
             )
+            # Here, because subscribing needs the engine, which exists only in a running loop.
             if topics or pattern is not None:
                 core.subscribe(topics or None, pattern=pattern, listener=listener)
             return core
@@ -130,9 +132,11 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         core = self._core
         self._check_loop()
         count = core.max_records if max_records is None else max_records
+        # Records that an iterator left over come first.
         if core.unread:
             return core.unread.take(count)
         core.polled()
+        # The usual case, without creating a future.
         if not core.needs_prepare and (records := core.take(count)):
             return records
         return await self._await_taken(lambda: core.take(count), timeout_s)
@@ -151,22 +155,22 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         return await self._await_taken(lambda: core.take_arrow(count), timeout_s)
 
     async def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
-        """Call `take` until it returns something or `timeout_s` is over; return its last result.
-
-        `take` runs in the task that reads. If the engine called it instead, a task that is
-        cancelled while its records arrive would lose them.
-        """
+        """Call `take` until it returns something or `timeout_s` is over; return its last result."""
         self._check_loop()
         loop = asyncio.get_running_loop()
         if timeout_s is not None and timeout_s <= 0:
-            await asyncio.sleep(0)  # Let the engine run, which shares this loop.
+            # Let the engine run, which shares this loop.
+            await asyncio.sleep(0)
 
+        # Deferreds are awaitable only in coroutines that run as Deferreds.
         def as_future(awaitable: Any) -> asyncio.Future[Any]:
             if not isinstance(awaitable, Deferred):
                 awaitable = Deferred.fromCoroutine(awaitable)
             future: asyncio.Future[Any] = awaitable.asFuture(loop)
             return future
 
+        # `take` runs in this task: if the engine called it, a task that is cancelled while its
+        # records arrive would lose them.
         return await self._core.until_taken(take, timeout_s, adapt=as_future)
 
     # -- subscription, positions and commits --------------------------------------------------

@@ -48,6 +48,7 @@ class RecordAwaitable(RecordHandle):
 
 
 def _wake(future: asyncio.Future[None]) -> None:
+    # The task that waits may have been cancelled.
     if not future.done():
         future.set_result(None)
 
@@ -123,8 +124,10 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         """
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
         core = self._core
-        if asyncio.get_running_loop() is not self._loop:  # Usually false, and cheaper than a call.
+        # Usually false, and cheaper than a call.
+        if asyncio.get_running_loop() is not self._loop:
             self._check_loop()
+        # Records that wait for memory must not be overtaken.
         sent = None if core.has_waiters else core.send(*record)
         if sent is not None:
             return sent

@@ -24,10 +24,12 @@ class Client(NoCopy):
 
     def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
         self._settings = settings
+        # All blocking clients of a process share one thread.
         self._private = PrivateReactor.current()
         self._network = TwistedNetwork.of(self._private.reactor, settings)
         self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
         self._is_closed = self._is_forked = False
+        # The reactor marks its clients in the child of a fork.
         self._private.add(self)
 
     def _run(
@@ -57,7 +59,8 @@ class Client(NoCopy):
             return
         try:
             self.close(EXIT_TIMEOUT_S)
-        except Exception as failure:  # The exception that left the block matters more.
+        except Exception as failure:
+            # The exception that left the block matters more.
             log.warning("failed to close %r after an error: %s", self, failure)
 
     def __repr__(self) -> str:

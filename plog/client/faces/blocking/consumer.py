@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# At exit, for the request that leaves the group.
 _LEAVE_TIMEOUT_S = 2.0
 
 
@@ -94,8 +95,10 @@ class Consumer(Client, ConsumerFace):
                 call_user=self._call_user,
             )
 
+        # In the engine's thread, which owns all state of the engine.
         self._core = self._private.run(make)
         _consumers.add(self)
+        # The collector calls this in the consuming thread.
         self._core.on_room = lambda: self._private.soon(self._core.fetch_more)
         self._unread = self._core.unread
         if topics or pattern is not None:
@@ -106,6 +109,7 @@ class Consumer(Client, ConsumerFace):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield records indefinitely, waiting for new ones."""
         while True:
+            # Taken in batches, yielded singly: crossing threads for each record would be slow.
             if not self._unread:
                 self._unread.put(self.consume())
             yield from self._unread.records()
@@ -156,14 +160,18 @@ class Consumer(Client, ConsumerFace):
     def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
         """Call `take` until it returns something or `timeout_s` is over; return its last result."""
         core = self._core
+        # Before the records are taken, since a poll means that earlier records were processed.
         core.polled()
+        # The usual case needs no switch of threads.
         if not core.needs_prepare and (taken := take()):
             return taken
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
             came = self._run(core.wait_for_data, left_s)
+            # The engine only announces the records; they are decoded in this thread.
             taken = take()
+            # Others may have taken them meanwhile, for example a listener.
             if taken or not came:
                 return taken
 
@@ -203,6 +211,7 @@ class Consumer(Client, ConsumerFace):
         """
         check_callback("callback", callback)
         with self._use():
+            # In the engine's thread; the offsets are determined now, in this thread.
             self._private.soon(self._core.commit_async, self._core.to_commit(offsets), callback)
 
     # -- wakeup and close ---------------------------------------------------------------------
@@ -213,11 +222,13 @@ class Consumer(Client, ConsumerFace):
         If no call waits, the next call that reads records raises it. `close` and `unsubscribe` are
         not interrupted.
         """
+        # Safe in any thread, because it only schedules a call.
         self._private.soon(self._wake)
 
     def _wake(self) -> None:
         self._wakeups += 1
         self._core.wake_up()
+        # The consuming thread may wait for the engine's answer instead of records.
         self._news.set()
 
     def close(self, timeout_s: float | None = None) -> None:
@@ -227,6 +238,7 @@ class Consumer(Client, ConsumerFace):
         try:
             self._run(self._core.close, timeout_s)
         finally:
+            # Also after an error, such as one of a listener.
             self._is_closed = True
             self._private.run(self._cluster.close)
 
@@ -235,7 +247,8 @@ class Consumer(Client, ConsumerFace):
         if self._is_closed or self._is_forked:
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
-        with suppress(Exception):  # The process exits: no caller could handle it.
+        # The process exits: no caller could handle it.
+        with suppress(Exception):
             self._private.wait_for(self._private.begin(self._core.abandon), _LEAVE_TIMEOUT_S)
 
     # -- threads ------------------------------------------------------------------------------
@@ -247,11 +260,13 @@ class Consumer(Client, ConsumerFace):
         """Run `function` in the consuming thread and await its result in the engine's thread."""
         call = ApplicationCallback(function, arguments)
         self._calls.append(call)
+        # The consuming thread waits in `_run`.
         self._news.set()
         try:
             return await call.outcome
         finally:
-            if call in self._calls:  # The wait was interrupted before the call was run.
+            # The wait was interrupted before the call was run.
+            if call in self._calls:
                 self._calls.remove(call)
 
     def _run(
@@ -265,15 +280,21 @@ class Consumer(Client, ConsumerFace):
             outcome.add_done_callback(lambda _: self._news.set())
             wakeups = self._wakeups
             try:
+                # Callbacks run here until the coroutine has finished.
                 while not outcome.done():
                     self._news.wait()
+                    # Cleared before the calls are made, so that a call that arrives meanwhile is
+                    # not missed.
                     self._news.clear()
                     self._make_calls()
+                    # Only methods that do not check for a wakeup by themselves.
                     if self._wakeups != wakeups and function in _WOKEN and not outcome.done():
                         self._core.raise_if_woken()
             except BaseException:
+                # Interrupted, for example by Ctrl-C: the coroutine must not continue unobserved.
                 self._private.soon(running.cancel)
                 raise
+            # Calls that arrived together with the outcome.
             self._make_calls()
             return outcome.result()
 
@@ -298,10 +319,7 @@ _WOKEN = frozenset(
 
 
 class _Use:
-    """A guard that admits one thread at a time.
-
-    It is reentrant, because a listener calls the consumer within another call.
-    """
+    """A guard that admits one thread at a time."""
 
     __slots__ = ("_consumer",)
 
@@ -310,11 +328,13 @@ class _Use:
 
     def __enter__(self) -> None:
         consumer, thread = self._consumer, threading.get_ident()
-        if consumer._user.setdefault("thread", thread) != thread:  # Atomic, without a lock.
+        # Atomic, without a lock.
+        if consumer._user.setdefault("thread", thread) != thread:
             raise WrongThread(
                 "the consumer is in use in another thread; use it in one thread at a time or"
                 " create one for each thread (only wakeup() may be called from any thread)"
             )
+        # Reentrant, because a listener calls the consumer within another call.
         consumer._depth += 1
 
     def __exit__(self, *_: object) -> None:

@@ -16,18 +16,19 @@ _EXIT_TIMEOUT_S = 30.0
 
 @atexit.register
 def _at_exit() -> None:
-    """Send the buffered records of producers and remove consumers from their groups.
-
-    Consumers do not commit: the process may exit because of the record it is processing.
-    """
+    """Send the buffered records of producers and remove consumers from their groups."""
+    # One limit for all producers together.
     deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
     try:
+        # Consumers do not commit: the process may exit because of the record it is processing.
         for consumer in known_consumers():
             consumer._abandon()
         for producer in open_producers():
             try:
                 producer.close(max(0.0, deadline_s - time.monotonic()))
-            except Exception:  # It must not keep the other producers from closing.
+            except Exception:
+                # It must not keep the other producers from closing.
                 log.exception("failed to close a producer at exit")
     except KeyboardInterrupt:
-        pass  # The user does not want to wait.
+        # The user does not want to wait.
+        pass

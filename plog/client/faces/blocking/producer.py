@@ -66,9 +66,11 @@ class Producer(Client, BlockingTransactions):
             value_serializer=value_serializer,
             partitioner=partitioner,
             interceptors=interceptors,
+            # The lambda, since `_core` does not exist yet.
             wake=lambda: private.soon(self._core.woken),
             make_handle=RecordFuture,
         )
+        # Saves an attribute look-up for each record, and a fork replaces it.
         self._send: Callable[..., RecordFuture | None] = self._core.send
         _open_producers.add(self)
 
@@ -97,6 +99,7 @@ class Producer(Client, BlockingTransactions):
             UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic in max.block.ms.
             BufferExhausted: memory was still full after max.block.ms.
         """
+        # In the caller's thread, without waiting for the engine.
         future = self._send(topic, value, key, partition, timestamp, headers, on_delivery)
         if future is not None:
             return future
@@ -128,18 +131,22 @@ class Producer(Client, BlockingTransactions):
         """Send the buffered records and close; those unacknowledged after `timeout_s` fail."""
         if self._is_closed or self._is_forked:
             return
+        # In a callback, the close would wait for itself.
         PrivateReactor.check_caller()
         try:
             self._private.run(self._core.close, timeout_s)
         finally:
+            # Also after an error: the connections must not stay open.
             self._is_closed = True
             _open_producers.discard(self)
             self._private.run(self._cluster.close)
 
     def _forked(self) -> None:
         super()._forked()
+        # The parent closes its own copy at exit; the child has nothing to send.
         _open_producers.discard(self)
         self._send = _raise_forked
+        # Futures of the parent would otherwise wait forever in the child.
         self._core.forked(
             ForkedError(
                 "the outcome of the record is unknown: it was sent before a fork,"

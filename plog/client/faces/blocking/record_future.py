@@ -28,6 +28,7 @@ else:
 _STATE = frozenset({"_condition", "_state", "_waiters"})
 """The attributes of a future that `concurrent.futures` uses."""
 _FINISHED = "FINISHED"
+# One lock for all futures, because it is needed only once for each.
 _making_state = threading.Lock()
 
 
@@ -91,6 +92,7 @@ class RecordFuture(_Base):
     def _wait(self, timeout_s: float | None) -> None:
         if self.done():
             return
+        # The client's thread would wait for itself.
         PrivateReactor.check_caller()
         done = threading.Event()
         call_when_done(self, lambda _: done.set())
@@ -105,15 +107,18 @@ class RecordFuture(_Base):
 
         @property
         def __class__(self) -> type:
-            return Future  # `isinstance` uses this as well; `type` and `super` do not.
+            # `isinstance` uses this as well; `type` and `super` do not.
+            return Future
 
         def __getattr__(self, name: str) -> Any:
             if name not in _STATE:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            # Two threads may access the state of a future for the first time.
             with _making_state:
                 is_first = not _has_state(self)
                 if is_first:
                     self._future = Future()
+            # Outside the lock, since the record may be done already and `_settle` would run now.
             if is_first:
                 call_when_done(self, _settle)
             return getattr(self._future, name)
@@ -130,6 +135,7 @@ def _has_state(future: RecordFuture) -> bool:
 def _settle(future: RecordFuture) -> None:
     """Wake the functions that wait for the record, as a Future does when its result is set."""
     state: Any = future._future
+    # The waiters of `wait` and `as_completed` are added under this condition.
     with state._condition:
         state._state = _FINISHED
         for waiter in state._waiters:

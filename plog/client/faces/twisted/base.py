@@ -30,7 +30,8 @@ class Client(NoCopy):
         self, settings: ClientSettings, reactor: Any, *, auto_create_topics: bool = False
     ) -> None:
         if reactor is None:
-            from twisted.internet import reactor  # Importing it installs a reactor.
+            # Importing it installs a reactor.
+            from twisted.internet import reactor
         self._settings = settings
         self._network = TwistedNetwork.of(reactor, settings)
         self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
@@ -49,7 +50,8 @@ class Client(NoCopy):
             return
         try:
             await self.close(EXIT_TIMEOUT_S)
-        except Exception as failure:  # The exception that left the block matters more.
+        except Exception as failure:
+            # The exception that left the block matters more.
             log.warning("failed to close %r after an error: %s", self, failure)
 
     def close(self, timeout_s: float | None = None) -> Deferred[None]:

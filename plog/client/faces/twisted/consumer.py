@@ -101,5 +101,6 @@ class Consumer(Client, ReactorConsumerFace):
     topics = deferred(PollingConsumer.topics)
 
     async def _close(self, timeout_s: float | None) -> None:
+        # The consumer first: it leaves the group through the cluster.
         await self._core.close(timeout_s)
         await self._cluster.close()

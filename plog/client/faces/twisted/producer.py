@@ -99,8 +99,10 @@ class Producer(Client, TwistedTransactions):
         """
         record = (topic, value, key, partition, timestamp, headers)
         try:
+            # Records that wait for memory must not be overtaken.
             handle = None if self._core.has_waiters else self._core.send(*record)
         except Exception:
+            # Errors of `send` fail the Deferred, as Twisted's users expect, instead of raising.
             return Deferred.fromCoroutine(_raise(Failure()))
         if handle is not None:
             return _outcome_of(handle)
@@ -109,7 +111,9 @@ class Producer(Client, TwistedTransactions):
     async def _send_soon(self, *record: Any) -> SendHandle:
         self._begun += 1
         number = self._begun
+        # `flush` must know which records wait, and the core counts them only by topic.
         self._waiting[number] = None
+        # Also if the caller cancels the Deferred.
         with TaskCompletion(self._end_wait, number):
             return await self._core.send_soon(*record)
 
@@ -117,7 +121,8 @@ class Producer(Client, TwistedTransactions):
         del self._waiting[number]
         self._wait_ended.set()
 
-    send_and_wait = send  # In the other faces `send` returns before the record is acknowledged.
+    # In the other faces `send` returns before the record is acknowledged.
+    send_and_wait = send
 
     def flush(self, timeout_s: float | None = None) -> Deferred[None]:
         """Send all buffered records and wait for the outcome of every record sent so far.
@@ -128,6 +133,7 @@ class Producer(Client, TwistedTransactions):
         return Deferred.fromCoroutine(self._flush(timeout_s))
 
     async def _flush(self, timeout_s: float | None = None) -> None:
+        # A record that still waits is in no batch yet, so `flush` would miss it.
         await self._core.flush(await self._until_accepted(timeout_s))
 
     async def _until_accepted(self, timeout_s: float | None) -> float | None:
@@ -138,6 +144,7 @@ class Producer(Client, TwistedTransactions):
         deadline = Deadline(self._network, math.inf if timeout_s is None else timeout_s)
         pending = list(self._waiting)
         while pending:
+            # From the end: records are accepted in order, so the last is usually the last to end.
             if pending[-1] not in self._waiting:
                 pending.pop()
                 continue
@@ -158,8 +165,10 @@ class Producer(Client, TwistedTransactions):
 
     async def _close(self, timeout_s: float | None) -> None:
         left_s: float | None = 0.0
+        # The records that still wait then fail in the close.
         with suppress(RequestTimedOut):
             left_s = await self._until_accepted(timeout_s)
+        # The cluster closes last: the close still sends records.
         await self._core.close(left_s)
         await self._cluster.close()
 
@@ -172,7 +181,8 @@ def _outcome_of(handle: SendHandle) -> Deferred[RecordMetadata]:
     outcome: Deferred[RecordMetadata] = Deferred()
 
     def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
-        if outcome.called:  # The caller has cancelled it.
+        # The caller has cancelled it.
+        if outcome.called:
             return
         if error is None and metadata is not None:
             outcome.callback(metadata)

@@ -66,6 +66,7 @@ class StreamFactory(Factory):
         return self.stream
 
     def _disconnect(self, reason: Failure) -> None:
+        # Detached first: `connectionLost` may stop the factory again.
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.connectionLost(reason)
@@ -134,34 +135,38 @@ class ConsumerTransport:
     def stop(self) -> Deferred[None]:
         """Stop when the call in progress has returned, and close the consumer."""
         self._is_stopping = True
+        # A paused stream must continue to notice that it is stopped.
         self.resumeProducing()
+        # Ends a wait for records.
         self.consumer.wakeup()
         return self.consumer.close()
 
     async def _deliver(self, stream: Any, records: list[ConsumerRecord]) -> None:
-        """Pass records to the protocol: as a list if it overrides `recordsReceived`, else singly.
-
-        Records that were not delivered when the stream stops do not count as consumed.
-        """
+        """Pass records to the protocol: as a list if it overrides `recordsReceived`, or singly."""
         if self._must_stop():
+            # Records that were not delivered do not count as consumed.
             self.consumer._unread.put(records)
             return
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
             await maybeDeferred(stream.recordsReceived, records)
             return
+        # A record counts as consumed when it is passed on, not when it was fetched.
         unread = self.consumer._unread
         unread.put(records)
         for record in unread.records():
             outcome = stream.recordReceived(record)
             if outcome is not None:
                 await outcome
+            # The protocol may pause within `recordReceived`.
             if not self._resumed.is_set:
                 await self._resumed.wait()
+            # The rest of the records stays unread.
             if self._must_stop():
                 return
 
     def _must_stop(self) -> bool:
-        """Return whether `stop` was called; a method, because mypy would narrow the attribute."""
+        """Return whether `stop` was called."""
+        # A method, because mypy would narrow the attribute.
         return self._is_stopping
 
     async def _deliver_all(self) -> None:
@@ -170,9 +175,11 @@ class ConsumerTransport:
             while not self._is_stopping:
                 await self._resumed.wait()
                 records = await self.consumer.consume()
-                await self._resumed.wait()  # The protocol may have paused it meanwhile.
+                # The protocol may have paused it meanwhile.
+                await self._resumed.wait()
                 await self._deliver(stream, records)
         except (ClosedError, WokenUp):
+            # `stop` ends the wait in this way.
             pass
         except Exception as error:
             log.error("record stream failed: %s", error, exc_info=error)
@@ -202,12 +209,14 @@ class ConsumerFactory(StreamFactory):
 
     def stop(self) -> Deferred[None]:
         """Stop once the call in progress has returned, and close the consumer."""
+        # Detached first, so that stopping again has no effect.
         transport, self._transport = self._transport, None
         return succeed(None) if transport is None else transport.stop()
 
     def ended(self, reason: Failure) -> None:
         """Notify the protocol that the stream has ended, and close the consumer."""
         self._disconnect(reason)
+        # The stream has ended by itself: no caller of `stop` would close the consumer.
         if self._transport is not None:
             self.stop().addErrback(
                 lambda failure: log.error("failed to close the consumer: %s", failure.value)
@@ -248,6 +257,7 @@ class ProducerTransport:
         """Send a record as `Producer.send` does, with flow control for the registered producer."""
         record = (topic, value, key)
         outcome = self.producer.send(*record, **options)
+        # The record waits for memory, so the sender must pause.
         if not outcome.called and self.producer.is_full:
             self._pause(outcome)
         return outcome
@@ -258,11 +268,13 @@ class ProducerTransport:
         self.send(self._factory.topic, data).addErrback(
             lambda failure: stream.deliveryFailed(failure.value)
         )
+        # A pull producer writes once for each call of `resumeProducing`.
         if not self._is_streaming and not self._waiting:
             self.producer._network.spawn(self._pull(), "resuming a pull producer")
 
     async def _pull(self) -> None:
-        """Resume a pull producer, but not within its own call of `write`."""
+        """Resume a pull producer."""
+        # Not within its own call of `write`, which could recurse without end.
         await self.producer._network.sleep(0)
         if self._registered is not None and not self._waiting:
             self._registered.resumeProducing()
@@ -270,11 +282,13 @@ class ProducerTransport:
     def _pause(self, outcome: Deferred[Any]) -> None:
         """Pause the registered producer until `outcome`, which waits for memory, has fired."""
         self._waiting += 1
+        # Only a push producer can be paused; a pull producer is just not resumed.
         if self._waiting == 1 and self._registered is not None and self._is_streaming:
             self._registered.pauseProducing()
 
         def resume(result: Any) -> Any:
             self._waiting -= 1
+            # Only when the last of the waiting records has its memory.
             if not self._waiting and self._registered is not None:
                 self._registered.resumeProducing()
             return result
@@ -286,6 +300,7 @@ class ProducerTransport:
         if self._registered is not None:
             raise RuntimeError("a producer is already registered; unregister it first")
         self._registered, self._is_streaming = producer, streaming
+        # A pull producer waits for the first call.
         if not streaming:
             self._registered.resumeProducing()
 
@@ -315,6 +330,7 @@ class ProducerFactory(StreamFactory):
 
     def stop(self) -> Deferred[None]:
         """Send the buffered records and close the producer."""
+        # Detached first, so that stopping again has no effect.
         transport, self._transport = self._transport, None
         if transport is None:
             return succeed(None)
