@@ -28,7 +28,7 @@ from plogd.coordinator.group.responses import sync_group_response
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.deferred_events import DeferredEvents, complete, new_answer
 from plogd.log.disk.group_commit import SyncTicket
-from plogd.log.disk.lane_writes import LaneWrites, Prepared
+from plogd.log.disk.slow_disk_writes import Prepared, SlowDiskWrites
 from plogd.log.log import Log
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
@@ -74,13 +74,13 @@ def _forget_refusals(stack: ExitStack) -> None:
 
 def _keep_unwritten_sequences(stack: ExitStack) -> None:
     """Keep the sequence numbers of batches that a slow disk did not write."""
-    fail = LaneWrites._fail
+    fail = SlowDiskWrites._fail
 
-    def keep(lane: LaneWrites, unwritten: Sequence[Prepared], error: OSError | None) -> None:
+    def keep(lane: SlowDiskWrites, unwritten: Sequence[Prepared], error: OSError | None) -> None:
         lane._log.producer_state.producers.update(lane._producers.producers)
         fail(lane, unwritten, error)
 
-    stack.enter_context(patch.object(LaneWrites, "_fail", keep))
+    stack.enter_context(patch.object(SlowDiskWrites, "_fail", keep))
 
 
 def _ack_unwritten(stack: ExitStack) -> None:

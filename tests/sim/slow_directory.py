@@ -2,8 +2,8 @@
 
 A synchronous write of the reactor takes virtual time there, during which nothing else happens; a
 write in a job only delays that directory's lane. So a seed exercises both directions: a broker that
-detects the slow disk and writes by jobs (daemon/plogd/log/disk/lane_writes.py), with every other
-fault in between, and one that detects a fast disk and returns to synchronous writes.
+detects the slow disk and writes by jobs (daemon/plogd/log/disk/slow_disk_writes.py), with every
+other fault in between, and one that detects a fast disk and returns to synchronous writes.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ allowed and which offsets consumers may read.
 
 Called on the reactor's thread. Three offsets rise in step: the high watermark, the durable end D
 and the log end offset (docs/architecture.md, "Group commit"). Appends and rolls write synchronously
-unless the disk is slow (disk/lane_writes.py); syncing, sealing and deleting are jobs.
+unless the disk is slow (disk/slow_disk_writes.py); syncing, sealing and deleting are jobs.
 
 Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1.
 Invariant: an append that raises any exception leaves no bytes in the file and no changed state.
@@ -21,8 +21,8 @@ from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
-from plogd.log.disk.lane_writes import LaneWrites
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
+from plogd.log.disk.slow_disk_writes import SlowDiskWrites
 from plogd.log.io_errors import describe
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_state import LogHooks, LogState
@@ -69,7 +69,7 @@ class Log:
         self._files = files
         self._rounds = rounds
         self._writes = writes
-        self._lane: LaneWrites | None = None  # Appends that a slow disk has not written yet.
+        self._lane: SlowDiskWrites | None = None  # Appends that a slow disk has not written yet.
         self._hooks = hooks
         self.on_bug = hooks.on_bug
         self._unsealed = [self._segments.active]
@@ -225,7 +225,7 @@ class Log:
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
         """Append on the disk's lane, from the first slow write until all such writes are done."""
-        lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
+        lane = self._lane or SlowDiskWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:
             self._lane = lane
@@ -443,7 +443,7 @@ class Log:
             return
         if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
             if self._writes.is_slow:  # The next retention pass finds the new segment.
-                self._lane = LaneWrites(self, self._files, self._rounds, self._writes)
+                self._lane = SlowDiskWrites(self, self._files, self._rounds, self._writes)
                 return self._lane.roll()
             try:
                 self.roll()

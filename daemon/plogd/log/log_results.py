@@ -9,7 +9,7 @@ from plogd.log.segment.file_records import FileRegion
 
 
 class Writing:
-    """A batch that a job is writing: in progress, written, or failed; see disk/lane_writes.py."""
+    """A batch in disk/slow_disk_writes.py: a job is writing it, has written it, or has failed."""
 
     __slots__ = ("error", "is_written")
 

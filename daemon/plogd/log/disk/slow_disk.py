@@ -1,9 +1,9 @@
-"""Detect a slow disk, and write its appends by jobs instead of on the reactor.
+"""Detect a slow disk, so that its appends are written by jobs instead of on the reactor.
 
 A write goes to the page cache and takes microseconds. If the page cache is at its dirty limit, the
 journal is full or the device hangs, a write blocks the reactor and thus all clients. So each log
 measures its writes. A write that takes longer than 20 ms marks the directory as slow: all its logs
-then write by jobs on its lane (lane_writes.py), until no write was slow for 30 s.
+then write by jobs on its lane (slow_disk_writes.py), until no write was slow for 30 s.
 
 Called on the reactor's thread; LogDirs has one object per directory. See
 docs/decisions/0007-slow-directories-write-on-their-lane.md.

@@ -1,7 +1,7 @@
 """When a log needs a new segment, and how it gets one.
 
-Shared by log.py, which writes synchronously, and disk/lane_writes.py, which writes in a job on a
-thread.
+Shared by log.py, which writes synchronously, and disk/slow_disk_writes.py, which writes in a job
+on a thread.
 
 Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15.
 """

@@ -73,7 +73,7 @@ class _Outcome:
 
 
 class WrittenLog(Protocol):
-    """The parts of a `Log` that `LaneWrites` uses."""
+    """The parts of a `Log` that `SlowDiskWrites` uses."""
 
     topic_partition: TopicPartition
     directory: str
@@ -113,7 +113,7 @@ class WrittenLog(Protocol):
         ...
 
 
-class LaneWrites:
+class SlowDiskWrites:
     """The pending writes of one log, from prepared to written or failed."""
 
     def __init__(self, log: WrittenLog, files: Files, rounds: SyncRounds, writes: SlowDisk) -> None:
