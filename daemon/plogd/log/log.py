@@ -342,7 +342,7 @@ class Log:
 
         `end_offset` is the first offset not to return: the high watermark, or for followers the log
         end offset. With `at_least_one`, the first batch is whole even if it exceeds `max_bytes`.
-        One index look-up. Raises OffsetOutOfRange, KafkaStorageError; ColdRead, with `nowait`.
+        One index look-up. Raises OffsetOutOfRange, KafkaStorageError; UncachedLookup if `nowait`.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(

@@ -35,10 +35,10 @@ from plogd.log.log import Log
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.recovery.log_loader import LogLoader
-from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import UncheckedSegment
 from plogd.log.segment.sealing import Sealing
+from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
 
@@ -296,7 +296,7 @@ class LogManager:
 
     # -- cold reads ---------------------------------------------------------------------------
 
-    def begin_read(self, log: Log, cold: ColdRead) -> Later[None]:
+    def begin_read(self, log: Log, cold: UncachedLookup) -> Later[None]:
         """Run the job that a cold look-up in `log` needs before its retry. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)

@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from plogd.apis.encoded_response import SharedAnswer
 from plogd.log.segment.file_records import FileRegion, RegionTruncated
-from plogd.net import cold_reads
+from plogd.net import uncached_reads
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.output_queue import REGION_WEIGHT_BYTES
@@ -206,7 +206,7 @@ class CopyingOutput:
             self._piece_read(region, data)
             return
         self._is_reading_file = True
-        cold_reads.read(self._shared.jobs, region.file, position, nbytes).then(
+        uncached_reads.read(self._shared.jobs, region.file, position, nbytes).then(
             lambda data: self._cold_piece_read(region, data), self._cannot_read
         )
 

@@ -3,7 +3,7 @@
 Nothing else writes to the socket, because a byte in the middle of a region would corrupt the
 stream. Small pieces and small regions are joined into one send; the kernel copies a larger region
 from the page cache to the socket. If a region is not in the page cache, a job reads it first
-(cold_reads.py).
+(uncached_reads.py).
 
 A region's file stays open until its last byte is sent or the queue is closed, and is closed exactly
 once. Reactor thread only; called by transport.py. Source: sendfile(2); MSG_MORE, which replaces
@@ -20,7 +20,7 @@ from enum import Enum
 from typing import cast
 
 from plogd.log.segment.file_records import FileRegion, RegionTruncated
-from plogd.net import cold_reads
+from plogd.net import uncached_reads
 from plogd.net.request_queue import Answer, close_regions
 from plogd.ports import Jobs
 
@@ -207,7 +207,7 @@ class OutputQueue:
             self._warm_end = self._region_sent + nbytes
             return True
         self._is_reading = True
-        cold_reads.warm(self._jobs, region.file, position, nbytes).then(
+        uncached_reads.warm(self._jobs, region.file, position, nbytes).then(
             lambda _: self._warmed(self._region_sent + nbytes), self._read_failed
         )
         return False

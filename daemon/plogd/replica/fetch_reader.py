@@ -23,7 +23,7 @@ from plog.errors import (
 from plog.types import ZERO_UUID
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.log.log import Log
-from plogd.log.segment.cold_read import ColdRead
+from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.delayed_fetch import (
     DelayedFetch,
@@ -62,7 +62,7 @@ class FetchReader:
         look_up: Callable[[str, int], Partition],
         delayed_fetches: Purgatory,
         fair_queue: FairQueue,
-        begin_read: Callable[[Log, ColdRead], Later[None]],
+        begin_read: Callable[[Log, UncachedLookup], Later[None]],
         on_bug: Callable[[str, Exception], None],
     ) -> None:
         self._partitions = partitions
@@ -312,7 +312,7 @@ class FetchReader:
                 at_least_one=at_least_one,
                 nowait=cold is not None,
             )
-        except ColdRead as found:
+        except UncachedLookup as found:
             assert cold is not None
             cold.append((partition.log, self._begin_read(partition.log, found)))
             return _COLD

@@ -256,7 +256,7 @@ class Partition:
         """Read the committed records from `offset` on, up to `max_bytes`.
 
         Errors are returned, not raised, because a fetch reads several partitions. With `nowait`,
-        raises ColdRead if the data is not in the page cache.
+        raises UncachedLookup if the data is not in the page cache.
         """
         log = self.log
         if self.leader_epoch != leader_epoch or self.is_deleted or log.offline:

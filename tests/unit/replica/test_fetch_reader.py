@@ -14,7 +14,7 @@ from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.fair_queue import SLICE
 from plogd.log.log import Log
-from plogd.log.segment.cold_read import ColdRead
+from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
@@ -243,7 +243,7 @@ def test_all_cold_reads_are_cancelled_when_the_client_disconnects() -> None:
     jobs: list[Later[None]] = []
     begin_read = manager._fetch_reader._begin_read
 
-    def noted(log: Log, cold: ColdRead) -> Later[None]:
+    def noted(log: Log, cold: UncachedLookup) -> Later[None]:
         jobs.append(begin_read(log, cold))
         return jobs[-1]
 

@@ -26,8 +26,8 @@ from plog.wire.primitives import WireError
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord
 from plogd.coordinator.runtime.shard import RecordCodec, S
 from plogd.log.log import Log
-from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.file_records import FileRegion
+from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports
 
 SLICE_MS: Final = 3.0
@@ -114,7 +114,7 @@ class ShardLoader(Generic[S]):
     read_bytes: int
     max_decompressed_bytes: int
     ports: Ports
-    begin_read: Callable[[Log, ColdRead], Later[None]]
+    begin_read: Callable[[Log, UncachedLookup], Later[None]]
     """Starts a job that reads, or checks, the data a look-up in the log needs."""
     is_wanted: Callable[[], bool]
     gate: LoadGate
@@ -181,7 +181,7 @@ class ShardLoader(Generic[S]):
                 return log.read(
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
-            except ColdRead as cold:
+            except UncachedLookup as cold:
                 await self.begin_read(log, cold)
                 self._check_wanted()
         raise self._unreadable(offset, "data just read was evicted from the page cache each time")

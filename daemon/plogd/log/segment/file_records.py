@@ -23,7 +23,7 @@ from typing import NamedTuple
 from plog.errors import CorruptMessage, PlogError
 from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 from plogd.log.file_names import is_metadata_dir
-from plogd.log.segment.cold_read import cold_range
+from plogd.log.segment.uncached_lookup import uncached_range
 from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
@@ -198,7 +198,7 @@ class FileRecords:
     def places_from(self, position: int = 0, *, nowait: bool = False) -> Iterator[BatchPlace]:
         """Yield the place of each batch; cheaper than `batches_from`.
 
-        Raises ColdRead, with `nowait`.
+        Raises UncachedLookup, with `nowait`.
         """
         for place, _, _ in self._walk(position, None, nowait=nowait):
             yield place
@@ -206,7 +206,7 @@ class FileRecords:
     def find_offset(self, offset: int, position: int, *, nowait: bool = False) -> BatchPlace | None:
         """Return the first batch from `position` on that ends at or after `offset`, or None.
 
-        Raises ColdRead, with `nowait`.
+        Raises UncachedLookup, with `nowait`.
         """
         for place in self.places_from(position, nowait=nowait):
             if place.last_offset >= offset:
@@ -214,11 +214,11 @@ class FileRecords:
         return None
 
     def _read_cached(self, position: int, nbytes: int) -> Buffer:
-        """`read` from the page cache. Raises ColdRead."""
+        """`read` from the page cache. Raises UncachedLookup."""
         left = self.size_bytes - position
         data = self.file.pread_nowait(min(nbytes, left), position)
         if data is None:
-            raise cold_range(self.file, position, min(_WARM_BYTES, left))
+            raise uncached_range(self.file, position, min(_WARM_BYTES, left))
         return data
 
     def _walk(

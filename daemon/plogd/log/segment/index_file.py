@@ -19,7 +19,7 @@ import struct
 from typing import Any, ClassVar, Generic, TypeVar
 
 from plog.errors import PlogError
-from plogd.log.segment.cold_read import cold_range
+from plogd.log.segment.uncached_lookup import uncached_range
 from plogd.ports import Buffer, File, Files
 
 _BLOCK_ENTRIES = 512
@@ -93,7 +93,7 @@ class IndexFile(Generic[E]):
         raise NotImplementedError
 
     def entry(self, slot: int, *, nowait: bool = False) -> E:
-        """Return an entry; the first is number 0. Raises CorruptIndex; ColdRead, with `nowait`."""
+        """Return an entry; the first is 0. Raises CorruptIndex; UncachedLookup, with `nowait`."""
         raise NotImplementedError
 
     def truncate_to(self, offset: int) -> None:
@@ -135,14 +135,14 @@ class IndexFile(Generic[E]):
         self.count += 1
 
     def _fields(self, slot: int, nowait: bool) -> tuple[Any, ...]:
-        """Return the fields of an entry. Raises CorruptIndex if it is missing; ColdRead."""
+        """Return the fields of an entry. Raises CorruptIndex if it is missing; UncachedLookup."""
         return self.LAYOUT.unpack(self._read(slot, slot + 1, nowait))
 
     def _floor_slot(self, field: int, key: int, *, nowait: bool = False) -> int:
         """Return the last slot whose `field` is <= `key`; -1 without one.
 
         O(log n): one pread for each halving until 512 entries remain, and one for those. Raises
-        ColdRead, with `nowait`.
+        UncachedLookup, with `nowait`.
         """
         if not self.count:
             return -1  # There is nothing to read, or to bring into the page cache.
@@ -175,7 +175,7 @@ class IndexFile(Generic[E]):
         if nowait:
             cached = self.file.pread_nowait((end - start) * size, start * size)
             if cached is None:
-                raise cold_range(self.file, 0, self.count * size)
+                raise uncached_range(self.file, 0, self.count * size)
             return cached
         data = self.file.pread((end - start) * size, start * size)
         if len(data) != (end - start) * size:

@@ -24,18 +24,18 @@ from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from plogd.log.io_errors import HalfWritten
-from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex
 from plogd.log.segment.recent_batches import RecentBatches
 from plogd.log.segment.segment_indexes import SegmentIndexes
 from plogd.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
 
 
-class UncheckedSegment(ColdRead):
+class UncheckedSegment(UncachedLookup):
     """A look-up met damage or a wrong index: jobs must read all of `segment` (index_rebuild.py).
 
     `warm` does nothing, because it runs on a thread and the rebuild is a sequence of jobs.
@@ -276,8 +276,8 @@ class LogSegment:
         """Return the first batch that ends at or after `offset`; None if there is no such batch.
 
         Takes no pread for a recent batch, otherwise one index look-up and usually one pread. Raises
-        CorruptMessage if bytes on the way are not batches. With `nowait`, raises ColdRead if the
-        look-up has to wait for the disk or for a check of the whole segment.
+        CorruptMessage if bytes on the way are not batches. With `nowait`, raises UncachedLookup if
+        the look-up has to wait for the disk or for a check of the whole segment.
         """
         recent = self._recent.find(offset, self.size_bytes)
         if recent is not None:
@@ -341,7 +341,7 @@ class LogSegment:
         `max_bytes` may cut the last batch, but never the first: that is returned whole with
         `at_least_one`, otherwise omitted (a client treats bytes without a whole batch as an error).
         Returns None if all batches here are below `offset`, and an empty region if no bytes remain.
-        Raises CorruptMessage if the batch is known to be damaged; ColdRead, with `nowait`.
+        Raises CorruptMessage if the batch is known to be damaged; UncachedLookup, with `nowait`.
         """
         place = self._sound_place(offset, nowait)
         if place is None:

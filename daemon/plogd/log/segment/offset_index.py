@@ -56,7 +56,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
     def lookup(self, offset: int, *, nowait: bool = False) -> OffsetPosition:
         """Return the last entry at or below `offset`, or `empty_entry`.
 
-        Raises ColdRead, with `nowait`.
+        Raises UncachedLookup, with `nowait`.
         """
         if self.count and offset >= self.last_entry.offset:
             return self.last_entry
@@ -64,7 +64,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         return self.entry(slot, nowait=nowait) if slot >= 0 else self.empty_entry
 
     def entry(self, slot: int, *, nowait: bool = False) -> OffsetPosition:
-        """Return an entry; the first is number 0. Raises CorruptIndex; ColdRead, with `nowait`."""
+        """Return an entry; the first is 0. Raises CorruptIndex; UncachedLookup, with `nowait`."""
         relative_offset, position = self._fields(slot, nowait)
         return OffsetPosition(self.base_offset + relative_offset, position)
 

@@ -15,10 +15,10 @@ import contextlib
 
 from plogd.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from plogd.log.io_errors import is_out_of_files, is_refusal
-from plogd.log.segment.cold_read import cold_file
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex, OffsetPosition
 from plogd.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from plogd.log.segment.uncached_lookup import uncached_file
 from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
 
@@ -105,7 +105,7 @@ class SegmentIndexes:
                 return OffsetPosition(self.base_offset, 0)
             if nowait and not self._may_open:
                 self._may_open = True
-                raise cold_file(self._files, self._paths[0])
+                raise uncached_file(self._files, self._paths[0])
         return self.by_offset.lookup(offset, nowait=nowait)
 
     @property

@@ -79,7 +79,7 @@ class TimeIndex(IndexFile[TimestampOffset]):
         return self.entry(slot) if slot >= 0 else self.empty_entry
 
     def entry(self, slot: int, *, nowait: bool = False) -> TimestampOffset:
-        """Return an entry; the first is number 0. Raises CorruptIndex; ColdRead, with `nowait`."""
+        """Return an entry; the first is 0. Raises CorruptIndex; UncachedLookup, with `nowait`."""
         timestamp, relative_offset = self._fields(slot, nowait)
         return TimestampOffset(timestamp, self.base_offset + relative_offset)
 

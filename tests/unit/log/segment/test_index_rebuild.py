@@ -11,9 +11,9 @@ import pytest
 from plog.errors import CorruptMessage
 from plogd.log import file_names
 from plogd.log.log import Log
-from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.index_rebuild import RECHECK_MS
 from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
+from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.log.time_lookup import offset_for_timestamp
 from plogd.ports import Later
 from tests.helpers.log_site import CONFIG, LogSite, batch_offsets
@@ -43,7 +43,7 @@ def _damaged_header(base_offset: int = 0) -> tuple[LogSite, Log]:
 def _look_up(site: LogSite, log: Log, offset: int) -> UncheckedSegment:
     """Return the check that a fetch at `offset` waits for, after its index was opened."""
     for _ in range(5):
-        with pytest.raises(ColdRead) as raised:
+        with pytest.raises(UncachedLookup) as raised:
             log.read(offset, 1, end_offset=log.high_watermark, nowait=True)
         if isinstance(raised.value, UncheckedSegment):
             return raised.value
@@ -56,7 +56,7 @@ def _read(site: LogSite, log: Log, offset: int) -> int:
     for _ in range(5):
         try:
             data = log.read(offset, 1, end_offset=log.high_watermark, nowait=True)
-        except ColdRead as cold:
+        except UncachedLookup as cold:
             site.settle(site.manager.begin_read(log, cold))
             continue
         assert data.region is not None

@@ -5,8 +5,9 @@ is sent, the output queues check whether it is in the page cache; otherwise a jo
 for sendfile, which then finds it in the page cache, `read` for a copy. Each device has one lane,
 because competing readers do not make a disk faster.
 
-Called on the reactor's thread by output_queue.py and copying_output.py. Invariant: the file stays
-open until the job has finished, even if the connection closes meanwhile.
+Called on the reactor's thread by output_queue.py and copying_output.py. The look-up of the range
+comes before, in log/segment/uncached_lookup.py. Invariant: the file stays open until the job has
+finished, even if the connection closes meanwhile.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from plogd.log.segment.cold_read import cold_range
+from plogd.log.segment.uncached_lookup import uncached_range
 from tests.helpers.sim_files import SimFiles
 
 
@@ -15,7 +15,7 @@ def test_read_of_a_file_that_is_deleted_meanwhile_does_nothing(is_unlinked: bool
     files = SimFiles(["/a"])
     files.open_append("/a/1.index").close()
     file = files.open_on_demand("/a/1.index")
-    cold = cold_range(file, 0, 8)
+    cold = uncached_range(file, 0, 8)
     if is_unlinked:
         files.unlink("/a/1.index")
     file.close()
@@ -25,7 +25,7 @@ def test_read_of_a_file_that_is_deleted_meanwhile_does_nothing(is_unlinked: bool
 def test_read_fails_with_the_errors_of_the_disk() -> None:
     files = SimFiles(["/a"])
     files.open_append("/a/1.index").close()
-    cold = cold_range(files.open_on_demand("/a/1.index"), 0, 8)
+    cold = uncached_range(files.open_on_demand("/a/1.index"), 0, 8)
     files.fail_when(lambda operation: True, errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         cold.warm()

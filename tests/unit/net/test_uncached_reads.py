@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from plogd.net import cold_reads
+from plogd.net import uncached_reads
 from tests.helpers.net_parts import WatchedFile
 from tests.helpers.sim_ports import SimJobs, outcome
 
 
 def test_read_returns_the_bytes_and_closes_the_file(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
-    later = cold_reads.read(jobs, file, 3, 4)
+    later = uncached_reads.read(jobs, file, 3, 4)
     assert file.holders == 2
     jobs.run_all()
     assert outcome(later) == b"3456"
@@ -24,7 +24,7 @@ def test_read_returns_the_bytes_and_closes_the_file(tmp_path: Path) -> None:
 
 def test_warm_reads_a_range_in_pieces(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", bytes(500_000)), SimJobs()
-    later = cold_reads.warm(jobs, file, 1000, 400_000)
+    later = uncached_reads.warm(jobs, file, 1000, 400_000)
     jobs.run_all()
     outcome(later)
     assert file.reads[0] == (1000, 128 * 1024)
@@ -35,7 +35,7 @@ def test_warm_reads_a_range_in_pieces(tmp_path: Path) -> None:
 def test_read_fails_with_the_error_of_the_disk(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
     file.read_error = OSError(errno.EIO, "I/O error")
-    later = cold_reads.read(jobs, file, 0, 1)
+    later = uncached_reads.read(jobs, file, 0, 1)
     jobs.run_all()
     with pytest.raises(OSError, match="I/O error"):
         outcome(later)
@@ -44,13 +44,13 @@ def test_read_fails_with_the_error_of_the_disk(tmp_path: Path) -> None:
 
 def test_each_device_has_its_own_lane(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
-    cold_reads.read(jobs, file, 0, 1)
+    uncached_reads.read(jobs, file, 0, 1)
     assert jobs.waiting == [f"read-{os.stat(tmp_path).st_dev}"]
 
 
 def test_file_is_closed_when_the_read_is_cancelled(tmp_path: Path) -> None:
     file, jobs = WatchedFile(tmp_path / "0.log", b"0123456789"), SimJobs()
-    cold_reads.read(jobs, file, 0, 1).cancel()
+    uncached_reads.read(jobs, file, 0, 1).cancel()
     assert file.holders == 2, "the job has it"
     jobs.run_all()
     assert file.holders == 1

@@ -1,9 +1,10 @@
 """Look-ups on the reactor that would wait for the disk, and the jobs they need first.
 
-A look-up with ``nowait`` only reads bytes in the page cache. Otherwise it raises `ColdRead`; a job
-calls `warm`, and the look-up is retried. A fetch may need several retries: to open the index, to
-read its entries, to read the batches. `LogManager.begin_read` starts the jobs. If the index or the
-batches are damaged, log_segment.py raises `UncheckedSegment` instead.
+A look-up with ``nowait`` only reads bytes in the page cache. If it needs others, it raises
+`UncachedLookup`; a job calls `warm`, and the look-up is retried. A fetch may need several retries:
+to open the index, to read its entries, to read the batches. `LogManager.begin_read` starts the
+jobs. If the index or the batches are damaged, log_segment.py raises `UncheckedSegment` instead. For
+the records that a response sends, see net/uncached_reads.py.
 
 Raised by segment_indexes.py and file_records.py, caught by ReplicaManager. Invariant: the file
 stays open until `warm` is done, so `warm` is called exactly once.
@@ -21,7 +22,7 @@ _DELETED = (errno.ENOENT, errno.EBADF)
 """Errors of a file whose segment was deleted; one that was open in between is closed for good."""
 
 
-class ColdRead(Exception):
+class UncachedLookup(Exception):
     """The requested bytes are not in the page cache; `warm` reads them, or raises OSError."""
 
     def __init__(self, warm: Callable[[], None]) -> None:
@@ -29,8 +30,8 @@ class ColdRead(Exception):
         self.warm = warm
 
 
-def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
-    """Return a ColdRead of these bytes; it opens the file first if necessary."""
+def uncached_range(file: File, position: int, nbytes: int) -> UncachedLookup:
+    """Return an UncachedLookup of these bytes; it opens the file first if necessary."""
     held = file.retain() if file.is_open else None
 
     def warm() -> None:
@@ -45,11 +46,11 @@ def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
         finally:
             opened.close()
 
-    return ColdRead(warm)
+    return UncachedLookup(warm)
 
 
-def cold_file(files: Files, path: str) -> ColdRead:
-    """Return a ColdRead of a whole file that is not open and may be deleted meanwhile."""
+def uncached_file(files: Files, path: str) -> UncachedLookup:
+    """Return an UncachedLookup of a whole file that is not open and may be deleted meanwhile."""
 
     def warm() -> None:
         try:
@@ -61,7 +62,7 @@ def cold_file(files: Files, path: str) -> ColdRead:
         finally:
             file.close()
 
-    return ColdRead(warm)
+    return UncachedLookup(warm)
 
 
 def _read_through(file: File, start: int, end: int) -> None:
