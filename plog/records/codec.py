@@ -194,9 +194,9 @@ def decode_into_columns(
 ) -> tuple[int, int, int]:
     """Fill the rows of `columns`, starting at `row`, with the records from `from_offset`.
 
-    columns.py calls it. Returns the row after the last filled one, the position where decoding
-    stopped, and the offset delta of the record there, or -1 at the end. Raises CorruptRecords, and
-    IndexError for missing bytes.
+    column_decoder.py calls it. Returns the row after the last filled one, the position where
+    decoding stopped, and the offset delta of the record there, or -1 at the end. Raises
+    CorruptRecords, and IndexError for missing bytes.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)

@@ -1,6 +1,6 @@
 """`RecordColumns`: records as columns in Arrow's layout, without an object for each record.
 
-columns.py fills the columns, and the client's arrow.py turns them into Arrow arrays.
+column_decoder.py fills the columns, and the client's arrow.py turns them into Arrow arrays.
 """
 
 from __future__ import annotations

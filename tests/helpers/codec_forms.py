@@ -23,7 +23,7 @@ from unittest import mock
 from plog import records
 from plog.compiled import INTERPRETED, folder_name, is_compiled
 from plog.errors import KafkaError
-from plog.records import columns
+from plog.records import column_decoder
 from plog.records.batch import BatchHeader
 from plog.records.record_columns import RecordColumns
 from tests.helpers.outside import missing
@@ -99,8 +99,8 @@ def read_columns(
 ) -> list[object]:
     """Return the result of `decode_columns` and every column that it fills, with this form."""
     filled = RecordColumns()
-    with mock.patch.object(columns, "decode_into_columns", codec.decode_into_columns):
-        result = columns.decode_columns(
+    with mock.patch.object(column_decoder, "decode_into_columns", codec.decode_into_columns):
+        result = column_decoder.decode_columns(
             data, header, filled, from_offset=from_offset, max_rows=max_rows
         )
     return [result, *(getattr(filled, name) for name in filled.__slots__)]

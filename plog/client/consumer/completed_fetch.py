@@ -21,7 +21,7 @@ from plog.client.values import ConsumerRecord
 from plog.errors import KafkaError, PlogError, UnsupportedForMessageFormat
 from plog.records.batch import BatchHeader, Buffer, CorruptBatch, crc_is_valid, iter_batches
 from plog.records.codec import decode_consumer_records
-from plog.records.columns import decode_columns
+from plog.records.column_decoder import decode_columns
 from plog.records.legacy import upgrade_all
 from plog.records.reader import read_payload
 from plog.records.record_columns import RecordColumns

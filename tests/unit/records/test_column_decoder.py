@@ -1,4 +1,4 @@
-"""plog/records/columns.py: the same records as `decode_records`, in Arrow's layout."""
+"""plog/records/column_decoder.py: the same records as `decode_records`, in Arrow's layout."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plog.records import columns as columns_module
+from plog.records import column_decoder
 from plog.records.batch import CorruptRecords, TimestampType, parse_header
 from plog.records.builder import build_batch
 from plog.records.codec import Record, decode_records
-from plog.records.columns import decode_columns
+from plog.records.column_decoder import decode_columns
 from plog.records.reader import read_payload
 from plog.records.record_columns import RecordColumns
 from tests.unit.records.test_codec_consumer import records_of_a_batch
@@ -22,7 +22,7 @@ from tests.unit.records.test_codec_consumer import records_of_a_batch
 
 @pytest.fixture(scope="module", autouse=True)
 def _in_both_forms(codec: ModuleType) -> Iterator[None]:
-    with mock.patch.object(columns_module, "decode_into_columns", codec.decode_into_columns):
+    with mock.patch.object(column_decoder, "decode_into_columns", codec.decode_into_columns):
         yield
 
 
@@ -116,7 +116,7 @@ def test_full_columns_reject_more_records() -> None:
     batch = build_batch([Record(timestamp=1, value=b"v" * 20)] * 2)
     columns = RecordColumns()
     with (
-        mock.patch.object(columns_module, "_MAX_END", 50),
+        mock.patch.object(column_decoder, "_MAX_END", 50),
         pytest.raises(ValueError, match="full"),
     ):
         decode(batch, columns)
