@@ -45,7 +45,7 @@ from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import MetadataCache, TopicState
-from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
+from plogd.metadata.embedded_store import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
 from plogd.metrics import Registry
 from plogd.ports import CopyMemory, Later, Ports, spawn

@@ -65,7 +65,7 @@ SHARED = (
 )
 CORE = (*LIBRARY, *COMMON, *SHARED, "plogd.log", "plogd.replica", "plogd.coordinator")
 EMBEDDED = (
-    "plogd.metadata.embedded",
+    "plogd.metadata.embedded_store",
     "plogd.metadata.image",
     "plogd.metadata.log_replay",
     "plogd.metadata.pending_write",

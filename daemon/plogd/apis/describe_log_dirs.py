@@ -25,7 +25,7 @@ from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.log.disk.log_dir_usage import LogDirUsage, usage_of
 from plogd.log.log import Log
-from plogd.metadata.embedded import METADATA_PARTITION
+from plogd.metadata.embedded_store import METADATA_PARTITION
 from plogd.ports import Later, spawn
 
 

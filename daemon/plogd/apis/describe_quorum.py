@@ -27,7 +27,7 @@ from plog.wire.messages.describe_quorum import (
 from plogd.apis.error_responses import refuse_at_top_level
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
-from plogd.metadata.embedded import METADATA_PARTITION
+from plogd.metadata.embedded_store import METADATA_PARTITION
 
 _FIRST_VERSION_WITH_NODES = 2
 

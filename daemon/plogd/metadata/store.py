@@ -1,8 +1,8 @@
 """The metadata store: a small, durable, versioned map, written by compare-and-set.
 
 The controller keeps topics and partitions in it, each broker its configs and id blocks. The
-implementation is a log of our own (embedded.py) or, in clusters, ZooKeeper; callers do not depend
-on which.
+implementation is a log of our own (embedded_store.py) or, in clusters, ZooKeeper; callers do not
+depend on which.
 
 Keys and their values:
 

@@ -16,7 +16,7 @@ from plog.wire.messages.client_quotas import (
     EntityData,
     OpData,
 )
-from plogd.metadata.embedded import EmbeddedStore
+from plogd.metadata.embedded_store import EmbeddedStore
 from tests.helpers.sim_broker import SimBroker
 
 RATE = "producer_byte_rate"

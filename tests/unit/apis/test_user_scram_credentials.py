@@ -14,7 +14,7 @@ from plog.wire.messages.user_scram_credentials import (
     ScramCredentialUpsertion,
     UserName,
 )
-from plogd.metadata.embedded import EmbeddedStore
+from plogd.metadata.embedded_store import EmbeddedStore
 from plogd.security.unenforced_rules import NOT_ENFORCED
 from tests.helpers.sim_broker import SimBroker
 

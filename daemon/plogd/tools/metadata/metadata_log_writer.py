@@ -21,7 +21,7 @@ from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from plogd.log.disk import checkpoint_files
 from plogd.log.disk.checkpoint_files import EpochEntry
 from plogd.log.segment.log_segment import LogSegment
-from plogd.metadata.embedded import METADATA_TOPIC_ID
+from plogd.metadata.embedded_store import METADATA_TOPIC_ID
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 

@@ -29,7 +29,7 @@ from plogd.log.disk.checkpoint_files import (
     read_offsets,
 )
 from plogd.log.disk.log_dir import OFFSET_CHECKPOINTS
-from plogd.metadata.embedded import METADATA_PARTITION
+from plogd.metadata.embedded_store import METADATA_PARTITION
 from plogd.ports import Files
 from plogd.tools.metadata import kraft_log_reader
 from plogd.tools.storage.cluster_state import ClusterState

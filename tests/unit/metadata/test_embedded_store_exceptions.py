@@ -8,12 +8,12 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
-from plogd.metadata.embedded import EmbeddedStore
+from plogd.metadata.embedded_store import EmbeddedStore
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import Change, Outcome, Written
 from plogd.ports import Later
 from tests.helpers.injection import Faults, When
-from tests.unit.metadata.test_embedded import Disk, topic_changes
+from tests.unit.metadata.test_embedded_store import Disk, topic_changes
 
 
 def _topics(*names: str) -> list[list[Change]]:

@@ -14,7 +14,7 @@ from plogd.fair_queue import FairQueue
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
-from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
+from plogd.metadata.embedded_store import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import (
     ABSENT,
     BrokerRegistration,
@@ -321,7 +321,7 @@ class TestStarting:
     ) -> None:
         disk = Disk()
         with monkeypatch.context() as patch:
-            patch.setattr("plogd.metadata.embedded.METADATA_VERSION_LEVEL", before)
+            patch.setattr("plogd.metadata.embedded_store.METADATA_VERSION_LEVEL", before)
             self.registered(disk, disk.open())
         for _ in range(2):
             store = disk.open(disk.files.kill())

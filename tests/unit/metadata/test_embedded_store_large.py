@@ -8,13 +8,13 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
-from plogd.metadata.embedded import EmbeddedStore
+from plogd.metadata.embedded_store import EmbeddedStore
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.pending_write import LARGE
 from plogd.metadata.store import ABSENT, Change, Conflict, Outcome, Written
 from plogd.ports import Later
 from tests.helpers.injection import Faults, When
-from tests.unit.metadata.test_embedded import Disk, producer_ids, topic_changes
+from tests.unit.metadata.test_embedded_store import Disk, producer_ids, topic_changes
 
 PARTITIONS = 3 * LARGE
 ID = b"t" * 16
