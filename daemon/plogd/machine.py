@@ -11,10 +11,11 @@ from typing import Any
 from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
 from plogd.net.request_queue import Dispatch
-from plogd.net.system_ports import ReactorTimers, SystemClock, SystemRandom
 from plogd.net.thread_jobs import ThreadJobs
 from plogd.os_files import OsFiles
 from plogd.ports import Clock, Jobs, Ports, Report, Turn
+from plogd.system_clock import ReactorTimers, SystemClock
+from plogd.system_random import SystemRandom
 
 
 class Machine:

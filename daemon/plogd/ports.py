@@ -3,8 +3,8 @@
 The log, the replicas, the controller and the request handlers are plain Python: they access no
 socket, thread, clock or file directly. They get a `Clock`, `Timers`, `Files`, `Random` and `Jobs`,
 and a value that is not available yet is a `Later`. The Twisted shell implements the ports on the
-real machine (os_files.py, net/thread_jobs.py, net/system_ports.py), the simulator on a virtual one
-(tests/sim), so the same code runs in both.
+real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py; machine.py creates
+them), the simulator on a virtual one (tests/sim), so the same code runs in both.
 
 Everything here belongs to the reactor's thread, except `File` and `Files` (files.py), which jobs
 use in their threads.

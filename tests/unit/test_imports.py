@@ -86,6 +86,8 @@ SHELL = (
     "plogd.sdnotify",
     "plogd.service",
     "plogd.settings_file",
+    "plogd.system_clock",
+    "plogd.system_random",
     "plogd.tap",
     "plogd.tasks",
     "plogd.testing",

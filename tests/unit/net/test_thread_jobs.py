@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from plogd.net.system_ports import ReactorTimers
 from plogd.net.thread_jobs import SWITCH_INTERVAL_S, JobsClosed, ThreadJobs
 from plogd.ports import Jobs, Later, Turn
+from plogd.system_clock import ReactorTimers
 from tests.helpers.net_parts import Pump
 from tests.helpers.sim_ports import outcome
 

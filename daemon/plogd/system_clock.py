@@ -1,13 +1,12 @@
-"""The operating system's clock, timers and random source, which implement plogd/ports.py.
+"""The operating system's clock and the reactor's timers, which implement plogd/ports.py.
 
-service.py creates one of each; the pure packages see only the Protocols. The timers use the reactor
-that is passed in; none is imported here. thread_jobs.py implements `Jobs`, os_files.py `Files`.
+machine.py creates one of each for a broker; the pure packages see only the Protocols. The timers
+use the reactor that is passed in; none is imported here. system_random.py implements `Random`,
+os_files.py `Files`, net/thread_jobs.py `Jobs`.
 """
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from collections.abc import Callable
 
@@ -53,20 +52,3 @@ class ReactorTimers:
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> ReactorTimer:
         """Call `function` once after `delay_ms`; 0 means after the current turn."""
         return ReactorTimer(self._reactor.callLater(max(0.0, delay_ms) / 1000.0, function))
-
-
-class SystemRandom:
-    """Random numbers from the operating system."""
-
-    __slots__ = ("_random",)
-
-    def __init__(self) -> None:
-        self._random = random.SystemRandom()
-
-    def random_bytes(self, length: int) -> bytes:
-        """Return `length` unpredictable bytes."""
-        return os.urandom(length)
-
-    def randrange(self, stop: int) -> int:
-        """Return a random int in [0, stop)."""
-        return self._random.randrange(stop)

@@ -1,23 +1,20 @@
-"""The real clock, timers and random numbers."""
+"""The real clock and timers."""
 
 from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from plogd.net.system_ports import ReactorTimers, SystemClock, SystemRandom
 from plogd.ports import Clock as ClockPort
-from plogd.ports import Random, Timers
+from plogd.ports import Timers
+from plogd.system_clock import ReactorTimers, SystemClock
 
 
 def test_ports_implement_their_protocols() -> None:
     clock: ClockPort = SystemClock()
     timers: Timers = ReactorTimers(Clock())
-    chance: Random = SystemRandom()
     assert clock.now_ms() > 1_700_000_000_000
     assert clock.monotonic_ms() <= clock.monotonic_ms()
     assert timers is not None
-    assert len(chance.random_bytes(16)) == 16
-    assert chance.randrange(1) == 0
 
 
 def test_timer_is_due_after_milliseconds() -> None:
