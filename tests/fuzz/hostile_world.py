@@ -38,7 +38,7 @@ from plogd.topic_config import TopicConfig
 from tests.fuzz.hostile_requests import Known
 from tests.helpers.group_frames import stable
 from tests.helpers.sim_broker import produce_request
-from tests.helpers.sim_ports import START_MS
+from tests.helpers.sim_time import START_MS
 from tests.helpers.turn_budget import MeteredBroker, TurnBudget, metered_broker
 
 WIDE = "wide"

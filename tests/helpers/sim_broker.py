@@ -44,7 +44,8 @@ from plogd.log.segment.file_records import FileRegion
 from plogd.metrics import Registry
 from plogd.ports import Later
 from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import START_MS, SimPorts, outcome
+from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim_time import START_MS
 
 M = TypeVar("M", bound=ApiMessage)
 

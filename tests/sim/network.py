@@ -21,7 +21,7 @@ from plog.wire.header import RequestHeader, decode_response_header, encode_reque
 from plog.wire.messages import API_BY_KEY
 from plog.wire.schema import ApiMessage
 from plogd.ports import Later, failed
-from tests.helpers.sim_ports import SimClock, SimTimers
+from tests.helpers.sim_time import SimClock, SimTimers
 from tests.sim.checker import Anomaly
 from tests.sim.server_end import Lane, Server, ServerEnd
 

@@ -12,7 +12,7 @@ import random
 import pytest
 
 from tests.helpers.sim_files import Operation, SimCrash, SimFiles
-from tests.helpers.sim_ports import SimClock
+from tests.helpers.sim_time import SimClock
 
 SEEDS = range(200)
 

@@ -31,7 +31,8 @@ from plogd.topic_config import TopicConfig
 from tests.helpers.injection import Faults
 from tests.helpers.sim_broker import records_of
 from tests.helpers.sim_files import SimCrash, SimFiles
-from tests.helpers.sim_ports import START_MS, SimPorts, outcome, settled
+from tests.helpers.sim_ports import SimPorts, outcome, settled
+from tests.helpers.sim_time import START_MS
 
 PRODUCERS: Key = ("producer_ids",)
 

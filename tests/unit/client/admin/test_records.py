@@ -37,7 +37,7 @@ from plog.wire.messages.list_offsets import (
 )
 from tests.helpers.fake_cluster import FakeCluster
 from tests.helpers.sim_broker import create_topic
-from tests.helpers.sim_ports import START_MS
+from tests.helpers.sim_time import START_MS
 from tests.unit.client.admin.conftest import Site
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

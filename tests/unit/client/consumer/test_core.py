@@ -12,7 +12,7 @@ from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchRequest
 from plog.wire.messages.list_offsets import ListOffsetsRequest
 from tests.helpers.consumer_site import ConsumerSite
-from tests.helpers.sim_ports import START_MS
+from tests.helpers.sim_time import START_MS
 
 
 def fetches(site: ConsumerSite) -> list[FetchRequest]:

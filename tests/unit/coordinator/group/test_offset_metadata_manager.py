@@ -33,7 +33,7 @@ from plogd.coordinator.group.offset_metadata_manager import (
 )
 from plogd.coordinator.runtime.coordinator_result import Result
 from tests.helpers.group_shard import GroupShard
-from tests.helpers.sim_ports import START_MS
+from tests.helpers.sim_time import START_MS
 
 
 class GroupState(Enum):

@@ -29,7 +29,8 @@ from tests.helpers.group_frames import join, sync_request
 from tests.helpers.sim_broker import SimBroker
 from tests.helpers.sim_disk import Inode
 from tests.helpers.sim_files import SimFile
-from tests.helpers.sim_ports import SimClock, outcome
+from tests.helpers.sim_ports import outcome
+from tests.helpers.sim_time import SimClock
 
 
 def written(count: int = 3, **settings: int) -> CoordinatorSite:

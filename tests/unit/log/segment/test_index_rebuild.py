@@ -18,7 +18,7 @@ from plogd.log.time_lookup import offset_for_timestamp
 from plogd.ports import Later
 from tests.helpers.log_site import CONFIG, LogSite, batch_offsets
 from tests.helpers.sim_files import Operation, SimFile
-from tests.helpers.sim_ports import START_MS
+from tests.helpers.sim_time import START_MS
 from tests.helpers.steps import finished
 
 BATCH_BYTES = 173
