@@ -6,7 +6,8 @@ immediately at the client; the broker still receives some of the frames in trans
 end later. So a response is lost, or a request arrives after the client has retried it on another
 connection.
 
-The broker's handling of the frames is in server_end.py.
+The broker's handling of the frames is in server_end.py. For tests of plog's own client,
+tests/helpers/client_on_sim_network.py uses the same connections.
 """
 
 from __future__ import annotations

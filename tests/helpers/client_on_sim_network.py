@@ -4,7 +4,8 @@
     cluster = Cluster(sim, ClientSettings(bootstrap_servers=sim.bootstrap_servers))
     metadata = sim.run(cluster.refresh(all_topics=True))
 
-Connections are those of tests/sim: real frames, a real request queue, delays chosen by the seed.
+Connections are those of tests/sim/network.py: real frames, a real request queue, delays chosen by
+the seed.
 `run` lets time pass until a coroutine has ended. Faults: `drop_all`, `refuses`, `restart`, and
 `on_request`, which is called with each request before it is sent and may decide its fate.
 """
