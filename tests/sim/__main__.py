@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from tests.sim.checker import Anomaly
-from tests.sim.plants import PLANTS, planted
+from tests.sim.planted_bugs import PLANTS, planted
 from tests.sim.world import World
 
 _DEFAULT_SEEDS = range(1, 21)

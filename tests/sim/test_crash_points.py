@@ -17,7 +17,7 @@ import pytest
 from plog.records.batch import Compression
 from tests.helpers.sim_files import SimFiles
 from tests.sim.crash_points import CrashPoint, Recorder, check_survivor, values_batch
-from tests.sim.plants import planted
+from tests.sim.planted_bugs import planted
 from tests.sim.site import Observed, Site
 
 RETENTION_MS = 60_000

@@ -15,7 +15,7 @@ from tests.helpers.injection import Faults, When
 from tests.helpers.sim_files import SimFiles
 from tests.sim.batches import produce_request
 from tests.sim.crash_points import values_batch
-from tests.sim.plants import planted
+from tests.sim.planted_bugs import planted
 from tests.sim.site import Observed, Site
 
 BATCHES = 6

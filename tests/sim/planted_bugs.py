@@ -1,4 +1,4 @@
-"""Deliberate bugs that the simulator must find: ``--plant NAME``, and test_plants.py.
+"""Deliberate bugs that the simulator must find: ``--plant NAME``, and test_planted_bugs.py.
 
 Each one changes a single method of the broker slightly, only while `planted` is active.
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.sim.checker import Anomaly
-from tests.sim.plants import PLANTS, planted
+from tests.sim.planted_bugs import PLANTS, planted
 from tests.sim.world import World
 
 STEPS = 400
