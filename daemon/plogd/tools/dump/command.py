@@ -1,12 +1,13 @@
-"""``plog dump-log``: print the files of a partition in the format of Kafka's DumpLogSegments.
+"""``plog dump-log``: options, and the choice of the printer for each file.
 
-The output matches Kafka's byte for byte, so that scripts written for Kafka's tool also work here;
-the integration tests compare the two. Where Kafka's tool ends with a stack trace, this one prints
-one line that identifies the damaged file, the position and the problem, continues if it can, and
-exits with code 1. It only reads: unlike Kafka's tool, it never creates a missing index.
+log_file.py prints the records of a segment or of a metadata snapshot, indexes.py prints the other
+files, and decoders.py decodes the records of internal topics.
 
-record_batches.py prints records, indexes.py prints the other files, and decoders.py decodes the
-records of internal topics. Source: Kafka 4.3 DumpLogSegments.
+The output matches that of Kafka's DumpLogSegments byte for byte, so that scripts written for
+Kafka's tool also work here; the integration tests compare the two. Where Kafka's tool ends with a
+stack trace, this one prints one line that identifies the damaged file, the position and the
+problem, continues if it can, and exits with code 1. It only reads: unlike Kafka's tool, it never
+creates a missing index. Source: Kafka 4.3 DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from plogd.log.file_names import (
 )
 from plogd.tools.dump.decoders import STRING_DECODER, choose_decoder
 from plogd.tools.dump.indexes import dump_index, dump_snapshot, dump_time_index, dump_txn_index
+from plogd.tools.dump.log_file import CHECKPOINT_SUFFIX, NO_LIMIT, RecordOptions, dump_log
 from plogd.tools.dump.problem_report import ProblemReport
-from plogd.tools.dump.record_batches import CHECKPOINT_SUFFIX, NO_LIMIT, RecordOptions, dump_log
 
 _DECODERS = {
     "--offsets-decoder": "decode records of __consumer_offsets",

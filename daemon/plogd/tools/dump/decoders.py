@@ -34,7 +34,7 @@ from plog.wire.internal.share_records import SHARE_RECORDS
 from plog.wire.internal.transaction_records import TransactionLogKey, TransactionLogValue
 from plog.wire.primitives import WireError
 from plog.wire.schema import Message
-from plogd.tools.dump.record_batches import Decode
+from plogd.tools.dump.log_file import Decode
 from plogd.tools.dump.remote_log_records import remote_log_text
 
 STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"

@@ -24,8 +24,8 @@ from plogd.log.file_names import INDEX_SUFFIX, LOG_SUFFIX
 from plogd.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
 from plogd.log.segment.offset_index import OffsetPosition
 from plogd.log.segment.time_index import TimestampOffset
+from plogd.tools.dump.log_file import NO_LIMIT, RawBatch, Unreadable, base_offset, raw_batches
 from plogd.tools.dump.problem_report import ProblemReport, absolute
-from plogd.tools.dump.record_batches import NO_LIMIT, RawBatch, Unreadable, base_offset, raw_batches
 
 _OFFSET_ENTRY, _TIME_ENTRY = Struct(">ii"), Struct(">qi")
 # version, producer id, first offset, last offset, last stable offset

@@ -15,7 +15,7 @@ from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plogd.tools.dump.command import configure, record_options
 from plogd.tools.dump.decoders import STRING_DECODER
-from plogd.tools.dump.record_batches import NO_LIMIT, RecordOptions
+from plogd.tools.dump.log_file import NO_LIMIT, RecordOptions
 
 SEGMENT = "00000000000000000000"
 

@@ -1,4 +1,4 @@
-"""plogd/tools/dump/record_batches.py: lines in Kafka's format, and reports of damage."""
+"""plogd/tools/dump/log_file.py: lines in Kafka's format, and reports of damage."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from plog.records.batch import (
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
+from plogd.tools.dump.log_file import NO_LIMIT, RecordOptions, dump_log
 from plogd.tools.dump.problem_report import ProblemReport
-from plogd.tools.dump.record_batches import NO_LIMIT, RecordOptions, dump_log
 from tests.unit.records.test_legacy import message, wrapper
 
 RECORD = Record(timestamp=5, key=b"k", value=b"v")

@@ -1,8 +1,8 @@
-"""Print the record batches of a ``.log`` file or a metadata snapshot.
+"""``plog dump-log`` for one ``.log`` file or metadata snapshot: print its batches and records.
 
 A file is read batch by batch, so memory use does not depend on its size. A batch with a wrong
 checksum is marked as invalid, but its records are printed. A batch that cannot be parsed is
-reported as damage; the dump continues after it if its end is known.
+reported as damage; the dump continues after it if its end is known. command.py calls `dump_log`.
 """
 
 from __future__ import annotations
