@@ -30,13 +30,13 @@ from plog.wire.messages.sync_group import SyncGroupRequest
 from plogd.config import BrokerConfig
 from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_shard import G, GroupShard
-from plogd.coordinator.group.offset_expiration import OffsetExpiration
 from plogd.coordinator.group.offset_metadata_manager import (
     Fetched,
     OffsetCommit,
     OffsetMetadataManager,
     RequestedPartitions,
 )
+from plogd.coordinator.group.offset_removal import OffsetRemoval
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from plogd.coordinator.runtime.shard import ShardKind
@@ -108,7 +108,7 @@ class GroupCoordinator(Generic[G]):
         prefix = "kafka_server_group_coordinator_metrics_"
         self._commits = metrics.counter(f"{prefix}offset_commit_count", "Offsets committed.")
         self._deletions = metrics.counter(f"{prefix}offset_deletion_count", "Offsets deleted.")
-        self._expiration = OffsetExpiration(
+        self._removal = OffsetRemoval(
             self.runtime,
             context,
             deletions=self._deletions,
@@ -140,7 +140,7 @@ class GroupCoordinator(Generic[G]):
         if topic.name == OFFSETS_TOPIC:
             self.runtime.topic_stopped()
             return
-        self._expiration.topic_deleted(topic.name)
+        self._removal.topic_deleted(topic.name)
 
     def shutdown(self) -> Later[None]:
         """Unload all groups, because the broker is stopping; clients look for a new coordinator.
@@ -325,7 +325,7 @@ class GroupCoordinator(Generic[G]):
 
     def clean_up(self) -> Later[None]:
         """Remove expired offsets, and groups without members and offsets, in every shard."""
-        return spawn(self._expiration.expire_offsets())
+        return spawn(self._removal.expire_offsets())
 
 
 def _finally(later: Later[T], function: Callable[[], None]) -> Later[T]:

@@ -2,7 +2,7 @@
 
 Groups and offsets are managed separately but share a log. This module combines them: it routes each
 record to its manager, deletes a group together with its offsets, and removes expired offsets in the
-slices that offset_expiration.py requests.
+slices that offset_removal.py requests.
 
 Source: Kafka 4.3 GroupCoordinatorShard.
 """

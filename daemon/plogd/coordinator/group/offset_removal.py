@@ -19,7 +19,7 @@ from plogd.metrics import Counter
 from plogd.ports import Later, spawn
 
 
-class OffsetExpiration(Generic[G]):
+class OffsetRemoval(Generic[G]):
     """Removes offsets from all shards of a broker and counts them."""
 
     def __init__(
