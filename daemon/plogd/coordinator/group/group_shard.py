@@ -1,8 +1,8 @@
 """`GroupShard`: the groups of one partition of `__consumer_offsets`, and their committed offsets.
 
 Groups and offsets are managed separately but share a log. This module combines them: it routes each
-record to its manager, deletes a group together with its offsets, and removes expired offsets in the
-slices that offset_removal.py requests.
+record to its manager, deletes a group together with its offsets, and removes expired offsets
+(offset_expiration.py) in the slices that offset_removal.py requests.
 
 Source: Kafka 4.3 GroupCoordinatorShard.
 """

@@ -4,13 +4,8 @@ Operations return records; only `replay` changes committed offsets, both during 
 Offsets committed in a transaction, which a log written by Kafka may contain, are kept separately
 until its end marker commits or aborts them.
 
-Expiration (KIP-211): while a group has members, its offsets expire only in topics to which no
-member subscribes. Otherwise the retention time starts when the last member leaves; it starts with
-the commit if the group never had members or that time was not recorded. Requests of versions 2 to 4
-may contain a retention time of their own.
-
-group.py decides whether a client may commit; callers have checked that the topics exist.
-Source: Kafka 4.3 OffsetMetadataManager, ClassicGroup.offsetExpirationCondition.
+group.py decides whether a client may commit, offset_expiration.py which offsets have expired;
+callers have checked that the topics exist. Source: Kafka 4.3 OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -31,13 +26,13 @@ from plog.settings import LONG_MAX, MINUTE_MS
 from plog.wire.internal.group_records import NO_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
 from plogd.coordinator.group.group_port import GroupPort, GroupsPort
+from plogd.coordinator.group.offset_expiration import expired_partitions
 from plogd.coordinator.group.offset_table import CommittedOffset, OffsetsByTopic, OffsetTable
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.ports import Clock
 
 NO_OFFSET: Final = -1
 DEFAULT_RETENTION: Final = -1
-_STABLE = "Stable"
 _FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
 
 
@@ -289,29 +284,19 @@ class OffsetMetadataManager:
         self, group_id: str, group: GroupPort, at_most: int
     ) -> tuple[list[CoordinatorRecord], bool]:
         """Return tombstones of expired offsets, and whether the group has no other offsets."""
-        retention_start = _retention_start(group)
-        topics = self._table.by_group.get(group_id, {})
-        unstable = self._unstable(group_id)
-        records: list[CoordinatorRecord] = []
-        is_all = not unstable
-        now_ms = self._clock.now_ms()
-        retention_ms = self._config().offsets_retention_minutes * MINUTE_MS
-        for topic, partitions in topics.items():
-            if retention_start is None or group.is_subscribed_to(topic):
-                is_all = False
-                continue
-            for partition, committed in partitions.items():
-                due_ms = retention_start(committed) + retention_ms
-                if committed.expire_timestamp != NO_TIMESTAMP:
-                    due_ms = committed.expire_timestamp
-                if now_ms < due_ms or (topic, partition) in unstable:
-                    is_all = False
-                    continue
-                if len(records) == at_most:
-                    return records, False
-                key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-                records.append(CoordinatorRecord(key, None))
-        return records, is_all
+        expired, is_all = expired_partitions(
+            self._table.by_group.get(group_id, {}),
+            group,
+            self._unstable(group_id),
+            now_ms=self._clock.now_ms(),
+            retention_ms=self._config().offsets_retention_minutes * MINUTE_MS,
+            at_most=at_most,
+        )
+        keys = (
+            OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+            for topic, partition in expired
+        )
+        return [CoordinatorRecord(key, None) for key in keys], is_all
 
     def count_of(self, group_id: str) -> int:
         """Return the number of committed offsets of a group."""
@@ -361,19 +346,3 @@ class OffsetMetadataManager:
     def group_ids(self) -> Iterable[str]:
         """Return the ids of all groups with offsets."""
         return self._table.by_group.keys()
-
-
-def _retention_start(group: GroupPort) -> Callable[[CommittedOffset], int] | None:
-    """Return the function that gives the start of an offset's retention; None if none expire."""
-    if group.protocol_type is not None:
-        if group.is_empty:
-            since = group.empty_since
-            return _since_commit if since is None else lambda _: since
-        knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
-        if not knows_topics or group.state.value != _STABLE:
-            return None
-    return _since_commit
-
-
-def _since_commit(committed: CommittedOffset) -> int:
-    return committed.commit_timestamp

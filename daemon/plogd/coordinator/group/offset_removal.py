@@ -1,9 +1,11 @@
-"""Removal of committed offsets of deleted topics, and of offsets that have expired.
+"""The scan that removes committed offsets of deleted topics, and offsets that have expired.
 
 A shard may hold millions of offsets, so it is scanned in slices: an operation of a few
 milliseconds, then a wait until its records are durable, so that other requests can run. Only one
 scan of each kind runs at a time, across all shards. Offsets of deleted topics that are left when
 the broker stops expire later.
+
+offset_expiration.py decides which offsets have expired, group_shard.py removes a slice.
 """
 
 from __future__ import annotations

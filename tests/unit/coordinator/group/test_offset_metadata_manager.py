@@ -20,7 +20,6 @@ from plog.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
-from plog.settings import DAY_MS, LONG_MAX
 from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
@@ -33,7 +32,6 @@ from plogd.coordinator.group.offset_metadata_manager import (
 )
 from plogd.coordinator.runtime.coordinator_result import Result
 from tests.helpers.group_shard import GroupShard
-from tests.helpers.sim_time import START_MS
 
 
 class GroupState(Enum):
@@ -290,87 +288,11 @@ def test_topic_deleted_twice_is_hidden_until_both_deletions_end(site: Site) -> N
     assert site.fetch().offset == -1
 
 
-def test_expired_returns_at_most_the_requested_number(site: Site) -> None:
-    site.commit(*(at(1, partition=number) for number in range(3)))
-    site.clock.jump_wall(7 * DAY_MS)
-    group = site.groups.group("g")
-    assert group is not None
-    for left in (True, False):
-        records, is_all = site.offsets.expired("g", group, 2)
-        assert (len(records), is_all) == ((2, False) if left else (1, True))
-        site.apply(Result(records=records, response=None))
-
-
 def test_deleting_a_group_deletes_its_offsets(site: Site) -> None:
     site.commit(at(1), at(2, "u"))
     site.commit(at(3), group="h")
     site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
     assert list(site.offsets.group_ids()) == ["h"]
-
-
-# -- expiry ------------------------------------------------------------------------------------
-
-
-def test_offsets_of_a_simple_group_expire_by_commit_time(site: Site) -> None:
-    site.commit(at(1))
-    site.clock.jump_wall(DAY_MS)
-    site.commit(at(2, partition=1))
-    site.clock.jump_wall(6 * DAY_MS - 1)
-    assert site.expire() == (0, False)
-    site.clock.jump_wall(1)
-    assert site.expire() == (1, False)
-    assert (site.fetch().offset, site.fetch("t", 1).offset) == (-1, 2)
-    site.clock.jump_wall(DAY_MS)
-    assert site.expire() == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("group", "expired", "is_all"),
-    [
-        (FakeGroup(state=GroupState.EMPTY, empty_since=START_MS), 2, True),
-        (FakeGroup(state=GroupState.EMPTY, empty_since=START_MS + 1), 0, False),
-        (FakeGroup(state=GroupState.EMPTY, empty_since=None), 2, True),
-        (FakeGroup(state=GroupState.EMPTY, protocol_type="connect", empty_since=START_MS), 2, True),
-        (FakeGroup(subscribed_topics={"t"}), 1, False),
-        (FakeGroup(subscribed_topics={"t", "u"}), 0, False),
-        (FakeGroup(subscribed_topics=()), 2, True),
-        (FakeGroup(subscribed_topics=None), 0, False),
-        (FakeGroup(state=GroupState.PREPARING, subscribed_topics=()), 0, False),
-        (FakeGroup(protocol_type="connect", subscribed_topics=None), 0, False),
-    ],
-)
-def test_offsets_expired_after_a_week(group: FakeGroup, expired: int, is_all: bool) -> None:
-    site = Site()
-    site.commit(at(1), at(2, "u"))
-    site.groups.special["g"] = group
-    site.clock.jump_wall(7 * DAY_MS)
-    assert site.expire() == (expired, is_all)
-
-
-def test_retention_time_of_an_old_client_applies(site: Site) -> None:
-    site.commit(at(1), version=4, retention_time_ms=1000)
-    site.commit(at(2, "u"), version=4, retention_time_ms=-1)
-    site.clock.jump_wall(999)
-    assert site.expire() == (0, False)
-    site.clock.jump_wall(1)
-    assert site.expire() == (1, False)
-
-
-def test_maximum_retention_time_never_expires(site: Site) -> None:
-    assert site.commit(at(1), version=4, retention_time_ms=LONG_MAX) == [0]
-    site.clock.jump_wall(3650 * DAY_MS)
-    assert site.expire() == (0, False)
-
-
-def test_nothing_expires_when_the_wall_clock_goes_back(site: Site) -> None:
-    site.commit(at(1))
-    site.clock.jump_wall(-30 * DAY_MS)
-    assert site.expire() == (0, False)
-
-
-def test_group_without_offsets_has_nothing_left_after_expiration(site: Site) -> None:
-    site.groups.get_or_create_simple("g")
-    assert site.expire() == (0, True)
 
 
 # -- transactions started by another broker ------------------------------------------------------
@@ -407,14 +329,6 @@ def test_tombstone_removes_pending_offsets(site: Site) -> None:
     site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
     site.offsets.replay_end_marker(7, committed=True)
     assert site.fetch().offset == -1
-
-
-def test_offset_does_not_expire_while_its_transaction_is_open(site: Site) -> None:
-    site.put(1)
-    site.put(2, producer_id=7)
-    site.put(3, partition=1)
-    site.clock.jump_wall(30 * DAY_MS)
-    assert site.expire() == (1, False)
 
 
 # -- random histories --------------------------------------------------------------------------
