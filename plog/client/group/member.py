@@ -36,6 +36,7 @@ from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceL
 from plog.client.consumer.subscription import ConsumerSubscription
 from plog.client.consumer.topic_selection import TopicSelection, refusal
 from plog.client.errors import MaxPollIntervalExceeded
+from plog.client.group.commit_before_revocation import CommitBeforeRevocation
 from plog.client.group.committed_offsets import CommittedOffsets
 from plog.client.group.coordinator_connection import CoordinatorConnection
 from plog.client.group.group_metadata import GroupMetadata
@@ -45,7 +46,6 @@ from plog.client.group.leave_group import LEAVE_RESERVE_S, LEAVE_TIMEOUT_S, leav
 from plog.client.group.member_state import Generation, Membership, MemberState
 from plog.client.group.offset_commits import CommitCallback, Commits
 from plog.client.group.positions_port import PositionsPort
-from plog.client.group.revocation import Revocation
 from plog.client.network.cluster import Cluster
 from plog.client.network.deadline import Deadline
 from plog.client.network.metadata import ClusterMetadata
@@ -97,7 +97,9 @@ class GroupMember(ConsumerSubscription):
         self._commits = Commits(
             cluster, network, settings, self._link, self._membership, positions, call_user
         )
-        self._parting = Revocation(cluster, network, self._commits, positions, self._changed)
+        self._parting = CommitBeforeRevocation(
+            cluster, network, self._commits, positions, self._changed
+        )
         self._committed = CommittedOffsets(cluster, network, settings, self._link)
         self._metadata = GroupMetadata(self.group_id)
         self._joined_topics: frozenset[str] | None = None

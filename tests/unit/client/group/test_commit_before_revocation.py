@@ -1,4 +1,4 @@
-"""Revocation with automatic commits: polls do not wait for the commit."""
+"""The commit before a revocation, with automatic commits: polls do not wait for it."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from plog.types import TopicPartition
 log = logging.getLogger("plog.client.group")
 
 
-class Revocation:
-    """A revocation in progress. `on_change` is called when a poll can continue it."""
+class CommitBeforeRevocation:
+    """The commit before a revocation. `on_change` is called when a poll can continue it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Revocation:
         return self._is_over
 
     def end(self) -> None:
-        """End the revocation: it is complete or was cancelled. No effect if none is in progress."""
+        """Note that the revocation is complete or cancelled. No effect if none is in progress."""
         self._stop()
         self._generation = None
         self._is_over = False
