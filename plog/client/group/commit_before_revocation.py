@@ -6,6 +6,7 @@ it succeeded, failed permanently, or timed out. Each attempt starts in a poll, w
 the application has processed by then. Until then, records of these partitions are withheld,
 because the next owner would read them again.
 
+revocation.py decides which partitions are revoked, and calls this.
 Source: Kafka 4.3 ConsumerCoordinator.onJoinPrepare.
 """
 

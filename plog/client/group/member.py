@@ -1,7 +1,8 @@
 """A consumer's membership in a group: it turns a subscription into assigned partitions.
 
 This module controls the order of events. `GroupJoin` enters a generation, `Heartbeats` keeps the
-member in it, and `Commits` commits offsets; they share the state in `Membership`.
+member in it, `Revocation` decides which partitions it gives up, and `Commits` commits offsets; they
+share the state in `Membership`.
 
 A rebalance progresses in the application's polls, as in Kafka's own consumer, because a poll means
 that the application has processed the records it received before:
@@ -42,10 +43,11 @@ from plog.client.group.coordinator_connection import CoordinatorConnection
 from plog.client.group.group_metadata import GroupMetadata
 from plog.client.group.heartbeats import Heartbeats
 from plog.client.group.join_group import GroupJoin
-from plog.client.group.leave_group import LEAVE_RESERVE_S, LEAVE_TIMEOUT_S, leave_group
+from plog.client.group.leave_group import LEAVE_RESERVE_S, leave_group
 from plog.client.group.member_state import Generation, Membership, MemberState
 from plog.client.group.offset_commits import CommitCallback, Commits
 from plog.client.group.positions_port import PositionsPort
+from plog.client.group.revocation import Revocation
 from plog.client.network.cluster import Cluster
 from plog.client.network.deadline import Deadline
 from plog.client.network.metadata import ClusterMetadata
@@ -97,8 +99,14 @@ class GroupMember(ConsumerSubscription):
         self._commits = Commits(
             cluster, network, settings, self._link, self._membership, positions, call_user
         )
-        self._parting = CommitBeforeRevocation(
-            cluster, network, self._commits, positions, self._changed
+        self._revocation = Revocation(
+            self._protocol,
+            settings,
+            CommitBeforeRevocation(cluster, network, self._commits, positions, self._changed),
+            self._membership,
+            positions,
+            selection=lambda: self._selection,
+            listening=lambda: self._listening,
         )
         self._committed = CommittedOffsets(cluster, network, settings, self._link)
         self._metadata = GroupMetadata(self.group_id)
@@ -163,9 +171,7 @@ class GroupMember(ConsumerSubscription):
     @property
     def is_revoking(self) -> bool:
         """Whether partitions will be revoked as soon as their positions are committed."""
-        return self._parting.waits_in is not None and (
-            self._parting.waits_in == self._membership.generation
-        )
+        return self._revocation.is_waiting
 
     def polled(self, *, waits: bool = False) -> None:
         """Record that the application polls and has processed its earlier records. Any thread.
@@ -206,7 +212,7 @@ class GroupMember(ConsumerSubscription):
         is_idle = not self._is_joining and self._assignment is None
         needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
         if needs_prepare and not self.is_revoking:
-            await self._prepare()
+            await self._revocation.before_join()
         elif self._failure is not None or self._commits.has_failed:
             self._raise_failure()
         elif self._assignment is not None:
@@ -255,68 +261,25 @@ class GroupMember(ConsumerSubscription):
         self._is_joining = False
         self._changed()
 
-    async def _prepare(self) -> None:
-        """Commit and revoke the partitions that the member cannot keep during the rebalance."""
-        generation = self._membership.generation
-        owned = self._positions.assigned
-        # The generation is over, so other members may own the partitions already and a commit would
-        # be rejected: `lost` is called instead of `revoked` (KIP-429).
-        if not generation.is_member:
-            if owned:
-                log.warning("group %s: lost partitions: %s", self.group_id, _text(owned))
-                await self._listening.lost(owned)
-                self._positions.assign(())
-        else:
-            is_eager = self._protocol is RebalanceProtocol.EAGER
-            going = owned if is_eager else self._unwanted(owned)
-            longest_s = self._rebalance_timeout_s
-            if not self._parting.is_over(generation, going, only_these=False, longest_s=longest_s):
-                return
-            if is_eager or going:
-                await self._listening.revoked(going)
-                if self._selection is None:
-                    return  # The listener has ended the subscription.
-                self._positions.assign(self._positions.assigned - going)
-        self._parting.end()
-        if self._membership.generation == generation:  # Otherwise the partitions are already lost.
-            self._membership.needs_prepare = False
-
-    @property
-    def _rebalance_timeout_s(self) -> float:
-        """Return how long the group waits for this member, in seconds."""
-        settings = self._settings
-        return min(settings.max_poll_interval_ms, settings.default_api_timeout_ms) / 1000
-
-    def _unwanted(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
-        selection = self._selection
-        return frozenset(x for x in owned if selection is None or not selection.covers(x.topic))
-
     async def _apply_assignment(self, generation: Generation, assignment: Assignment) -> bool:
         """Apply the assignment of a new generation; return False if a commit must come first."""
         self._membership.needs_prepare = True
         selection = self._selection
         assigned = frozenset(assignment.partitions)
         if selection is None or generation != self._membership.stable_generation:
-            self._parting.end()
+            self._revocation.end()
             return True
         # The application may have changed its subscription while the join was in progress.
         if not all(selection.covers(one.topic) for one in assigned):
-            self._parting.end()
+            self._revocation.end()
             self._membership.ask_to_rejoin("received assignment doesn't match the subscription")
             return True
         owned = self._positions.assigned
         revoked = owned - assigned
         if revoked:
-            if not self._parting.is_over(
-                generation, revoked, only_these=True, longest_s=LEAVE_TIMEOUT_S
-            ):
+            if not self._revocation.may_revoke(generation, revoked):
                 return False
-            await self._listening.revoked(revoked)
-            if self._selection is None:
-                return True  # The listener has ended the subscription.
-            self._positions.assign(self._positions.assigned - revoked)
-            if generation != self._membership.stable_generation:
-                self._parting.end()
+            if not await self._revocation.with_assignment(generation, revoked):
                 return True
         # A static member may return to a generation that waits for it to revoke partitions that it
         # has lost meanwhile. Other members enter a new generation.
@@ -337,7 +300,7 @@ class GroupMember(ConsumerSubscription):
         self._positions.assign(sorted(assigned))
         self._metadata = GroupMetadata.of(self.group_id, generation)
         self._unannounced = (assigned - owned) | (self._unannounced & assigned)
-        self._parting.end()
+        self._revocation.end()
         await self._listening.assigned(self._unannounced)
         self._unannounced = frozenset()
         self._check_subscription()
@@ -356,14 +319,7 @@ class GroupMember(ConsumerSubscription):
             # The broker would answer LeaveGroup only after the JoinGroup.
             self._link.disconnect()
         self._heartbeats.stop()
-        self._parting.end()
-        owned = self._positions.assigned
-        if self._selection is not None and owned:
-            if self._membership.state is MemberState.STABLE:
-                await self._listening.revoked(owned)
-            else:
-                await self._listening.lost(owned)
-            self._positions.assign(())
+        await self._revocation.before_leaving()
         await leave_group(self._network, self._link, self._membership, reason, deadline)
         self._unsubscribe()
         self._joined_topics = self._assignment = self._failure = None
@@ -383,7 +339,7 @@ class GroupMember(ConsumerSubscription):
         if self._metadata_changed in self._cluster.on_update:
             self._cluster.on_update.remove(self._metadata_changed)
         self._heartbeats.stop()
-        self._parting.end()
+        self._revocation.end()
         self._link.close()
 
     async def abandon(self) -> None:
