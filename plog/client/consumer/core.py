@@ -24,8 +24,8 @@ from plog.client.consumer.missing_topics import MissingTopics
 from plog.client.consumer.offset_fetcher import OffsetFetcher
 from plog.client.consumer.offset_lookup import OffsetLookup
 from plog.client.consumer.offset_queries import OffsetQueries
-from plog.client.consumer.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
 from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener
+from plog.client.consumer.reset_target import EARLIEST, LATEST, ResetTo, reset_to
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.consumer.timestamps import Time, time_ms
 from plog.client.errors import IllegalState, error_about

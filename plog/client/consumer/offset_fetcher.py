@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from typing import Any
 
 from plog.client.consumer.offset_lookup import CONSUMER, MAY_PASS, OffsetLookup, TimestampQuery
-from plog.client.consumer.offset_reset import LATEST
 from plog.client.consumer.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
+from plog.client.consumer.reset_target import LATEST
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, error_about
 from plog.client.network.cluster import Cluster

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from plog.client.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from plog.client.consumer.reset_target import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from plog.client.errors import error_about
 from plog.client.network.cluster import Cluster
 from plog.client.network.deadline import Deadline

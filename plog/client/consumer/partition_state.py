@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from plog.client.consumer.offset_reset import ResetTo
+from plog.client.consumer.reset_target import ResetTo
 from plog.client.network.metadata import NO_NODE
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 

@@ -20,8 +20,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
 
-from plog.client.consumer.offset_reset import EARLIEST, ResetTo
 from plog.client.consumer.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
+from plog.client.consumer.reset_target import EARLIEST, ResetTo
 from plog.client.errors import IllegalState
 from plog.client.network.metadata import NO_NODE, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.values import OffsetAndMetadata

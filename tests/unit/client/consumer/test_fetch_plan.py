@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plog.client.consumer.fetch_plan import FetchPlan, plan_fetch
-from plog.client.consumer.offset_reset import LATEST
 from plog.client.consumer.partition_state import PartitionState
+from plog.client.consumer.reset_target import LATEST
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.types import TopicPartition
 

@@ -10,8 +10,8 @@ from plog.client.consumer.completed_fetch import ReadingRules
 from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_plan import WantedPartition
 from plog.client.consumer.fetch_response import FetchOutcome, FetchResponseHandler
-from plog.client.consumer.offset_reset import EARLIEST, ResetTo
 from plog.client.consumer.partition_state import PartitionState, Phase
+from plog.client.consumer.reset_target import EARLIEST, ResetTo
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.errors import CorruptRecords
 from plog.errors import ErrorCode, OffsetOutOfRange, TopicAuthorizationFailed

@@ -11,8 +11,8 @@ from twisted.internet.task import Clock
 
 from plog.client.consumer.offset_fetcher import OffsetFetcher
 from plog.client.consumer.offset_lookup import OffsetLookup
-from plog.client.consumer.offset_reset import EARLIEST, ResetTo
 from plog.client.consumer.partition_state import Phase
+from plog.client.consumer.reset_target import EARLIEST, ResetTo
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.errors import ConnectionFailed, LogTruncated, NoOffsetForPartition
 from plog.client.network.cluster import Cluster

@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 import pytest
 
-from plog.client.consumer.offset_reset import EARLIEST, LATEST, ResetTo
 from plog.client.consumer.partition_state import PartitionState, Phase
+from plog.client.consumer.reset_target import EARLIEST, LATEST, ResetTo
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.errors import IllegalState
 from plog.client.network.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plog.client.consumer.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
+from plog.client.consumer.reset_target import EARLIEST, LATEST, ResetTo, reset_to
 from plog.client.settings.consumer import parse_offset_reset
 
 
