@@ -3,8 +3,8 @@
 Bounds such as the high watermark are always applied, because the broker of a session sends them
 only once. Anything else applies only if the partition's position is still the one requested. An
 error of data fetched ahead is not reported before the records preceding it have been taken; by
-then, the fetch has been retried. Pure except for `SubscriptionState` and `FetchBuffer`. Source:
-Kafka 3.9 FetchCollector.
+then, the fetch has been retried. offset_reset.py decides about an offset that is out of range.
+Pure except for `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, s
 from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_plan import WantedPartition
 from plog.client.consumer.offset_lookup import MAY_PASS
+from plog.client.consumer.offset_reset import reset_out_of_range
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.errors import CorruptRecords, error_about
-from plog.errors import ErrorCode, OffsetOutOfRange
+from plog.errors import ErrorCode
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchResponse, PartitionData
 
@@ -167,14 +168,9 @@ class FetchResponseHandler:
             # Only the leader's response counts: a follower may lag behind (KIP-392).
             return
         if self._positions.is_drained(state, generation):
-            what = f"offset {wanted.offset} of {state.partition} is out of range"
-            # The offset was deleted by retention, or truncated: only now is the reset policy due.
-            if self._positions.reset_by_default(state, generation):
-                log.warning("%s: resetting to %s", what, self._positions.default_reset)
+            error = reset_out_of_range(self._positions, state, generation, wanted.offset)
+            if error is None:
                 outcome.needs_offset = True
                 return
-            error = OffsetOutOfRange(
-                f"{what}, and auto.offset.reset is none; seek to a valid offset"
-            )
             outcome.for_application |= self._positions.fail(state, generation, error)
         self._positions.back_off(state, generation, self._now_s(), self._delay_s)

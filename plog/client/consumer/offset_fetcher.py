@@ -1,10 +1,11 @@
 """The offset fetcher: finds and validates the positions of assigned partitions.
 
-A position comes from a committed offset or a reset, and is validated after a change of leader. One
-coroutine checks which partitions need a position and sends requests to the brokers concurrently, so
-that a silent broker does not delay the others. A response applies only to the generation for which
-it was requested (subscription_state.py). Retriable errors are retried with a backoff. Other errors
-are reported by `take` and then retried as well, since a permission may be granted later.
+A position comes from a committed offset or a reset, and is validated after a change of leader;
+offset_reset.py decides when a reset applies. One coroutine checks which partitions need a position
+and sends requests to the brokers concurrently, so that a silent broker does not delay the others. A
+response applies only to the generation for which it was requested (subscription_state.py).
+Retriable errors are retried with a backoff. Other errors are reported by `take` and then retried as
+well, since a permission may be granted later.
 
 Source: KIP-320 (truncation); Kafka 3.9 OffsetFetcher, SubscriptionState.maybeCompleteValidation.
 """
@@ -16,10 +17,11 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from typing import Any
 
 from plog.client.consumer.offset_lookup import CONSUMER, MAY_PASS, OffsetLookup, TimestampQuery
+from plog.client.consumer.offset_reset import reset_truncated, reset_uncommitted
 from plog.client.consumer.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
 from plog.client.consumer.reset_target import LATEST
 from plog.client.consumer.subscription_state import SubscriptionState
-from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, error_about
+from plog.client.errors import ClosedError, error_about
 from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.values import OffsetAndMetadata
@@ -179,29 +181,16 @@ class OffsetFetcher:
                 for state, generation in wanted:
                     self._failed(state, generation, error)
                 return
-        lacking: list[tuple[PartitionState, int]] = []
+        uncommitted: list[tuple[PartitionState, int]] = []
         for state, generation in wanted:
             found = committed.get(state.partition)
             if found is not None:
                 self._positions.place(state, generation, found.offset, found.leader_epoch)
-            elif not self._positions.reset_by_default(state, generation):
-                # auto.offset.reset applies only without a committed offset.
-                lacking.append((state, generation))
-        self._report_missing_offsets(lacking)
+            else:
+                uncommitted.append((state, generation))
+        for state, generation, no_offset in reset_uncommitted(self._positions, uncommitted):
+            self._report(state, generation, no_offset)
         self._found()
-
-    def _report_missing_offsets(self, lacking: Sequence[tuple[PartitionState, int]]) -> None:
-        partitions = [state.partition for state, _ in lacking]
-        names = ", ".join(str(partition) for partition in sorted(partitions))
-        error = NoOffsetForPartition(
-            f"cannot find the position of {names}: no offset is committed and auto.offset.reset is"
-            " none; seek, or commit an offset",
-            partitions,
-        )
-        for state, generation in lacking:
-            if self._positions.fail(state, generation, error):
-                self._back_off(state, generation)
-                self._on_error()
 
     # -- resets -----------------------------------------------------------------------------------
 
@@ -276,30 +265,9 @@ class OffsetFetcher:
             # this epoch.
             self._positions.validated(one.state, one.generation)
         else:
-            self._truncated(one, end, position)
-
-    def _truncated(self, one: Inquiry, end: EpochEndOffset, position: int) -> None:
-        partition = one.state.partition
-        # -1 in the response: the leader knows no such epoch, so nothing in common is known.
-        is_known = end.leader_epoch > NO_EPOCH and end.end_offset >= 0
-        what = f"the log of {partition} was truncated before the position {position}"
-        if is_known:
-            what += f", to {end.end_offset}"
-        # With ``none``, only the application may decide to skip or to repeat records.
-        if self._positions.default_reset is None:
-            error = LogTruncated(
-                f"{what}: records that this consumer has read were lost; seek to continue"
-            )
-            if self._positions.fail(one.state, one.generation, error):
-                self._back_off(one.state, one.generation)
-                self._on_error()
-            return
-        log.warning("%s; resetting the position", what)
-        if is_known:
-            # The largest offset that both logs have in common.
-            self._positions.place(one.state, one.generation, end.end_offset, end.leader_epoch)
-        else:
-            self._positions.reset_by_default(one.state, one.generation)
+            reset_error = reset_truncated(self._positions, one, end)
+            if reset_error is not None:
+                self._report(one.state, one.generation, reset_error)
 
     # -- failures ---------------------------------------------------------------------------------
 
@@ -313,6 +281,11 @@ class OffsetFetcher:
             self._on_error()
         # The back-off has changed when the next check is due.
         self.wake()
+
+    def _report(self, state: PartitionState, generation: int, error: Exception) -> None:
+        if self._positions.fail(state, generation, error):
+            self._back_off(state, generation)
+            self._on_error()
 
     def _back_off(self, state: PartitionState, generation: int) -> None:
         self._positions.back_off(state, generation, self._network.now_s(), self._delay_s)

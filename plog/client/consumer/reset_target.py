@@ -1,6 +1,7 @@
 """Targets of position resets: the meaning of auto.offset.reset and of seeks by time.
 
-Pure. The numbers are those of ListOffsets. Source: KIP-79, KIP-734, KIP-405, KIP-1106.
+Pure. offset_reset.py decides when a position is reset. The numbers are those of ListOffsets.
+Source: KIP-79, KIP-734, KIP-405, KIP-1106.
 """
 
 from __future__ import annotations

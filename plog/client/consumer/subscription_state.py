@@ -228,7 +228,10 @@ class SubscriptionState:
             return True
 
     def reset_by_default(self, state: PartitionState, generation: int) -> bool:
-        """Reset by auto.offset.reset; False if that is ``none``, or the generation has changed."""
+        """Reset by auto.offset.reset; False if that is ``none``, or the generation has changed.
+
+        offset_reset.py calls this.
+        """
         with self.lock:
             if self.default_reset is None or state.generation != generation:
                 return False
