@@ -1,7 +1,8 @@
 """The broker's command line, shared by ``twistd plog`` and ``plog-broker``.
 
 `Options` loads the configuration, and service.py builds the broker from it. An invalid
-configuration is refused here with a list of all problems, before the broker touches any file.
+configuration is refused here with a list of all problems, before the broker touches any file. Tap
+is Twisted's name for the module with a plugin's `Options` and `makeService`.
 """
 
 from __future__ import annotations
