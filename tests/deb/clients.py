@@ -97,8 +97,8 @@ def wait_until_answering(guest: Guest, *, server: str = SERVER) -> None:
     eventually(lambda: answers(guest, server=server), f"answer of {server}")
 
 
-def assert_kept(guest: Guest, topic: str, acknowledged: list[int]) -> None:
+def assert_kept(guest: Guest, topic: str, acknowledged: list[int], *, server: str = SERVER) -> None:
     """Check that a topic has each acknowledged number, in order and once."""
-    numbers = [int(line) for line in consume(guest, topic).splitlines()]
+    numbers = [int(line) for line in consume(guest, topic, server=server).splitlines()]
     assert numbers == sorted(set(numbers))
     assert set(acknowledged) <= set(numbers)
