@@ -61,6 +61,7 @@ class Load:
         self._process = subprocess.Popen(
             guest.in_network(*command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
         )
+        assert self._line() == "ready"
 
     def stop(self) -> LoadResult:
         """Stop the load and return its result."""
@@ -70,15 +71,18 @@ class Load:
 
     def wait_for_acknowledgement(self) -> None:
         """Wait until a message that is sent from now on has been acknowledged."""
-        assert self._process.stdout is not None
         self._process.send_signal(signal.SIGUSR1)
-        assert self._process.stdout.readline() == "acknowledged\n"
+        assert self._line() == "acknowledged"
 
     def kill(self) -> None:
         """End the process if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.communicate()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
 
 
 @contextmanager

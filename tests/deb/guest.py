@@ -22,7 +22,10 @@ from pathlib import Path
 from tests.helpers.eventually import eventually
 
 COMMAND_TIMEOUT_S = 300.0
-_ENVIRONMENT = (
+_CLEAN_ENVIRONMENT = (
+    "env",
+    "-i",
+    "--chdir=/",
     "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME=/root",
     "LANG=C.UTF-8",
@@ -121,7 +124,7 @@ class Guest:
     ) -> str:
         """Run a command as root in the guest; return its standard output and standard error."""
         done = subprocess.run(
-            self._inside("--all", "--wd=/", "env", "-i", *_ENVIRONMENT, *command),
+            self._inside("--all", *_CLEAN_ENVIRONMENT, *command),
             input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -141,7 +144,7 @@ class Guest:
     def succeeds(self, *command: str) -> bool:
         """Return whether a command ends with exit code 0."""
         done = subprocess.run(
-            self._inside("--all", "--wd=/", "env", "-i", *_ENVIRONMENT, *command),
+            self._inside("--all", *_CLEAN_ENVIRONMENT, *command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=COMMAND_TIMEOUT_S,
@@ -156,6 +159,11 @@ class Guest:
     def path(self, path: str) -> Path:
         """Return where this host sees a file of the guest."""
         return self.root / path.lstrip("/")
+
+    def has_package(self, name: str) -> bool:
+        """Return whether a package is installed."""
+        status = self.run("dpkg-query", "-W", "-f", "${db:Status-Status}", name, check=False)
+        return status == "installed"
 
     # -- systemd ------------------------------------------------------------------------------
 

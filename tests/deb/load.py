@@ -1,8 +1,9 @@
 """``python -m tests.deb.load SERVER TOPIC``: produce numbered messages until SIGTERM, and connect.
 
 Each message is sent when the one before it is acknowledged, or every 20 ms. A thread opens a
-connection every 20 ms, sends a request and waits for the response. SIGUSR1 prints a line when a
-message that is sent later is acknowledged. The last line is a JSON object: the numbers of the
+connection every 20 ms, sends a request and waits for the response. The first line says that the
+load is ready for signals. SIGUSR1 prints a line when a message that is sent later is acknowledged.
+The last line is a JSON object: the numbers of the
 acknowledged messages, the longest time between two acknowledgements, the connections, and how many
 of them were refused or got no response.
 """
@@ -102,6 +103,7 @@ def main() -> None:
         acknowledgements.announce_from = sent
 
     signal.signal(signal.SIGUSR1, announce)
+    print("ready", flush=True)
     connections = Connections(server)
     try:
         while not stopped.is_set():

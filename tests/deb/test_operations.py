@@ -27,7 +27,7 @@ def blocks(heading: str) -> list[str]:
 
 def follow(guest: Guest, heading: str) -> str:
     """Run the commands below a heading in the guest; return their output."""
-    return "\n".join(guest.shell(block) for block in blocks(heading))
+    return "\n".join(guest.shell(f"cd /root\n{block}") for block in blocks(heading))
 
 
 def test_commands_of_the_page_work_in_order(
