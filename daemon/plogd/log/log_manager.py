@@ -71,6 +71,8 @@ class LogManager:
         self.closed_logs = 0
         """Number of logs that the stop has closed."""
         self._refusals_quiet_until_ms: dict[str, float] = {}
+        self.refusals: dict[str, tuple[float, str]] = {}
+        """When each log directory last refused a write (monotonic milliseconds), and why."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Called with a log directory that failed, and its logs."""
@@ -176,7 +178,8 @@ class LogManager:
                     await self._loading.load(log_dir, topic_partition, topic)
                     return self.logs[topic_partition]
                 except OSError as error:
-                    raise LogDirUnusable(f"cannot read {name}: {error}") from error
+                    why = self._dirs.explain(log_dir.path, error)
+                    raise LogDirUnusable(f"cannot read {name}: {why}") from error
         if self._dirs.offline_paths:
             raise LogDirUnusable(
                 f"cannot find {name}: it may be in {', '.join(self._dirs.offline_paths)}, which is "
@@ -390,6 +393,7 @@ class LogManager:
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
+        self.refusals[path] = (self._clock.monotonic_ms(), error.strerror or str(error))
         if self._may_report_refusal(path):
             text = "writes to {log_dir} are refused: {error}"
             self._report(text, log_dir=path, error=describe(error), level="error")
@@ -416,12 +420,9 @@ class LogManager:
         logs = self._logs_in(path)
         for log in logs:
             log.go_offline()
-        self._report(
-            "log directory {log_dir} is offline: {error}; repair the disk, then restart the broker",
-            log_dir=path,
-            error=describe(error),
-            level="error",
-        )
+        error_text = self._dirs.explain(path, error, "repair the disk, then restart the broker")
+        text = "log directory {log_dir} is offline: {error}"
+        self._report(text, log_dir=path, error=error_text, level="error")
         self.on_offline(path, logs)
         if not self._dirs.online:
             self.on_last_offline()
@@ -452,7 +453,8 @@ class LogManager:
                 if self._is_loaded or not self.load_progress.is_stopped:
                     await self._close_logs(log_dir)
                 else:  # Nothing was appended, and the next start recovers all logs.
-                    self._report("stopped before all logs of {log_dir} were loaded", log_dir=log_dir.path)
+                    text = "stopped before the logs in {log_dir} were loaded"
+                    self._report(text, log_dir=log_dir.path)
                 await self._jobs.submit(_read_lane(log_dir.path), _nothing)
         for log_dir in self._dirs:
             log_dir.release()
