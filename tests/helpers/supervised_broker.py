@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
+from plogd.testing.ready_socket import addresses_in
+
 TIMEOUT_S = 60.0
 
 
@@ -33,6 +35,7 @@ class SupervisedBroker:
         folder: Path,
         settings: Mapping[str, str],
         *,
+        config_file: Path | None = None,
         program: str | None = None,
         max_files: int | None = None,
         **environment: str,
@@ -45,6 +48,8 @@ class SupervisedBroker:
         path = os.pathsep.join(entry for entry in sys.path if entry)
         options = [word for name in settings for word in ("-o", f"{name}={settings[name]}")]
         command = ["-m", "plogd"] if program is None else ["-c", program]
+        if config_file is not None:
+            command += ["--config", str(config_file)]
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command, *options],
@@ -107,9 +112,13 @@ class SupervisedBroker:
 
     def address(self) -> str:
         """Wait until the broker serves requests; return the address of its first listener."""
+        return self.addresses()[0]
+
+    def addresses(self) -> list[str]:
+        """Wait until the broker serves requests; return the addresses of its listeners."""
         status = self.wait_for("STATUS", "listening on ")
         assert self.messages[-1].get("READY") == "1"
-        return status.removeprefix("listening on ").partition(";")[0].split(",")[0]
+        return addresses_in(status)
 
     def stop(self) -> None:
         """Stop the broker with SIGTERM, and check its exit code."""
