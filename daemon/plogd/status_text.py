@@ -75,7 +75,16 @@ def serving_text(
     parts = [
         f"listening on {addresses}",
         *problems,
-        f"{partitions} partitions, {connections} connections",
+        f"{_count(partitions, 'partition')}, {_count(connections, 'connection')}",
         f"in {bytes_text(traffic.bytes_in)}/s, out {bytes_text(traffic.bytes_out)}/s",
     ]
     return "; ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> _count(0, "partition"), _count(1, "partition")
+    ('0 partitions', '1 partition')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -160,7 +160,7 @@ def test_status_is_updated_while_the_broker_serves(tmp_path: Path) -> None:
     with SupervisedBroker(tmp_path, settings) as broker:
         with _client(broker.address()) as client:
             client.create_topic("clicks", 3)
-            broker.wait_for("STATUS", "; 3 partitions, 1 connections; in ")
+            broker.wait_for("STATUS", "; 3 partitions, 1 connection; in ")
         broker.wait_for("STATUS", "; 3 partitions, 0 connections; in 0 B/s, out 0 B/s")
         broker.stop()
 

@@ -43,7 +43,8 @@ class LoadWork:
     def step(self) -> None:
         """Count a small piece of work. Raises LoadingStopped if the broker stops."""
         self.steps += 1
-        self.check()
+        if self.is_stopped:
+            self.check()
 
     def check(self) -> None:
         """Raise LoadingStopped if the broker stops."""
@@ -53,7 +54,9 @@ class LoadWork:
     def scanned_to(self, nbytes: int) -> None:
         """Set the number of bytes scanned. Raises LoadingStopped if the broker stops."""
         self.scanned_bytes = nbytes
-        self.step()
+        self.steps += 1
+        if self.is_stopped:
+            self.check()
 
 
 class LoadProgress:
@@ -74,7 +77,15 @@ class LoadProgress:
     def end(self, work: LoadWork) -> None:
         """Count a log as loaded, or as failed."""
         del self._running[work]
-        self._ended = _add(self._ended, work, logs=1)
+        # It is done as a whole, even if less was scanned than expected.
+        logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
+        self._ended = LoadAmount(
+            logs=logs + 1,
+            total_logs=total_logs + 1,
+            scanned_bytes=scanned_bytes + work.scanned_bytes,
+            total_bytes=total_bytes + work.scanned_bytes,
+            steps=steps + work.steps,
+        )
 
     def stop(self) -> None:
         """End the work in progress between two batches, and further work at once."""
@@ -85,20 +96,10 @@ class LoadProgress:
     @property
     def amount(self) -> LoadAmount:
         """The work so far, including the logs that are being loaded."""
-        amount = self._ended
-        for work in self._running:
-            amount = _add(amount, work, logs=0)
-        return amount
-
-
-def _add(amount: LoadAmount, work: LoadWork, *, logs: int) -> LoadAmount:
-    # A log whose loading has ended is done as a whole, even if less was scanned than expected.
-    scanned_bytes = work.scanned_bytes
-    total_bytes = scanned_bytes if logs else max(work.expected_bytes, scanned_bytes)
-    return LoadAmount(
-        logs=amount.logs + logs,
-        total_logs=amount.total_logs + 1,
-        scanned_bytes=amount.scanned_bytes + scanned_bytes,
-        total_bytes=amount.total_bytes + total_bytes,
-        steps=amount.steps + work.steps,
-    )
+        logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
+        for work in self._running:  # There may be a hundred thousand.
+            scanned = work.scanned_bytes
+            scanned_bytes += scanned
+            total_bytes += max(work.expected_bytes, scanned)
+            steps += work.steps
+        return LoadAmount(logs, total_logs + len(self._running), scanned_bytes, total_bytes, steps)
