@@ -342,6 +342,7 @@ class Broker:
         return spawn(self._stop())
 
     async def _stop(self) -> None:
+        self.log_manager.stop_loading()
         self.replica_manager.append_queues.close()
         await self.group_coordinator.shutdown()
         await self.log_manager.shutdown()

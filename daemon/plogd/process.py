@@ -13,6 +13,7 @@ import signal
 from collections.abc import Callable, Mapping
 
 from plogd.sdnotify import ServiceNotifier
+from plogd.start_errors import LogDirRemedies
 
 _COLLECT_AFTER = (25_000, 20, 50)
 """Thresholds of the garbage collector's three generations. Python's default of 700 objects for the
@@ -24,6 +25,7 @@ class OwnProcess:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.notifier = ServiceNotifier(environment)
+        self.remedies = LogDirRemedies(environment)
 
     def begin(self, hang_up: Callable[[], None]) -> int:
         """Call `hang_up` on SIGHUP and raise the limit of open files; return that limit."""

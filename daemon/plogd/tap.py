@@ -69,7 +69,12 @@ class Options(usage.Options):
 
     def load(self) -> LoadedConfig:
         """Read the settings files and return the settings. Raises ConfigError."""
-        return load_config(self.files, self.overrides, read=self._read_file)
+        return load_config(
+            self.files,
+            self.overrides,
+            read=self._read_file,
+            state_directories=os.environ.get("STATE_DIRECTORY", ""),
+        )
 
     def _read_file(self, file: Path) -> bytes:
         try:
