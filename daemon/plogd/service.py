@@ -37,6 +37,7 @@ from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.connections import Connections
 from plogd.net.detached_jobs import DetachedJobs
 from plogd.net.listeners import Listeners
+from plogd.net.passed_sockets import PassedSocket, SocketUnusable, match_sockets
 from plogd.ports import Later
 from plogd.process import OwnProcess
 from plogd.tasks import BROKER_TASKS, Running, RunningTasks, start_tasks
@@ -93,6 +94,7 @@ class BrokerService(Service):
         self._http: IListeningPort | None = None
         self._listeners: Listeners | None = None
         self._tls: TlsServers | None = None
+        self._passed: list[PassedSocket] = []
         self._addresses = ""
         self._stopping = False
 
@@ -120,8 +122,9 @@ class BrokerService(Service):
         self._make_parts()
         try:
             self._tls = self._make_tls()
+            self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
             self._http = self._listen_http()
-        except (CannotListenError, ConfigError) as error:
+        except (CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
         # With `map`, an error in `_serve` also ends the process instead of only being logged.
@@ -183,7 +186,7 @@ class BrokerService(Service):
             return
         config = self._loaded.config
         tls = self._tls.by_listener if self._tls is not None else None
-        listeners = Listeners(self._reactor, self._connections, tls)
+        listeners = Listeners(self._reactor, self._connections, tls, self._passed)
         try:
             bound = listeners.open_all(config.bound_listeners())
         except CannotListenError as error:
@@ -210,14 +213,15 @@ class BrokerService(Service):
             log.critical("cannot start: {error}", error=str(error))
         else:
             _log_bug("start", error)
-        self._end_process()
+        # Another start would find the same sockets, so systemd should not try.
+        self._end_process(2 if isinstance(error, SocketUnusable) else 1)
 
     def _all_log_dirs_failed(self) -> None:
         log.critical("stopping: all log directories have failed")
         self._end_process()
 
-    def _end_process(self) -> None:
-        self.exit_code = 1
+    def _end_process(self, exit_code: int = 1) -> None:
+        self.exit_code = exit_code
         if not self._stopping:
             self._reactor.callLater(0, self._reactor.stop)
 
@@ -352,10 +356,12 @@ class BrokerService(Service):
 
     async def _stop(self) -> None:
         log.info("stopping")
-        if self._http is not None:
-            await maybeDeferred(self._http.stopListening)
+        # Before anything is waited for: a client that connects from now on waits in the queue of a
+        # socket from systemd until the next broker serves it.
         if self._listeners is not None:
             await self._listeners.close()
+        if self._http is not None:
+            await maybeDeferred(self._http.stopListening)
         abort = self._reactor.callLater(_RESPONSES_MAX_MS / 1000, self._connections.abort_all)
         await as_deferred(self._connections.close_all())
         if abort.active():
