@@ -158,7 +158,7 @@ class PlainPort(tcp.Port):
             transport = self.transport(accepted, protocol, address, self, number, self.reactor)
             protocol.makeConnection(transport)
         except Exception:
-            log.failure("cannot start the connection of {host}", host=address[0])
+            log.failure("cannot start the connection of {client}", client=plain_host(address[0]))
             if transport is None:
                 accepted.close()
             else:
@@ -167,7 +167,7 @@ class PlainPort(tcp.Port):
     def _pause(self, why: str, *, is_remediable: bool = True) -> None:
         remedy = "; raise LimitNOFILE or ulimit -n" if is_remediable else ""
         event = f"paused accepting connections: {why}{remedy}"
-        self._shared.report(f"port {self._realPortNumber}", "exhausted", event)
+        self._shared.report_port(self._realPortNumber or 0, "exhausted", event)
         self.stopReading()  # type: ignore[no-untyped-call]
         self._shared.timers.call_later(ACCEPT_PAUSE_MS, self._resume)
 
