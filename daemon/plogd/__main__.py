@@ -1,7 +1,7 @@
 """``plog-broker`` and ``python -m plogd``: the broker in the foreground, without twistd.
 
 The exit code is 0 after a clean stop (SIGTERM, SIGINT), 1 if the broker cannot start or has to
-stop, and 2 if the command line or the settings are wrong.
+stop, and 2 if the command line or the settings are wrong or contradict a socket from systemd.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.connections import Connections
 from plogd.net.detached_jobs import DetachedJobs
 from plogd.net.listeners import Listeners
+from plogd.net.passed_sockets import PassedSocket, SocketUnusable, match_sockets
 from plogd.ports import Later
 from plogd.process import OwnProcess
 from plogd.start_errors import listen_problem
@@ -94,6 +95,7 @@ class BrokerService(Service):
         self._http: IListeningPort | None = None
         self._listeners: Listeners | None = None
         self._tls: TlsServers | None = None
+        self._passed: list[PassedSocket] = []
         self._stopping = False
 
     # -- start --------------------------------------------------------------------------------
@@ -118,8 +120,9 @@ class BrokerService(Service):
         self._supervision.starting()
         try:
             self._tls = self._make_tls()
+            self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
             self._http = self._listen_http()
-        except (_CannotOpen, ConfigError) as error:
+        except (_CannotOpen, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
         # With `map`, an error in `_serve` also ends the process instead of only being logged.
@@ -218,7 +221,7 @@ class BrokerService(Service):
             return
         config = self._loaded.config
         tls = self._tls.by_listener if self._tls is not None else None
-        listeners = Listeners(self._reactor, self._connections, tls)
+        listeners = Listeners(self._reactor, self._connections, tls, self._passed)
         try:
             bound = listeners.open_all(config.bound_listeners())
         except CannotListenError as error:
@@ -250,7 +253,8 @@ class BrokerService(Service):
         else:
             _log_bug("start", error)
         self._supervision.failed(f"cannot start: {error}")
-        self._end_process()
+        # Another start would find the same sockets, so systemd should not try.
+        self._end_process(2 if isinstance(error, SocketUnusable) else 1)
 
     def _all_log_dirs_failed(self) -> None:
         why = "all log directories have failed"
@@ -258,8 +262,8 @@ class BrokerService(Service):
         self._supervision.failed(why)
         self._end_process()
 
-    def _end_process(self) -> None:
-        self.exit_code = 1
+    def _end_process(self, exit_code: int = 1) -> None:
+        self.exit_code = exit_code
         if not self._stopping:
             self._reactor.callLater(0, self._reactor.stop)
 
@@ -394,10 +398,12 @@ class BrokerService(Service):
 
     async def _stop(self) -> None:
         log.info("stopping")
-        if self._http is not None:
-            await maybeDeferred(self._http.stopListening)
+        # Before anything is waited for: a client that connects from now on waits in the queue of a
+        # socket from systemd until the next broker serves it.
         if self._listeners is not None:
             await self._listeners.close()
+        if self._http is not None:
+            await maybeDeferred(self._http.stopListening)
         abort = self._reactor.callLater(_RESPONSES_MAX_MS / 1000, self._connections.abort_all)
         await as_deferred(self._connections.close_all())
         if abort.active():

@@ -134,9 +134,11 @@ def makeService(options: Options) -> IService:
     """Return the broker as a Twisted service; twistd calls this."""
     from twisted.internet import reactor
 
+    from plogd.net.passed_sockets import restore_variables
     from plogd.service import BrokerService
 
     assert options.loaded is not None
+    restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
         # twistd has no exit code: it would exit with 0 although the broker could not start.

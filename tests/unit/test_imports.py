@@ -77,6 +77,7 @@ PURE = (*BELOW_BROKER, "plogd.broker", "plogd.apis")
 SHELL = (
     "plogd.__main__",
     "plogd.http",
+    "plogd.journal",
     "plogd.logging",
     "plogd.machine",
     "plogd.metadata.zookeeper",

@@ -106,8 +106,8 @@ class Connection:
         settings = shared.settings
         self._shared = shared
         self._wire = wire
-        self.host, port = context.client_address
-        self._peer = f"{self.host}:{port}"
+        self.host, _ = context.client_address
+        self.context = context
         self._listener_name = context.listener_name
         self._inbox = ReceiveBuffer(
             shared.shared_buffer,
@@ -269,7 +269,7 @@ class Connection:
         """Abort the connection because its client does not read `nbytes` of responses."""
         problem = f"does not read its responses: {nbytes} bytes are unsent"
         cause = "plog.queued.max.response.bytes is exceeded over all connections"
-        self._shared.report(self.host, "unread", f"closed a connection that {problem}; {cause}")
+        self._shared.report(self.context, "unread", f"closed a connection that {problem}; {cause}")
         self.abort("it does not read its responses")
 
     def close(self, reason: str) -> None:
@@ -318,7 +318,7 @@ class Connection:
             try:
                 has_started = queue.offer(frame)
             except Exception:
-                log.failure("request of {peer} failed unexpectedly", peer=self._peer)
+                log.failure("request of {client} failed unexpectedly", client=self.context)
                 self.abort("its request failed unexpectedly")
                 return Blocked.NO
             finally:
@@ -413,7 +413,7 @@ class Connection:
         return mistake is not None
 
     def _refuse(self, kind: str, why: str) -> None:
-        self._shared.report(self.host, kind, f"closed a connection that {why}")
+        self._shared.report(self.context, kind, f"closed a connection that {why}")
         self.close(why)
 
     def _is_too_slow(self, now_ms: float) -> bool:
@@ -443,9 +443,11 @@ class Connection:
 
     def _close_for(self, reason: str, error: Exception | None) -> None:
         if error is not None:
-            log.error("{peer}: {reason}: {error!r}", peer=self._peer, reason=reason, error=error)
+            log.error(
+                "{client}: {reason}: {error!r}", client=self.context, reason=reason, error=error
+            )
         if not self._is_finishing:
-            self._shared.report(self.host, "closed", f"closed a connection: {reason}")
+            self._shared.report(self.context, "closed", f"closed a connection: {reason}")
         self.close(reason)
 
     def _stop(self, reason: str) -> bool:
@@ -454,7 +456,11 @@ class Connection:
             return False
         self._is_closing = True
         self._active_ms = self._shared.clock.monotonic_ms()
-        log.debug("closing connection of {peer}: {reason}", peer=self._peer, reason=reason)
+        # Not the context itself: an observer may keep the events of all connections.
+        peer = str(self.context)
+        log.debug(
+            "closing connection of {peer}: {reason}", peer=peer, reason=reason, client=self.host
+        )
         self._wire.set_reading(False)
         self._queue.connection_lost()
         self._inbox.close()

@@ -15,6 +15,7 @@ from collections import Counter
 from twisted.logger import Logger
 
 from plogd.config.network_settings import NetworkSettings
+from plogd.connection_context import ConnectionContext
 from plogd.descriptor_budget import DescriptorBudget
 from plogd.logging import RateLimit
 from plogd.net.memory_shortage import MemoryShortage
@@ -122,12 +123,24 @@ class Connections:
         if self._all_closed is not None and not self._open:
             self._all_closed.succeed(None)
 
-    def report(self, host: str, kind: str, what: str) -> None:
-        """Log an event of a client, at most once a minute per host and `kind`."""
-        suppressed = self._peer_log.admit((host, kind), self.clock.monotonic_ms())
+    def report(self, client: ConnectionContext | str, kind: str, what: str) -> None:
+        """Log an event of a client, at most once a minute per host and `kind`.
+
+        `client` is its connection, or its address if it has none.
+        """
+        host = client if isinstance(client, str) else client.client_address[0]
+        self._report(host, kind, what, client=client)
+
+    def report_port(self, port: int, kind: str, what: str) -> None:
+        """Log an event of a listening port, at most once a minute per port and `kind`."""
+        self._report(f"port {port}", kind, what)
+
+    def _report(self, subject: str, kind: str, what: str, **fields: object) -> None:
+        suppressed = self._peer_log.admit((subject, kind), self.clock.monotonic_ms())
         if suppressed is not None:
             again = f" ({suppressed} more suppressed)" if suppressed else ""
-            log.warn("{host}: {what}{again}", host=host, what=what, again=again)
+            text = "{subject}: {what}{again}"
+            log.warn(text, subject=subject, what=what, again=again, **fields)
 
     def all_open(self) -> list[OpenConnection]:
         """Return the open connections."""

@@ -177,7 +177,12 @@ class ServerTransport(tcp.Server):
             outcome = output.flush(self.socket)
         except (OSError, RegionTruncated) as error:
             if not (isinstance(error, OSError) and error.errno in _PEER_IS_GONE):
-                log.error("cannot send to {peer}: {error}", peer=self.hostname, error=error)
+                log.error(
+                    "cannot send to {host}: {error}",
+                    host=self.hostname,
+                    error=error,
+                    client=connection.context,
+                )
             connection.abort("its socket cannot be written to")
             return None
         has_sent = output.sent_bytes != sent_before

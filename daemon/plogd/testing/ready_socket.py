@@ -90,6 +90,16 @@ class ReadySocket:
             while True:
                 self._receive()
 
+    def wait_for(self, field: str, value: str, timeout_s: float) -> None:
+        """Wait until the process reports ``field=value``. Raises NotReadyError."""
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            while selector.select(max(deadline - time.monotonic(), 0.0)):
+                if self._receive().get(field) == value:
+                    return
+        raise NotReadyError(f"it did not report {field}={value} within {timeout_s:g} s")
+
     def _receive(self) -> dict[str, str]:
         text = self._socket.recv(_LONGEST_DATAGRAM_BYTES).decode()
         return {name: value for name, _, value in (x.partition("=") for x in text.splitlines())}

@@ -64,6 +64,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
     """
     found: list[FoundLog] = []
     strays: list[str] = []
+    stray_partitions: list[TopicPartition] = []
     for name in files.listdir(log_dir.path):
         path = posixpath.join(log_dir.path, name)
         parsed = file_names.parse_partition_dir_name(name)
@@ -73,6 +74,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
             remove_tree(files, path)
         elif parsed.state == file_names.STRAY_DIR_SUFFIX:
             strays.append(name)
+            stray_partitions.append(parsed.topic_partition)
         elif not parsed.state:
             found.append(
                 FoundLog(
@@ -88,6 +90,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
             log_dir=log_dir.path,
             count=len(strays),
             names=", ".join(strays[:_STRAYS_NAMED]) + (" ..." if strays[_STRAYS_NAMED:] else ""),
+            topic_partitions=stray_partitions,
             level="warn",
         )
     return found

@@ -206,7 +206,7 @@ class LogLoader:
         self._report(
             "{topic_partition} in {log_dir} is not a known partition (its topic id is "
             "{topic_id}): {what}",
-            topic_partition=str(found.topic_partition),
+            topic_partition=found.topic_partition,
             log_dir=log_dir.path,
             topic_id=topic_id,
             what=what,
@@ -238,7 +238,7 @@ class LogLoader:
             "its last known offset; to recover the records, stop the broker and restore the "
             "directory from a backup",
             directory=directory,
-            topic_partition=str(key),
+            topic_partition=key,
             level="error",
         )
 

@@ -214,7 +214,12 @@ def _load_epochs(
     try:
         return LeaderEpochs.load(files, request.directory, highest=request.leader_epoch)
     except CorruptCheckpoint as error:
-        report("rebuilding the leader epochs: {error}", error=str(error), level="warn")
+        report(
+            "rebuilding the leader epochs: {error}",
+            error=str(error),
+            topic_partition=request.topic_partition,
+            level="warn",
+        )
     epochs = LeaderEpochs(files, request.directory, highest=request.leader_epoch)
 
     def note(position: int, header: BatchHeader) -> None:
@@ -325,7 +330,12 @@ def _repair_indexes(
         try:
             ends[segment.base_offset] = segment.sanity_check()
         except (CorruptIndex, FileNotFoundError) as error:
-            report("rebuilding an index: {error}", error=str(error), level="warn")
+            report(
+                "rebuilding an index: {error}",
+                error=str(error),
+                topic_partition=request.topic_partition,
+                level="warn",
+            )
             # A segment was durable before its successor was created, or once it was sealed.
             following = [one.base_offset for one in segments[number + 1 : number + 2]]
             recovered = recover_segment(
