@@ -17,7 +17,7 @@ from tests.deb.administration import use_version
 from tests.deb.figures import Figure
 from tests.deb.guest import Guest
 
-SUITES = ("bookworm", "trixie")
+SUITES = os.environ.get("PLOG_DEB_SUITES", "bookworm trixie").split()
 FIGURES = pytest.StashKey[list[Figure]]()
 _FAILED = pytest.StashKey[bool]()
 
