@@ -19,7 +19,10 @@ LINE_LENGTH_MAX = 100
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 500
 
-LONGER_FILES: dict[str, int] = {}
+LONGER_FILES = {
+    # A table: one class for each error code of the protocol.
+    "plog/errors.py": 600,
+}
 """Files whose single noun needs more lines, with their own limits; reviewed like code."""
 
 PRODUCT = ("plog", "daemon", "twisted")
