@@ -186,7 +186,7 @@ class Busy:
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
-        self._thread.join(30)
+        self._thread.join(60)
 
 
 def test_settings_are_reloaded(make: Callable[..., RunningBroker]) -> None:
@@ -256,7 +256,7 @@ def test_delay_ends_when_the_test_advances_time(broker: RunningBroker) -> None:
     sender.start()
     hook.wait()
     broker.advance_time(3600)
-    sender.join(30)
+    sender.join(60)
     assert offsets == [0]
 
 
@@ -375,7 +375,7 @@ def test_producer_ids_expire_after_time_advances(broker: RunningBroker) -> None:
     topic = broker.fresh_topic()
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     producer.produce(topic, b"x")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert len(producers_of(broker, topic)) == 1
     broker.advance_time(23 * 3600)
     assert len(producers_of(broker, topic)) == 1

