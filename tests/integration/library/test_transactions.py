@@ -261,7 +261,14 @@ def test_processes_killed_at_any_time_process_each_record_once(server: Server, l
 
     def start(number: int) -> subprocess.Popen[bytes]:
         address = server.settings["bootstrap_servers"]
-        command = [sys.executable, "-m", "tests.integration.transforming", address, source, target]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.integration.library.transforming",
+            address,
+            source,
+            target,
+        ]
         return subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE)
 
     with version_of_transactions(server, level) if level == 1 else _unchanged_version():
