@@ -15,7 +15,6 @@ from plogd.ports import (
     gather,
     ready,
     settle,
-    silence,
     spawn,
 )
 from tests.helpers.injection import Faults, When
@@ -308,7 +307,3 @@ def test_failing_call_does_not_stop_the_other_deferred_calls() -> None:
     assert calls == []
     ports.settle()
     assert calls == ["after it"]
-
-
-def test_silence_accepts_any_report() -> None:
-    silence("log directory {log_dir} goes offline", log_dir="/data")
