@@ -1,4 +1,4 @@
-# One line a target, each a command of CONTRIBUTING.md.
+# One line per target; CONTRIBUTING.md describes the commands.
 .PHONY: run check test test-long test-oldest fuzz bench deb deb-test
 run: ; ./run
 check: ; ./test checks

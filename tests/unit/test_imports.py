@@ -27,7 +27,6 @@ BASE = (
     "plog.version",
     "plog.error_base",
     "plog.error_codes",
-    "plog.transaction_errors",
     "plog.errors",
     "plog.types",
     "plog.enums",

@@ -32,11 +32,11 @@ def test_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
     site, log = _rolled()
     synced: list[str] = []
 
-    def hear(operation: Operation) -> None:
+    def observe(operation: Operation) -> None:
         if operation.name == "sync":
             synced.append(operation.path)
 
-    site.files.on_operation = hear
+    site.files.on_operation = observe
     assert (base_offsets(log), log.recovery_point) == ([0, 5], 0)
     assert site.ports.jobs.waiting == ["dir:/a"]
     site.settle()

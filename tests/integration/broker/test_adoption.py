@@ -83,12 +83,12 @@ def _set_largest_message(servers: str) -> None:
         admin.ConfigResource.Type.BROKER, str(NODE_ID), incremental_configs=[entry]
     )
     client = admin_client(servers)
-    client.incremental_alter_configs([resource])[resource].result(30)
+    client.incremental_alter_configs([resource])[resource].result(60)
 
 
 def _fill(servers: str) -> None:
     """Create a topic for each codec, with its own settings and records, and commit offsets."""
-    while admin_client(servers).list_topics(timeout=30).controller_id < 0:
+    while admin_client(servers).list_topics(timeout=60).controller_id < 0:
         pass  # In ZooKeeper mode the controller is elected shortly after the broker starts.
     for codec in CODECS:
         create_topic(servers, codec, 2, segment_bytes=1 << 20, retention_ms=987654321)
@@ -198,7 +198,7 @@ def _committed(servers: str) -> dict[tuple[str, int], int]:
     """Return the group's committed offsets, from its log if the broker does not serve groups."""
     if any(row.api_key == ApiKey.OFFSET_FETCH for row in HANDLERS):
         with consumer(servers, group_id=GROUP) as client:
-            found = client.committed([kafka.TopicPartition(*key) for key in COMMITTED], timeout=30)
+            found = client.committed([kafka.TopicPartition(*key) for key in COMMITTED], timeout=60)
             return {(x.topic, x.partition): x.offset for x in found}
     committed = {}
     for message in _read_in_order(servers, "__consumer_offsets", OFFSETS_PARTITIONS):

@@ -51,7 +51,7 @@ def test_invalid_topic_is_refused(
 ) -> None:
     wrong = admin.NewTopic(name or topic, 1, replication_factor=replicas, config=config)
     assert _refusal(broker, wrong) == code
-    assert topic not in admin_client(broker.bootstrap_servers).list_topics(timeout=30).topics
+    assert topic not in admin_client(broker.bootstrap_servers).list_topics(timeout=60).topics
 
 
 def test_existing_topic_name_is_refused(broker: BrokerProcess, topic: str) -> None:
@@ -64,7 +64,7 @@ def test_validate_only_creates_nothing(broker: BrokerProcess, topic: str) -> Non
     client = admin_client(broker.bootstrap_servers)
     new = admin.NewTopic(topic, 1, replication_factor=1)
     client.create_topics([new], validate_only=True)[topic].result(TIMEOUT_S)
-    assert topic not in client.list_topics(timeout=30).topics
+    assert topic not in client.list_topics(timeout=60).topics
 
 
 def test_name_of_a_deleted_topic_can_be_reused(broker: BrokerProcess, topic: str) -> None:
@@ -74,7 +74,7 @@ def test_name_of_a_deleted_topic_can_be_reused(broker: BrokerProcess, topic: str
     client.delete_topics([topic], operation_timeout=30)[topic].result(TIMEOUT_S)
     # Kafka's brokers apply the deletion a moment after the response.
     deadline = time.monotonic() + TIMEOUT_S
-    while topic in client.list_topics(timeout=30).topics:
+    while topic in client.list_topics(timeout=60).topics:
         assert time.monotonic() < deadline
     create_topic(server, topic)
     produce(server, topic, [{"value": b"new"}])
@@ -94,7 +94,7 @@ def test_consumer_gets_an_error_for_a_missing_topic_when_it_may_not_create_it(
     with consumer(broker.bootstrap_servers, allow_auto_create_topics=False) as client:
         error = client.list_topics(topic, TIMEOUT_S).topics[topic].error
         assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert topic not in admin_client(broker.bootstrap_servers).list_topics(timeout=30).topics
+    assert topic not in admin_client(broker.bootstrap_servers).list_topics(timeout=60).topics
 
 
 def test_topic_settings_are_described_with_their_source(broker: BrokerProcess, topic: str) -> None:
@@ -196,7 +196,7 @@ def test_cluster_is_described(broker: BrokerProcess) -> None:
     cluster = client.describe_cluster(include_authorized_operations=True).result(TIMEOUT_S)
     assert [(node.id, node.host, node.port) for node in cluster.nodes] == [(1, host, int(port))]
     assert cluster.controller.id == 1
-    assert cluster.cluster_id == client.list_topics(timeout=30).cluster_id
+    assert cluster.cluster_id == client.list_topics(timeout=60).cluster_id
     assert admin.AclOperation.DESCRIBE in cluster.authorized_operations
 
 

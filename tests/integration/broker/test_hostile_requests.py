@@ -1,7 +1,8 @@
 """Requests designed to cost the broker as much as possible, while another client is served.
 
 They contain many elements, huge counts without the elements, or small batches that decompress to
-large ones.
+large ones. `Pings` fails if the other client gets no response. The work of one turn is bounded by
+counting its steps (tests/fuzz/targets/hostile_counts.py), because waits depend on the machine.
 """
 
 from __future__ import annotations
@@ -54,8 +55,6 @@ from tests.helpers.hostile import HostileConnection, Pings, frame_of, memory_mb
 
 _ALLOWED_COUNT = 49_000
 _EXCESSIVE_COUNT = 200_000
-_LONGEST_WAIT_S = 5.0
-"""Generous, because tests may run concurrently; a test alone measures less than a tenth of it."""
 _COMPACTED, _PLAIN = "bombed-compacted", "bombed"
 
 
@@ -135,8 +134,7 @@ def test_other_clients_are_served_during_a_request_with_many_elements(
     with Pings(broker) as pings, HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is not None
-    assert len(pings.waits_s) > 3
-    assert max(pings.waits_s) < _LONGEST_WAIT_S
+    assert pings.count > 3
 
 
 def test_other_clients_are_served_while_ten_thousand_topics_are_validated(
@@ -146,17 +144,17 @@ def test_other_clients_are_served_while_ten_thousand_topics_are_validated(
     with Pings(broker) as pings, HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is not None
-    assert len(pings.waits_s) > 3
-    assert max(pings.waits_s) < _LONGEST_WAIT_S
+    assert pings.count > 3
 
 
 @pytest.mark.parametrize("api", _IN_ONE_TURN)
-def test_request_handled_in_one_turn_is_fast(broker: BrokerProcess, api: str) -> None:
+def test_other_clients_are_served_after_a_request_handled_in_one_turn(
+    broker: BrokerProcess, api: str
+) -> None:
     frame = frame_of(*_request_of(api, _ALLOWED_COUNT))
-    with Pings(broker) as pings, HostileConnection(broker) as connection:
+    with Pings(broker), HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is not None
-    assert max(pings.waits_s) < _LONGEST_WAIT_S
 
 
 @pytest.mark.parametrize("api", [*_IN_SLICES, *_IN_ONE_TURN, "CreateTopics"])
@@ -164,10 +162,9 @@ def test_request_with_too_many_elements_closes_the_connection(
     broker: BrokerProcess, api: str
 ) -> None:
     frame = frame_of(*_request_of(api, _EXCESSIVE_COUNT))
-    with Pings(broker) as pings, HostileConnection(broker) as connection:
+    with Pings(broker), HostileConnection(broker) as connection:
         connection.send(frame)
         assert connection.answer() is None
-    assert max(pings.waits_s) < _LONGEST_WAIT_S
 
 
 def test_log_says_why_a_request_with_too_many_elements_was_refused(
@@ -190,10 +187,9 @@ def test_log_says_why_a_request_with_too_many_elements_was_refused(
 def test_ninety_megabytes_of_topic_names_cost_no_memory(broker: BrokerProcess, body: bytes) -> None:
     head = struct.pack(">hhih", 3, 1, 7, -1)
     before_mb = memory_mb(broker)
-    with Pings(broker) as pings, HostileConnection(broker) as connection:
+    with Pings(broker), HostileConnection(broker) as connection:
         connection.send(struct.pack(">i", len(head) + len(body)) + head + body)
         assert connection.answer() is None
-    assert max(pings.waits_s) < _LONGEST_WAIT_S
     # The broker buffers the request itself until it has arrived.
     assert memory_mb(broker) - before_mb < len(body) / (1 << 20) + 30
 
@@ -234,13 +230,12 @@ def test_decompression_bomb_is_refused_by_a_compacted_topic(
     batch = _decompression_bomb(compression, 150)
     assert len(batch) < 1 << 20
     before_mb = memory_mb(broker)
-    with Pings(broker) as pings, HostileConnection(broker) as connection:
+    with Pings(broker), HostileConnection(broker) as connection:
         answer = connection.ask(_produce(_COMPACTED, batch), 9)
     assert isinstance(answer, ProduceResponse)
     [partition] = answer.responses[0].partition_responses
     assert partition.error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert "uncompressed" in (partition.error_message or "")
-    assert max(pings.waits_s) < _LONGEST_WAIT_S
     assert memory_mb(broker) - before_mb < 80
 
 
@@ -251,7 +246,6 @@ def test_other_clients_are_served_while_a_stored_bomb_is_searched(
     batch = build_batch(tiny, compression=Compression.ZSTD)
     partition = ListOffsetsPartition(partition_index=0, timestamp=999)
     by_time = ListOffsetsRequest(topics=[ListOffsetsTopic(name=_PLAIN, partitions=[partition])])
-    with HostileConnection(broker) as connection, Pings(broker) as pings:
+    with HostileConnection(broker) as connection, Pings(broker):
         assert connection.ask(_produce(_PLAIN, batch), 9) is not None
         assert connection.ask(by_time, 7) is not None
-    assert max(pings.waits_s) < _LONGEST_WAIT_S

@@ -56,7 +56,7 @@ def committed(server: Server, topic: str, level: str = "read_committed") -> list
         consumer.seek_to_beginning()
         [end] = consumer.end_offsets([partition]).values()
         values: list[str] = []
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 60
         while consumer.position(partition) < end:
             assert time.monotonic() < deadline_s, values
             values += [x.value.decode() for x in consumer.consume(timeout_s=0.1)]
@@ -87,7 +87,7 @@ def run_transactions(face: Any, server: Server, topic: str) -> None:
         producer.send_offsets_to_transaction({partition: 2}, unknown_member)
     producer.abort_transaction()
     producer.begin_transaction()
-    producer.send(topic, b"zombie", partition=0).result(30)
+    producer.send(topic, b"zombie", partition=0).result(60)
     face.producer(**settings).init_transactions()
     with pytest.raises(plog.ProducerFenced):
         producer.commit_transaction()
@@ -152,7 +152,7 @@ def test_with_block_is_a_transaction(server: Server, topic: str) -> None:
 
         def fail(value: bytes) -> None:
             with producer.transaction():
-                producer.send(topic, b"no").result(30)
+                producer.send(topic, b"no").result(60)
                 producer.send(topic, value)
                 raise ZeroDivisionError
 
@@ -203,7 +203,7 @@ def test_transaction_that_times_out_is_aborted_and_can_be_retried(
     ) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(topic, b"late").result(30)
+        producer.send(topic, b"late").result(60)
         with (
             plog.Consumer(
                 topic,
@@ -213,8 +213,8 @@ def test_transaction_that_times_out_is_aborted_and_can_be_retried(
             ) as consumer,
             plog.Producer(**server.settings) as plain,
         ):
-            plain.send(topic, b"later").result(30)
-            assert [x.value for x in consumer.consume(timeout_s=30)] == [b"later"]
+            plain.send(topic, b"later").result(60)
+            assert [x.value for x in consumer.consume(timeout_s=60)] == [b"later"]
         with pytest.raises(plog.TransactionAbortable, match=r"transaction.timeout.ms=1000"):
             producer.commit_transaction()
         producer.abort_transaction()
@@ -261,7 +261,14 @@ def test_processes_killed_at_any_time_process_each_record_once(server: Server, l
 
     def start(number: int) -> subprocess.Popen[bytes]:
         address = server.settings["bootstrap_servers"]
-        command = [sys.executable, "-m", "tests.integration.transforming", address, source, target]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.integration.library.transforming",
+            address,
+            source,
+            target,
+        ]
         return subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE)
 
     with version_of_transactions(server, level) if level == 1 else _unchanged_version():

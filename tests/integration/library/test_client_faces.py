@@ -79,7 +79,7 @@ def test_awaited_send_returns_metadata_of_the_record(face: Any, server: Server, 
     producer = face.producer(**server.settings)
     sent = producer.send_and_wait(topic, b"v", partition=2)
     assert (sent.topic_partition, sent.offset) == (TopicPartition(topic, 2), 0)
-    producer.flush(timeout_s=30)
+    producer.flush(timeout_s=60)
 
 
 def test_records_can_be_polled_one_by_one(face: Any, server: Server, topic: str) -> None:
@@ -117,7 +117,7 @@ def test_record_is_read_as_it_was_sent(face: Any, server: Server, topic: str) ->
     sent = producer.send(
         topic, b"value", b"key", partition=1, timestamp=1_700_000_000_123, headers={"h": b"1"}
     )
-    metadata = sent.result(30)
+    metadata = sent.result(60)
     assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 1, 0)
     consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
     [record] = consumer.take(1)
@@ -142,7 +142,7 @@ def test_records_of_a_key_stay_in_order(face: Any, server: Server, topic: str) -
     sent = [
         producer.send(topic, b"%d" % number, b"key %d" % (number % 7)) for number in range(2000)
     ]
-    partitions = [future.result(30).partition for future in sent]
+    partitions = [future.result(60).partition for future in sent]
     assert len({partitions[number] for number in range(0, 2000, 7)}) == 1
     consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
     by_key: dict[bytes, list[int]] = {}
@@ -249,10 +249,10 @@ def test_pattern_subscribes_to_existing_and_new_topics(
         **server.settings,
     )
     producer = face.producer(**server.settings)
-    producer.send(topic, b"old").result(30)
+    producer.send(topic, b"old").result(60)
     assert consumer.take(1)[0].topic == topic
     face.admin(**server.settings).create_topic(f"{topic}-new", partitions=1)
-    producer.send(f"{topic}-new", b"new").result(30)
+    producer.send(f"{topic}-new", b"new").result(60)
     assert consumer.take(1)[0].topic == f"{topic}-new"
     consumer.unsubscribe()
     assert consumer.subscription == frozenset()
@@ -265,7 +265,7 @@ def test_serializers_and_deserializers_are_applied(face: Any, server: Server, to
         key_serializer=str.encode,
         **server.settings,
     )
-    producer.send(topic, {"a": 1}, "key").result(30)
+    producer.send(topic, {"a": 1}, "key").result(60)
     consumer = face.consumer(
         topic,
         auto_offset_reset="earliest",
@@ -296,7 +296,7 @@ def test_record_is_sent_and_read_over_tls(face: Any, server: Server) -> None:
     """The long tests run all other tests of this file over TLS."""
     topic = f"tls-{uuid.uuid4().hex[:12]}"
     face.admin(**server.settings).create_topic(topic, partitions=1)
-    face.producer(**server.settings).send(topic, bytes(300_000)).result(30)
+    face.producer(**server.settings).send(topic, bytes(300_000)).result(60)
     consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
     assert len(consumer.take(1)[0].value) == 300_000
 
@@ -314,7 +314,7 @@ def test_unacknowledged_records_are_written_before_close_returns(
     producer = face.producer(acks=0, **server.settings)
     sent = [producer.send(topic, bytes(size), partition=0) for _ in range(300)]
     producer.close()
-    assert {future.result(30).offset for future in sent} == {-1}
+    assert {future.result(60).offset for future in sent} == {-1}
     consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
     assert len(consumer.take(300)) == 300
 
@@ -324,26 +324,26 @@ def test_unacknowledged_records_are_written_before_close_returns(
 
 def test_missing_topic_is_named_in_the_error(face: Any, server: Server) -> None:
     with pytest.raises(KafkaError, match="no such topic"):
-        face.producer(max_block_ms=1000, **server.settings).send("no such topic", b"x").result(30)
+        face.producer(max_block_ms=1000, **server.settings).send("no such topic", b"x").result(60)
 
 
 def test_too_large_record_is_refused_immediately(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(max_request_size=10_000, **server.settings)
     with pytest.raises(RecordTooLarge, match=r"max\.request\.size"):
-        producer.send(topic, bytes(20_000)).result(30)
-    producer.send(topic, b"the next one is fine").result(30)
+        producer.send(topic, bytes(20_000)).result(60)
+    producer.send(topic, b"the next one is fine").result(60)
 
 
 def test_value_that_is_not_bytes_needs_a_serializer(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     with pytest.raises(SerializationFailed, match="value_serializer"):
-        producer.send(topic, "text").result(30)
+        producer.send(topic, "text").result(60)
 
 
 def test_serializer_error_names_topic_and_exception(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(value_serializer=lambda _: 1 / 0, **server.settings)
     with pytest.raises(SerializationFailed, match=f"{topic}.*ZeroDivisionError"):
-        producer.send(topic, b"x").result(30)
+        producer.send(topic, b"x").result(60)
 
 
 def test_missing_offset_is_an_error_without_reset_policy(
@@ -358,10 +358,10 @@ def test_missing_offset_is_an_error_without_reset_policy(
 
 def test_closed_client_raises_closed_error(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
-    producer.send(topic, b"x").result(30)
+    producer.send(topic, b"x").result(60)
     producer.close()
     with pytest.raises(ClosedError, match="closed"):
-        producer.send(topic, b"y").result(30)
+        producer.send(topic, b"y").result(60)
 
 
 @pytest.mark.parametrize("pair", [(name, "") for name in NAMES], ids=str)
@@ -379,7 +379,7 @@ import plog, plog.aio
 settings = {server.settings!r}
 start = {{"auto_offset_reset": "earliest", **settings}}
 with plog.Producer(**settings) as producer:
-    producer.send({topic!r}, b"x").result(30)
+    producer.send({topic!r}, b"x").result(60)
 with plog.Consumer({topic!r}, group_id="g {topic}", **start) as consumer:
     assert consumer.consume(1, timeout_s=30)
 with plog.Admin(**settings) as admin:

@@ -41,7 +41,7 @@ def test_broker_with_incomplete_tls_settings_does_not_start(
 def handshake(broker: BrokerProcess, context: ssl.SSLContext) -> None:
     """Start a TLS handshake and wait until the broker closes the connection."""
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as plain:
+    with socket.create_connection((host, int(port)), timeout=60) as plain:
         try:
             with context.wrap_socket(plain, server_hostname=host) as client:
                 assert client.recv(1) == b""
@@ -89,7 +89,7 @@ def test_expired_broker_certificate_is_logged(
 def send_raw(server: str, data: bytes) -> None:
     """Send bytes and wait until the broker closes the connection."""
     host, _, port = server.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as client:
+    with socket.create_connection((host, int(port)), timeout=60) as client:
         client.sendall(data)
         try:
             while client.recv(65536):
@@ -151,7 +151,7 @@ def test_old_kafka_python_client_is_logged(own_broker: BrokerProcess, topic: str
     )
     future = producer.send(topic, b"x")
     with pytest.raises(kafka.errors.KafkaError):
-        future.get(20)
+        future.get(60)
     producer.close(0)
     assert_one_line(own_broker, "'old-one'", "is not supported", "api_version")
 

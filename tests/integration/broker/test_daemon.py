@@ -127,7 +127,7 @@ def test_port_in_use_is_named_in_the_log(plog_broker: BrokerProcess, tmp_path: P
 
 
 def test_check_config_accepts_the_example_file() -> None:
-    example = Path(__file__).parents[2] / "etc" / "server.properties"
+    example = Path(__file__).parents[3] / "etc" / "server.properties"
     done = _check_config("--config", example)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -90,7 +90,7 @@ def test_producer_calls_time_out_when_the_broker_is_silent(
     face: Any, servers: Any, stopped: Any
 ) -> None:
     producer = face.producer(max_block_ms=int(LIMIT_S * 1000), **servers)
-    producer.send(TOPIC, b"1").result(30)
+    producer.send(TOPIC, b"1").result(60)
     stopped()
     unknown = producer.send if face.name == "blocking" else producer.send_and_wait
     with pytest.raises(RequestTimedOut):
@@ -135,7 +135,7 @@ def test_producer_block_exits_soon_when_no_broker_is_reachable(
     face: Any, servers: Any, broker: BrokerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = face.producer(**servers)
-    producer.send(TOPIC, b"1").result(30)
+    producer.send(TOPIC, b"1").result(60)
     broker.kill()
     producer.send(TOPIC, b"2")
     leave(face, producer)
@@ -146,7 +146,7 @@ def test_consumer_block_exits_soon_when_no_broker_is_reachable(
     face: Any, servers: Any, broker: BrokerProcess
 ) -> None:
     with open_face("blocking") as other:
-        other.producer(**servers).send(TOPIC, b"1").result(30)
+        other.producer(**servers).send(TOPIC, b"1").result(60)
     consumer = face.consumer(TOPIC, group_id="g", auto_offset_reset="earliest", **servers)
     consumer.take(1)
     broker.kill()
@@ -166,7 +166,7 @@ def test_records_are_sent_when_an_exception_leaves_the_block(face: Any, servers:
 def test_missing_topic_is_reported_by_poll(face: Any, servers: Any) -> None:
     consumer = face.consumer("typo", group_id="g", allow_auto_create_topics=False, **servers)
     with pytest.raises(UnknownTopicOrPartition, match="topic typo does not exist"):
-        consumer.poll(30)
+        consumer.poll(60)
 
 
 def test_missing_topic_is_one_warning_with_auto_creation(
@@ -183,7 +183,7 @@ def test_missing_partition_is_reported_by_poll_and_position(face: Any, servers: 
     consumer = face.consumer(**servers)
     consumer.assign([missing])
     with pytest.raises(UnknownTopicOrPartition, match="orders-9 does not exist, topic orders has"):
-        consumer.poll(30)
+        consumer.poll(60)
     with pytest.raises(UnknownTopicOrPartition, match="orders-9"):
         consumer.position(missing, timeout_s=30)
 

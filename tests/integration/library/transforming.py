@@ -1,6 +1,6 @@
 """Read numbers from a topic and write their doubles to another in transactions, until killed.
 
-    python -m tests.integration.transforming SERVERS SOURCE TARGET NUMBER
+    python -m tests.integration.library.transforming SERVERS SOURCE TARGET NUMBER
 
 Exactly once: each transaction contains the doubles and the offsets after their sources. Any number
 of processes share the work, each with its own NUMBER.

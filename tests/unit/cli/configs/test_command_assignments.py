@@ -1,10 +1,10 @@
-"""plog/cli/configs/values.py: assignments, including lists."""
+"""plog/cli/configs/command.py: assignments of --add-config, including lists."""
 
 from __future__ import annotations
 
 import pytest
 
-from plog.cli.configs.values import parse_assignments
+from plog.cli.configs.command import parse_assignments
 from plog.cli.options import UsageError
 
 

@@ -117,7 +117,7 @@ class ScriptedWriter:
                 if word.isdigit():
                     for _ in range(int(word)):
                         value = f"plain-{len(self.all)}"
-                        offset = plain.send(self.topic, value.encode()).result(30).offset
+                        offset = plain.send(self.topic, value.encode()).result(60).offset
                         self._visible.append((offset, value))
                         self.all.append((offset, value))
                 else:
@@ -179,7 +179,7 @@ def observe(consumer: Any, topic: str, moment_ms: int) -> Sight:
 
 def read_to(consumer: Any, partition: plog.TopicPartition, end: int) -> list[tuple[int, str]]:
     records: list[tuple[int, str]] = []
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while consumer.position(partition) < end:
         assert time.monotonic() < deadline_s, (
             f"position {consumer.position(partition)} did not reach {end}: {records}"
@@ -221,7 +221,7 @@ def test_librdkafka_sees_the_expected_records(
         place = confluent.confluent_kafka.TopicPartition(history.topic, 0, 0)
         consumer.assign([place])
         messages = confluent.until_end(consumer)
-        [_, end] = consumer.get_watermark_offsets(place, timeout=30)
+        [_, end] = consumer.get_watermark_offsets(place, timeout=60)
     records = [(message.offset(), message.value().decode()) for message in messages]
     assert records == history.at(level)
     with plog.Consumer(isolation_level=level, **server.settings) as ours:
@@ -330,7 +330,7 @@ def values(consumer: plog.Consumer, count: int) -> list[str]:
     """Return the next `count` values; check that no other record follows for a while."""
     found: list[str] = []
     while len(found) < count:
-        records = consumer.consume(timeout_s=30)
+        records = consumer.consume(timeout_s=60)
         assert records, f"received only {found}"
         found += [record.value.decode() for record in records]
     assert consumer.poll(0.2) is None
@@ -344,13 +344,13 @@ def test_consumer_waits_at_an_open_transaction_until_it_ends(
     with committed_reader(server, topic) as consumer, plog.Producer(**server.settings) as plain:
         library.begin(topic)
         library.send(topic, topic, "aborted")
-        plain.send(topic, b"plain").result(30)
+        plain.send(topic, b"plain").result(60)
         assert values(consumer, 0) == []
         library.abort(topic)
         assert values(consumer, 1) == ["plain"]
         library.begin(topic)
         library.send(topic, topic, "committed")
-        plain.send(topic, b"behind").result(30)
+        plain.send(topic, b"behind").result(60)
         assert values(consumer, 0) == []
         library.commit(topic)
         assert values(consumer, 2) == ["committed", "behind"]
@@ -379,7 +379,7 @@ def test_records_of_a_transaction_that_timed_out_are_not_seen(
     librdkafka.begin(topic)
     librdkafka.send(topic, topic, "too-late")
     with committed_reader(server, topic) as consumer, plog.Producer(**server.settings) as plain:
-        plain.send(topic, b"behind it").result(30)
+        plain.send(topic, b"behind it").result(60)
         assert values(consumer, 1) == ["behind it"]
     with pytest.raises(Refused):
         librdkafka.commit(topic)

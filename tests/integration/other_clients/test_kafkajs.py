@@ -24,7 +24,7 @@ from tests.helpers.client_program import ClientProgram, node_modules
 from tests.helpers.group_scenarios import GroupScenarios
 from tests.helpers.outside import need_program
 
-_PROGRAM = Path(__file__).parent / "node" / "kafkajs_client.js"
+_PROGRAM = Path(__file__).parents[1] / "node" / "kafkajs_client.js"
 
 
 @pytest.fixture(scope="module")
