@@ -94,7 +94,7 @@ class SupervisedBroker:
         raise AssertionError(f"no {what} in {self.messages}\n{self.log_text()}")
 
     def receive(self, timeout_s: float) -> dict[str, str] | None:
-        """Return the next message; None if there is none within `timeout_s`."""
+        """Return the next message, or None after `timeout_s` without one."""
         self._socket.settimeout(timeout_s)
         try:
             text = self._socket.recv(65536).decode()

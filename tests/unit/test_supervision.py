@@ -1,4 +1,4 @@
-"""What systemd is told while the broker starts, serves and stops, on simulated ports."""
+"""Messages to systemd while the broker starts, serves and stops, on simulated ports."""
 
 from __future__ import annotations
 
