@@ -193,12 +193,22 @@ class Connection:
             self._read_as_allowed()
 
     def end_of_stream(self) -> None:
-        """Close the connection after all requests that may start have started."""
+        """Close the connection after all requests that may start have started.
+
+        Thousands of clients may leave in one pass of the reactor; most of them then get their end
+        in a turn of the run queue.
+        """
         self._at_end_of_stream = True
-        if self._blocked in (Blocked.NO, Blocked.PARKED) and not self._waits_for_quota():
+        run_queue, clock = self._shared.run_queue, self._shared.clock
+        is_free = self._blocked in (Blocked.NO, Blocked.PARKED) and not self._waits_for_quota()
+        if is_free and not run_queue.is_behind:
+            began_ms = clock.monotonic_ms()
             self.close("the client has closed the connection")
-        else:
-            self._wire.set_reading(False)
+            run_queue.spent(clock.monotonic_ms() - began_ms)
+            return
+        self._wire.set_reading(False)
+        if is_free:
+            self._may_start_again()
 
     def take_turn(self) -> None:
         """Start requests, in order, within the limits of a turn."""

@@ -8,6 +8,7 @@ import pytest
 
 from plogd.net.connection import TURN_MAX_MS
 from plogd.net.receive_buffer import HELD_MAX_BYTES
+from plogd.net.run_queue import DIRECT_MAX_MS
 from tests.helpers.collector import no_collector
 from tests.helpers.net_connection import ConnectionHarness
 from tests.helpers.net_parts import FETCH, METADATA, PRODUCE, frame, response
@@ -185,6 +186,31 @@ def test_end_of_stream_is_handled_after_the_requests_that_may_start() -> None:
     assert not harness.wire.is_reading
     harness.ports.settle()
     assert harness.dispatch.started == ["a", "b", "c"]
+    assert harness.wire.is_closed
+
+
+def test_connection_closes_in_its_turn_when_many_clients_leave_at_the_same_time() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(FETCH, "slow"))
+    harness.shared.run_queue.spent(DIRECT_MAX_MS + 1)
+    harness.connection.end_of_stream()
+    assert not harness.wire.is_reading
+    assert not harness.wire.is_closed
+    harness.ports.timers.run_due()
+    assert harness.wire.is_closed
+    assert harness.dispatch.cancelled == ["slow"]
+    assert not len(harness.shared.run_queue)
+
+
+def test_time_that_closing_takes_delays_the_ends_of_other_clients() -> None:
+    harness = ConnectionHarness()
+    clock, first = harness.ports.clock, harness.wire
+    harness.wire.on_close = lambda: clock.advance_to(clock.monotonic_ms() + DIRECT_MAX_MS + 1)
+    harness.connection.end_of_stream()
+    harness.connect().end_of_stream()
+    assert first.is_closed
+    assert not harness.wire.is_closed
+    harness.ports.settle()
     assert harness.wire.is_closed
 
 
