@@ -34,8 +34,6 @@ log = Logger()
 TURN_MAX_MS = 2.0
 SHORT_TURN_MAX_MS = 0.1
 """Maximum turn while many connections are ready at the same time; usually one request."""
-NOTABLE_TURN_MS = 0.25
-"""Shorter turns are not counted: hundreds of them cause no noticeable delay."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
 """Produce, Fetch, Heartbeat and ApiVersions do little work per element. They start on arrival even
 if many connections are ready; other requests then wait in the run queue."""
@@ -186,7 +184,7 @@ class Connection:
                 return
             self._turn(now_ms)
             spent_ms = shared.clock.monotonic_ms() - now_ms
-            if spent_ms > NOTABLE_TURN_MS:
+            if spent_ms > shared.notable_turn_ms:
                 run_queue.spent(spent_ms)
         else:
             self._inbox.keep(self._may_grow)
@@ -195,10 +193,16 @@ class Connection:
     def end_of_stream(self) -> None:
         """Close the connection after all requests that may start have started."""
         self._at_end_of_stream = True
-        if self._blocked in (Blocked.NO, Blocked.PARKED) and not self._waits_for_quota():
-            self.close("the client has closed the connection")
-        else:
+        shared = self._shared
+        if self._blocked not in (Blocked.NO, Blocked.PARKED) or self._waits_for_quota():
             self._wire.set_reading(False)
+        elif shared.run_queue.is_behind:  # Thousands of clients may leave at the same time.
+            self._wire.set_reading(False)
+            self._may_start_again()
+        else:
+            now_ms = shared.clock.monotonic_ms()
+            self.close("the client has closed the connection")
+            shared.run_queue.spent(shared.clock.monotonic_ms() - now_ms)
 
     def take_turn(self) -> None:
         """Start requests, in order, within the limits of a turn."""
