@@ -40,7 +40,8 @@ from plogd.apis.encoded_response import (
     encode_in_slices,
     memory_bytes,
 )
-from plogd.apis.encoding_memory import WorkMemory
+from plogd.apis.encoding_memory import Share, WorkMemory
+from plogd.apis.large_requests import LargeRequests, is_decoded, may_continue
 from plogd.apis.request_context import RequestContext
 from plogd.apis.unsupported_versions import explain_api, explain_version
 from plogd.broker import Broker
@@ -97,6 +98,7 @@ class Dispatcher:
 
     Attributes:
         memory: counts the responses that are being encoded.
+        large_requests: counts the elements of requests that are decoded in slices.
         shared_responses: responses that are encoded once for many clients.
     """
 
@@ -106,6 +108,7 @@ class Dispatcher:
         self._max_bytes = broker.config.plog_request_without_records_max_bytes
         self._max_response_bytes = broker.config.plog_response_max_bytes
         self.memory = WorkMemory(lambda: broker.config.plog_queued_max_response_bytes)
+        self.large_requests = LargeRequests()
         self.shared_responses = SharedResponses(broker, self.memory)
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
@@ -235,13 +238,22 @@ class Dispatcher:
         body: bytearray,
         context: RequestContext,
     ) -> Parts | None:
-        request = await self._decode_later(row, decoding, body)
-        del body  # Its memory is no longer counted.
-        answer = self._start(row, request, context)
-        return await answer if isinstance(answer, Later) else answer
+        share = self.large_requests.begin(row.api_key)
+        try:
+            request = await self._decode_later(row, decoding, body, share)
+            del body  # Its memory is no longer counted.
+            is_decoded(share, row.api_key)
+            answer = self._start(row, request, context)
+            return await answer if isinstance(answer, Later) else answer
+        finally:
+            share.release()
 
     async def _decode_later(
-        self, row: Row, decoding: Generator[None, Any, ApiMessage], body: bytearray
+        self,
+        row: Row,
+        decoding: Generator[None, Any, ApiMessage],
+        body: bytearray,
+        share: Share,
     ) -> ApiMessage:
         memory = self._broker.copy_memory
         if memory is not None:
@@ -249,7 +261,11 @@ class Dispatcher:
         try:
             while True:
                 await self._broker.fair_queue.turn()
+                if not may_continue(share):
+                    await share.wait()
+                    continue
                 decoding.send(memoryview(body))
+                share.resize(share.nbytes + SLICE)
         except StopIteration as end:
             request: ApiMessage = end.value
             return request
