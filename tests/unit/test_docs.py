@@ -71,3 +71,12 @@ def test_index_lists_every_page() -> None:
     linked = {target for target, _ in _LINK.findall(index)}
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert pages <= linked
+
+
+def test_every_bound_of_plogs_own_is_listed_with_its_effect() -> None:
+    settings = (ROOT / "docs/configuration.md").read_text("utf-8")
+    bounds = set(re.findall(r"^\| `(plog\.[a-z.]*\.max\.[a-z.]+)`", settings, re.MULTILINE))
+    assert len(bounds) > 10
+    listed = (ROOT / "docs/security.md").read_text() + (ROOT / "docs/reliability.md").read_text()
+    rows = set(re.findall(r"^\| `(plog\.[a-z.]+)`", listed, re.MULTILINE))
+    assert bounds <= rows

@@ -34,8 +34,6 @@ log = Logger()
 TURN_MAX_MS = 2.0
 SHORT_TURN_MAX_MS = 0.1
 """Maximum turn while many connections are ready at the same time; usually one request."""
-NOTABLE_TURN_MS = 0.25
-"""Shorter turns are not counted: hundreds of them cause no noticeable delay."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
 """Produce, Fetch, Heartbeat and ApiVersions do little work per element. They start on arrival even
 if many connections are ready; other requests then wait in the run queue."""
@@ -186,7 +184,7 @@ class Connection:
                 return
             self._turn(now_ms)
             spent_ms = shared.clock.monotonic_ms() - now_ms
-            if spent_ms > NOTABLE_TURN_MS:
+            if spent_ms > shared.notable_turn_ms:
                 run_queue.spent(spent_ms)
         else:
             self._inbox.keep(self._may_grow)

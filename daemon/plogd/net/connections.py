@@ -24,12 +24,15 @@ from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
 from plogd.net.request_queue import Dispatch, RequestSlots
 from plogd.net.response_memory import ResponseMemory
-from plogd.net.run_queue import RunQueue
+from plogd.net.run_queue import DIRECT_MAX_MS, RunQueue
 from plogd.ports import Later, Ports
 
 log = Logger()
 
 _PEER_LOG_INTERVAL_MS = 60_000.0
+_NOTABLE_TURN_MS = 0.25
+"""Shorter turns of a few connections are not counted, because counting takes a timer."""
+_FEW_CONNECTIONS = 100
 
 
 class Connections:
@@ -41,6 +44,8 @@ class Connections:
         accepted, refused, closed: total numbers of connections.
         bytes_in, bytes_out: total numbers of bytes received and sent.
         requests: total number of requests started.
+        notable_turn_ms: a shorter turn is not counted, because it causes no noticeable delay even
+            if each connection takes one.
     """
 
     def __init__(
@@ -73,9 +78,11 @@ class Connections:
         )
         self.slots = RequestSlots(settings.queued_max_requests)
         self.run_queue = RunQueue(self.timers, self.clock)
+        self.notable_turn_ms = 0.0
         self.accepted = self.refused = self.closed = 0
         self.bytes_in = self.bytes_out = self.requests = 0
         self._open: dict[OpenConnection, None] = {}
+        self._set_notable_turn()
         self._open_by_host: Counter[str] = Counter()
         self._peer_log = RateLimit(_PEER_LOG_INTERVAL_MS)
         self._all_closed: Later[None] | None = None
@@ -111,17 +118,23 @@ class Connections:
         """Count a new connection."""
         self.accepted += 1
         self._open[connection] = None
+        self._set_notable_turn()
         self._open_by_host[connection.host] += 1
 
     def remove(self, connection: OpenConnection) -> None:
         """Remove a closed connection."""
         del self._open[connection]
+        self._set_notable_turn()
         self.closed += 1
         self._open_by_host[connection.host] -= 1
         if not self._open_by_host[connection.host]:
             del self._open_by_host[connection.host]
         if self._all_closed is not None and not self._open:
             self._all_closed.succeed(None)
+
+    def _set_notable_turn(self) -> None:
+        is_few = len(self._open) <= _FEW_CONNECTIONS
+        self.notable_turn_ms = _NOTABLE_TURN_MS if is_few else DIRECT_MAX_MS / len(self._open)
 
     def report(self, client: ConnectionContext | str, kind: str, what: str) -> None:
         """Log an event of a client, at most once a minute per host and `kind`.
