@@ -7,6 +7,7 @@ configuration is refused here with a list of all problems, before the broker tou
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import time
@@ -132,7 +133,8 @@ def makeService(options: Options) -> IService:
     from plogd.service import BrokerService
 
     assert options.loaded is not None
-    restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
+    with contextlib.suppress(OSError):  # Without /proc, as in some chroots, twistd gets no sockets.
+        restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
         # twistd has no exit code: it would exit with 0 although the broker could not start.
