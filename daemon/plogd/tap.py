@@ -8,6 +8,7 @@ is Twisted's name for the module with a plugin's `Options` and `makeService`.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import time
@@ -138,7 +139,8 @@ def makeService(options: Options) -> IService:
     from plogd.service import BrokerService
 
     assert options.loaded is not None
-    restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
+    with contextlib.suppress(OSError):  # Without /proc, as in some chroots, twistd gets no sockets.
+        restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
         # twistd has no exit code: it would exit with 0 although the broker could not start.
