@@ -119,7 +119,7 @@ class BrokerService(Service):
         try:
             self._tls = self._make_tls()
             self._http = self._listen_http()
-        except (_CannotOpen, ConfigError) as error:
+        except (_CannotOpen, CannotListenError, ConfigError) as error:
             self._cannot_start(error)
             return
         # With `map`, an error in `_serve` also ends the process instead of only being logged.
@@ -222,7 +222,7 @@ class BrokerService(Service):
         try:
             bound = listeners.open_all(config.bound_listeners())
         except CannotListenError as error:
-            self._cannot_start(_CannotOpen(listen_problem(error, "listeners")))
+            self._cannot_start(error)
             return
         self._listeners = listeners
         addresses = ",".join(map(str, bound))
@@ -245,6 +245,8 @@ class BrokerService(Service):
     def _cannot_start(self, error: Exception) -> None:
         if self._stopping:
             return
+        if isinstance(error, CannotListenError):
+            error = _CannotOpen(listen_problem(error, "listeners"))
         if isinstance(error, PlogError | OSError):
             log.critical("cannot start: {error}", error=str(error))
         else:
