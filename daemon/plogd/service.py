@@ -122,7 +122,7 @@ class BrokerService(Service):
             self._tls = self._make_tls()
             self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
             self._http = self._listen_http()
-        except (_CannotOpen, ConfigError, SocketUnusable) as error:
+        except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
         # With `map`, an error in `_serve` also ends the process instead of only being logged.
@@ -225,7 +225,7 @@ class BrokerService(Service):
         try:
             bound = listeners.open_all(config.bound_listeners())
         except CannotListenError as error:
-            self._cannot_start(_CannotOpen(listen_problem(error, "listeners")))
+            self._cannot_start(error)
             return
         self._listeners = listeners
         addresses = ",".join(map(str, bound))
@@ -248,6 +248,8 @@ class BrokerService(Service):
     def _cannot_start(self, error: Exception) -> None:
         if self._stopping:
             return
+        if isinstance(error, CannotListenError):
+            error = _CannotOpen(listen_problem(error, "listeners"))
         if isinstance(error, PlogError | OSError):
             log.critical("cannot start: {error}", error=str(error))
         else:

@@ -59,8 +59,11 @@ class LogDirRemedies:
         return ""
 
     def _of_read_only(self, path: str) -> str:
-        if not self._unit:
-            return f"remount its file system for writing, or change log.dirs ({path})"
+        if not self._unit or file_system_is_read_only(_read("/proc/self/mountinfo"), path):
+            return (
+                "its file system is read-only: look for disk errors in the kernel's log, remount "
+                "it for writing and restart the broker, or change log.dirs"
+            )
         user = _user_name(os.geteuid())
         make = "" if os.path.exists(path) else f"create {path} for user {user}, "
         return (
@@ -100,6 +103,27 @@ def unit_name(cgroups: str) -> str:
         if name.endswith(".service"):
             return name.removesuffix(".service")
     return "plog-broker"
+
+
+def file_system_is_read_only(mounts: str, path: str) -> bool:
+    """Return whether the file system of `path` is read-only, and not only the sandbox's view of it.
+
+    `mounts` is the content of /proc/self/mountinfo. The options of the file system itself are the
+    last field of a line; those of the mount are the sixth.
+
+    >>> sandbox = "21 1 8:1 / / ro,relatime - ext4 /dev/sda1 rw\\n"
+    >>> file_system_is_read_only(sandbox, "/srv/plog")
+    False
+    >>> file_system_is_read_only(sandbox + "22 1 8:2 / /srv ro - ext4 /dev/sdb1 ro\\n", "/srv/plog")
+    True
+    """
+    nearest, options = "", ""
+    for line in mounts.splitlines():
+        fields = line.split()
+        point = fields[4].rstrip("/")
+        if len(point) >= len(nearest) and f"{path}/".startswith(f"{point}/"):
+            nearest, options = point, fields[-1]
+    return "ro" in options.split(",")
 
 
 def _existing(path: str) -> str:

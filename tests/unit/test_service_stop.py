@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -33,5 +34,6 @@ def test_stop_closes_the_listeners_before_it_waits_for_the_http_port(tmp_path: P
         loaded, Clock(), load=lambda: loaded, observer=None, process=EmbeddedProcess()
     )
     service._http, service._listeners = _Closing(), _Closing()
+    service._supervision = Mock()
     service.stopService()
     assert service._listeners.is_closing

@@ -11,7 +11,12 @@ import pytest
 from twisted.internet.error import CannotListenError
 
 from plogd import start_errors
-from plogd.start_errors import LogDirRemedies, listen_problem, unit_name
+from plogd.start_errors import (
+    LogDirRemedies,
+    file_system_is_read_only,
+    listen_problem,
+    unit_name,
+)
 
 UNIT = {"INVOCATION_ID": "0123"}
 
@@ -57,9 +62,22 @@ def test_remedy_for_a_read_only_directory_of_a_unit_is_a_drop_in(tmp_path: Path)
     assert "create" not in remedies.remedy(str(tmp_path), _error(errno.EROFS, tmp_path))
 
 
-def test_remedy_for_a_read_only_directory_without_systemd_is_a_remount() -> None:
+def test_remedy_for_a_read_only_file_system_is_a_remount(monkeypatch: pytest.MonkeyPatch) -> None:
     remedy = LogDirRemedies({}).remedy("/srv/plog", _error(errno.EROFS, "/srv/plog"))
-    assert remedy == "remount its file system for writing, or change log.dirs (/srv/plog)"
+    assert remedy.startswith("its file system is read-only: ")
+    mounts = "21 1 8:1 / / rw - ext4 /dev/sda1 ro,errors=remount-ro\n"
+    monkeypatch.setattr(start_errors, "_read", lambda path: mounts)
+    assert LogDirRemedies(UNIT).remedy("/srv/plog", _error(errno.EROFS, "/srv/plog")) == remedy
+
+
+def test_file_system_of_the_nearest_mount_point_counts() -> None:
+    mounts = (
+        "21 1 8:1 / / rw - ext4 /dev/sda1 ro\n"
+        "22 21 8:2 / /srv rw shared:1 - ext4 /dev/sdb1 rw\n"
+        "23 21 8:3 / /srvx rw - ext4 /dev/sdc1 ro\n"
+    )
+    cases = {"/srv": False, "/srv/plog": False, "/srvx/plog": True, "/srvy": True, "/": True}
+    assert {path: file_system_is_read_only(mounts, path) for path in cases} == cases
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
