@@ -12,11 +12,13 @@ sd_notify(3), systemd.service(5).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from twisted.logger import Logger
 
 from plogd.broker import Broker
+from plogd.files import DiskSpace
 from plogd.net.connections import Connections
 from plogd.ports import Clock, Timer, Timers
 from plogd.sdnotify import ServiceNotifier
@@ -31,6 +33,8 @@ STALL_MAX_MS: Final = 300_000
 _LOG_PROGRESS_MS: Final = 10_000.0
 _REFUSAL_SHOWN_MS: Final = 60_000.0
 """How long after its last refused write a log directory counts as full."""
+_FULL_BYTES: Final = 1 << 20
+"""Less free space counts as full: a batch of the default maximum size does not fit."""
 
 
 class Supervision:
@@ -58,6 +62,8 @@ class Supervision:
         self._watchdog_timer: Timer | None = None
         self._addresses = ""
         self._has_failed = False
+        self._free_bytes: dict[str, int | None] = {}
+        """The free space of each log directory; None while it is being looked up."""
         self._sent = ""
         self._traffic = Traffic(bytes_in=0, bytes_out=0)
         self._counted = (0.0, 0, 0)
@@ -105,6 +111,25 @@ class Supervision:
         if text != self._sent:
             self._sent = text
             self._notifier.status(text)
+        self._look_up_space()
+
+    def _look_up_space(self) -> None:
+        """Look up the free space of the log directories for the next update."""
+        ports = self._broker.ports
+        for log_dir in self._broker.log_manager.dirs.online:
+            path = log_dir.path
+            if path in self._free_bytes and self._free_bytes[path] is None:
+                continue  # The disk hangs.
+            self._free_bytes[path] = None
+            found = ports.jobs.submit(log_dir.lane, partial(ports.files.space, path))
+            found.then(partial(self._found_space, path), partial(self._no_space_found, path))
+
+    def _found_space(self, path: str, space: DiskSpace) -> None:
+        self._free_bytes[path] = space.usable_bytes
+
+    def _no_space_found(self, path: str, error: Exception) -> None:
+        # The broker takes a failed directory offline at its next read or write.
+        del self._free_bytes[path]
 
     def _text(self) -> str:
         return serving_text(
@@ -119,10 +144,16 @@ class Supervision:
         broker = self._broker
         offline, now_ms = broker.log_manager.offline_dirs, self._clock.monotonic_ms()
         problems = [f"log directories offline: {', '.join(offline)}"] if offline else []
-        problems += [
-            f"writes to {path} are refused: {why}"
+        refusals = {
+            path: why
             for path, (when_ms, why) in broker.log_manager.refusals.items()
             if path not in offline and now_ms - when_ms < _REFUSAL_SHOWN_MS
+        }
+        problems += [f"writes to {path} are refused: {why}" for path, why in refusals.items()]
+        problems += [
+            f"no space left in {path}"
+            for path, free_bytes in self._free_bytes.items()
+            if free_bytes is not None and free_bytes < _FULL_BYTES and path not in refusals
         ]
         if not broker.store.is_registered:
             problems.append(f"writes are refused: no space left in {broker.store.log_dir}")

@@ -155,13 +155,13 @@ def test_full_disk_serves_reads_and_shows_in_the_status(boot: Boot, installed: l
             stdin="x" * 500_000 + "\n",
         )
     assert consume(guest, "kept") == "hello\n"
-    eventually(lambda: "refused" in guest.show("plog-broker", "StatusText"), "status")
+    eventually(lambda: "space" in guest.show("plog-broker", "StatusText"), "status")
     guest.run("systemctl", "restart", "plog-broker")
     assert consume(guest, "kept") == "hello\n"
-    eventually(lambda: "refused" in guest.show("plog-broker", "StatusText"), "status")
+    eventually(lambda: "space" in guest.show("plog-broker", "StatusText"), "status")
     guest.path("/var/lib/plog/fill").unlink()
     produce(guest, "kept", "again\n")
-    eventually(lambda: "refused" not in guest.show("plog-broker", "StatusText"), "status")
+    eventually(lambda: "space" not in guest.show("plog-broker", "StatusText"), "status")
     assert consume(guest, "kept") == "hello\nagain\n"
 
 

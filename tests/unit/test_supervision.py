@@ -244,3 +244,25 @@ def test_stop_during_recovery_ends_the_start() -> None:
         outcome(started)
     after: Any = SimBroker(ports=supervised.ports.next_life(supervised.site.files.kill())).start()
     assert after.fetch("clicks").high_watermark == 3
+
+
+def test_status_shows_a_full_disk_before_a_write_is_refused() -> None:
+    supervised = Supervised().serve()
+    files = supervised.site.files
+    files.capacity_bytes = files.used_bytes
+    supervised.status_after(10_000)
+    supervised.ports.advance(0)
+    assert f"; no space left in {LOG_DIR}; " in str(supervised.status_after(10_000))
+    files.capacity_bytes = None
+    supervised.status_after(10_000)
+    supervised.ports.advance(0)
+    assert "no space" not in str(supervised.status_after(10_000))
+
+
+def test_space_is_looked_up_once_while_a_disk_hangs() -> None:
+    supervised = Supervised().serve()
+    jobs = supervised.ports.jobs
+    before = len(jobs.waiting)
+    for _ in range(3):
+        supervised.supervision.update()
+    assert len(jobs.waiting) == before + 1
