@@ -17,6 +17,7 @@ SEEDS = range(1, 31)
 REMEMBERED: tuple[int, ...] = (
     51,  # A roll that failed halfway left a segment that recovery accepted.
     187,  # The same bug, found by a reader that was sent past records.
+    822,  # Retention deleted segments whose producers were not in a snapshot yet.
     1347,  # A stop did not wait for the next metadata write on a slow disk.
     1418,  # A failed start had created a log directory whose name never became durable.
 )
