@@ -37,7 +37,7 @@ from plogd.log.recovery.load_progress import LoadProgress
 from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.recovery.log_loader import LogLoader
 from plogd.log.segment.index_rebuild import IndexRebuilds
-from plogd.log.segment.log_segment import UncheckedSegment
+from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
@@ -127,11 +127,15 @@ class LogManager:
         )
         return LogHooks(
             seal=self._sealing.seal,
-            retire=self._deletions.retire,
+            retire=self._retire,
             operation_failed=self._operation_failed,
             report=self._report,
             on_bug=self._on_bug,
         )
+
+    def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
+        """Delete the files of segments removed from `log`, once their producers are on disk."""
+        self._sealing.after_seals(log, segments, lambda: self._deletions.retire(log, segments))
 
     # -- directories --------------------------------------------------------------------------
 
