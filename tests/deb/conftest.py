@@ -18,21 +18,19 @@ from tests.deb.figures import Figure
 from tests.deb.guest import Guest
 
 SUITES = os.environ.get("PLOG_DEB_SUITES", "bookworm trixie").split()
-FIGURES = pytest.StashKey[list[Figure]]()
+FIGURE = "figure"
 _FAILED = pytest.StashKey[bool]()
 
 Boot = Callable[..., Guest]
 Record = Callable[..., None]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Prepare the list of figures."""
-    config.stash[FIGURES] = []
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests of one suite before those of the next."""
-    items.sort(key=lambda item: "trixie" in item.name)
+    """Run the tests of a suite in one process, which then boots the guests of each layer once."""
+    for item in items:
+        suite = next((name for name in SUITES if name in item.name), "")
+        item.add_marker(pytest.mark.xdist_group(suite))
+    items.sort(key=lambda item: SUITES[-1] in item.name)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,11 +46,16 @@ def pytest_runtest_makereport(
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the figures."""
-    figures = terminalreporter.config.stash[FIGURES]
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    # The properties of an item are in the reports of all its phases.
+    calls = [report for report in reports if report.when == "call"]
+    figures = sorted(
+        text for each in calls for name, text in each.user_properties if name == FIGURE
+    )
     if figures:
         terminalreporter.section("figures")
         for figure in figures:
-            terminalreporter.write_line(str(figure))
+            terminalreporter.write_line(figure)
 
 
 @pytest.fixture(scope="session", params=SUITES)
@@ -150,8 +153,7 @@ def figure(request: pytest.FixtureRequest, suite: str) -> Record:
     """Returns a function that records a figure: name, value, target and unit."""
 
     def record(name: str, value: float, *, target: float, unit: str) -> None:
-        request.config.stash[FIGURES].append(
-            Figure(suite=suite, name=name, value=value, target=target, unit=unit)
-        )
+        found = Figure(suite=suite, name=name, value=value, target=target, unit=unit)
+        request.node.user_properties.append((FIGURE, str(found)))
 
     return record
