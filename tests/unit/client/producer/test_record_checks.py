@@ -119,7 +119,7 @@ def test_partitioner_is_not_called_while_producer_closes() -> None:
 def test_serializer_must_return_bytes() -> None:
     site = ready(core={"value_serializer": lambda value: 5})
     with pytest.raises(
-        SerializationFailed, match=r"is int, not bytes: give bytes, or create .* value_serializer"
+        SerializationFailed, match=r"is int, not bytes: pass bytes, or create .* value_serializer"
     ):
         site.core.send(TOPIC, b"v")
 
