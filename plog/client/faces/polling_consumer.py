@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ARROW_RECORDS_MAX = 1 << 20
-"""The most records that one `consume_arrow` returns by default."""
+"""The maximum number of records that `consume_arrow` returns by default."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
@@ -48,7 +48,7 @@ class PollingConsumer(ConsumerCore):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.max_records = self._settings.max_poll_records
-        """The most records that one `consume` returns by default."""
+        """The maximum number of records that `consume` returns by default."""
         self.unread = PendingRecords()
         # Commits and positions must not include records that the application has not received.
         self.positions.held_back = self.unread.offsets
@@ -153,7 +153,7 @@ class PollingConsumer(ConsumerCore):
 
     def wake_up(self) -> None:
         """End the current wait, or the next one, with WokenUp."""
-        # Kept until a call notices it, also one that starts later.
+        # Kept until a call notices it, even one that starts later.
         self._is_woken = True
         self._data.set()
 
@@ -181,7 +181,7 @@ class PollingConsumer(ConsumerCore):
         a partition.
         """
         super().assign(partitions)
-        # The records of removed partitions must not be returned any more.
+        # The records of removed partitions must no longer be returned.
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -200,7 +200,7 @@ class PollingConsumer(ConsumerCore):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Continue at `offset`. Raises IllegalState if the partition is not assigned."""
         super().seek(partition, offset)
-        # Those records are before or after the new position.
+        # The records that were taken are before or after the new position.
         self.unread.drop({partition})
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Any) -> None:
