@@ -78,8 +78,8 @@ class ClientSettings(SecuritySettings, CommonSettings):
         """Return settings from a file of Java properties, which the options override.
 
         An unknown name in the file is only a warning, because programs share such files, unless it
-        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises as `from_options`. Blocks on the
-        file.
+        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises the errors of `from_options`.
+        Blocks while it reads the file.
         """
         # Removed before the loader sees it: the loader knows only values that a file can contain.
         token = keywords.pop("sasl_oauthbearer_token", None)

@@ -141,7 +141,7 @@ def _other_defaults(row: Setting, mark: str = "") -> str:
     found = []
     for kind_name, kind in _KINDS:
         other = settings_of(kind).get(row.name)
-        # The table of all clients shows where a kind of client has another default.
+        # The table of all clients lists the kinds of clients with another default.
         if other is not None and other.default != row.default:
             found.append(f"{mark}{other.format(other.default)}{mark} for {kind_name}")
     return ", ".join(found)
