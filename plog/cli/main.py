@@ -1,7 +1,7 @@
-"""The entry point of `plog`: parse the command line and run the tool that it names.
+"""The entry point of `plog`: parse the command line and run the requested tool.
 
 Only that tool is imported. An expected error is printed as one line on standard error, with exit
-code 1; any other exception is a bug and shows its traceback.
+code 1; any other exception is a bug, and its traceback is printed.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Shutdown:
         return 0 if self._signal is None else _SIGNALLED + self._signal
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until the end is requested, at most `seconds`; return whether it is."""
+        """Sleep until the end is requested, at most `seconds`; return whether it was."""
         return self._event.wait(seconds)
 
     def __enter__(self) -> Self:

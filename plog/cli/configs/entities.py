@@ -1,4 +1,4 @@
-"""The entities that ``plog configs`` options name, in Kafka's old and new syntax.
+"""The entities that the options of ``plog configs`` select, in Kafka's old and new syntax.
 
 ``--topic orders`` and ``--entity-type topics --entity-name orders`` are equivalent, and so are
 ``--client-defaults`` and ``--entity-type clients --entity-default``. A user and a client together
@@ -69,7 +69,7 @@ class _AppendEntity(argparse.Action):
 
 
 def add_entity_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options that name an entity."""
+    """Add all options that select an entity."""
     parser.set_defaults(entities=[])
     group = parser.add_argument_group("entities")
     for option, _, text in _SHORT:

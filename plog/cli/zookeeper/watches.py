@@ -47,7 +47,7 @@ class Watches:
         self._watched[kind, path] = None
 
     def fired(self, event: str, path: str) -> None:
-        """Remove the one-time watches that `event` has fired."""
+        """Remove the one-time watches that `event` has triggered."""
         for kind in _FIRES.get(event, ()):
             self._watched.pop((kind, path), None)
 
