@@ -65,7 +65,7 @@ async def _with_cluster(
         if not settings.uses_controllers:
             raise
         raise UnsupportedVersion(
-            f"{error.message}. Controllers support few requests: use --bootstrap-server"
+            f"{error.message}. Controllers support only some requests; use --bootstrap-server"
         ) from None
     finally:
         await cluster.close()

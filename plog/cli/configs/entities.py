@@ -103,7 +103,7 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
 
 
 def entities_of(arguments: argparse.Namespace) -> list[Entity]:
-    """Return the entities of the options: one, or a user and a client. Raises UsageError."""
+    """Return the selected entities: one, or a user and a client. Raises UsageError."""
     short_types = {option: kind for option, kind, _ in _SHORT}
     default_types = dict(_DEFAULTS)
     types = [str(value) for option, value in arguments.entities if option == "--entity-type"]

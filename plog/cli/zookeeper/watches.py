@@ -52,7 +52,7 @@ class Watches:
             self._watched.pop((kind, path), None)
 
     def removal_events(self, path: str, option: str) -> list[str]:
-        """Return the event types to report when these watches are removed; empty without watches.
+        """Return the event types to report when these watches are removed; empty if none is set.
 
         `option` is that of `removewatches`: c, d or a.
         """

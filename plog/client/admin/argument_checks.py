@@ -48,7 +48,7 @@ def checked(method: Callable[..., Any], *arguments: Any, **options: Any) -> insp
     return bound
 
 
-# Evaluating annotations takes long, and operations are called often.
+# Evaluating annotations takes a long time, and operations are called often.
 @functools.cache
 def _parameters(method: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
     hints = get_type_hints(method)

@@ -167,7 +167,7 @@ class ConfigAdmin(AdminBase):
     async def list_config_resources(
         self, types: Iterable[ConfigResourceType] = ()
     ) -> list[ConfigResource]:
-        """Return the resources that have or may have configs, of these types or of all types.
+        """Return the resources that have or may have configs, by default those of all types.
 
         Before Kafka 4.1 a broker lists only client metrics and raises UnsupportedVersion for other
         types.

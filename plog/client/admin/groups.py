@@ -235,7 +235,8 @@ def removed_members(
     }
     removed: dict[MemberToRemove, KafkaError | None] = {}
     for member in leaving:
-        # For a static member named by instance id only, the response also contains its member id.
+        # For a static member identified by instance id only, the response also contains its member
+        # id.
         code = codes.get(member, by_instance.get(member.group_instance_id or ""))
         about = f"member {member.group_instance_id or member.member_id}"
         if code is None:

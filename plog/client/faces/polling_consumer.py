@@ -94,8 +94,8 @@ class PollingConsumer(ConsumerCore):
     ) -> pyarrow.RecordBatch | None:
         """Read records as `consume` does, but return them as columns of an Arrow record batch.
 
-        The columns are topic, partition, offset, timestamp, key, value, headers … Deserializers are
-        not applied. Requires the extra ``plog[arrow]``.
+        The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers and
+        leader_epoch. Deserializers are not applied. Requires the extra ``plog[arrow]``.
         """
         count = ARROW_RECORDS_MAX if max_records is None else max_records
         # Arrow batches bypass the records that were already decoded, so these are fetched again.
@@ -142,7 +142,8 @@ class PollingConsumer(ConsumerCore):
             left_s = None if deadline_s is None else deadline_s - now_s()
             if taken or (left_s is not None and left_s <= 0):
                 return taken
-            # While it waits, the application is in a poll, however long no records arrive.
+            # While it waits, the application counts as polling, no matter how long no records
+            # arrive.
             self.polled(waits=True)
             try:
                 await adapt(self._data.wait(left_s))

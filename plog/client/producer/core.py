@@ -230,7 +230,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             checked_partition(record.partition, record.topic)
         if not accumulator.knows(record.topic, record.partition):
             return None
-        # Hooks see each record once, so memory must be available before they run.
+        # Hooks are called once per record, so memory must be available before they run.
         if not accumulator.has_room(claim):
             accumulator.want_room()
             return None

@@ -24,7 +24,7 @@ _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
 _MAX_LIMIT_RATIO = 16
 """The maximum uncompressed size of a batch of compressible records, as a multiple of batch.size."""
 _MAX_LIMIT_BYTES = 1 << 20
-"""The maximum uncompressed size of such a batch in bytes: compressing it blocks the event loop."""
+"""The maximum uncompressed size of a compressible batch: compressing it blocks the event loop."""
 _MAX_KEYS = 4096
 """Size of a topic's cache of partitions by key. Keys recur, and hashing one takes longer than the
 rest of the work for a record."""

@@ -64,7 +64,7 @@ class _Node:
         self.not_before_s = 0.0
         """Send nothing before this time: the broker throttles, or a connection just failed."""
         self.blocked_since_s = math.inf
-        """When the broker last began to refuse requests while batches wait for it."""
+        """When the broker last started to refuse requests while batches were waiting for it."""
 
 
 class Sender:

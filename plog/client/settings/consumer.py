@@ -227,7 +227,7 @@ class ConsumerSettings(ClientSettings):
         # The default is switched off silently without a group (see `consequences`).
         commits = self.enable_auto_commit and "enable.auto.commit" in self.explicit
         if commits and self.group_id is None:
-            yield "enable.auto.commit", "requires a group.id, for which to commit"
+            yield "enable.auto.commit", "requires a group.id: offsets are committed for a group"
         name = self.group_instance_id
         # As in Kafka, the rule for topic names applies (KIP-345).
         if name is not None and (not _INSTANCE_ID.fullmatch(name) or name in (".", "..")):

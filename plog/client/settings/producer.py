@@ -243,7 +243,7 @@ class ProducerSettings(ClientSettings):
             )
 
     def _wants_idempotence(self) -> bool:
-        """Whether idempotence is enabled: conflicting settings disable it unless it is explicit."""
+        """Whether idempotence is enabled: explicitly, or by default if no setting conflicts."""
         # As in Kafka (KIP-679), these settings disable idempotence silently unless it is explicit.
         is_possible = self.acks == "all" and self.retries > 0
         # Transactions need it in any case.

@@ -203,7 +203,7 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if entry.module_name != module:
         yield "sasl.jaas.config", f"{mechanism} requires {module}, not {entry.module_name}"
     elif not entry.options.get("username") or "password" not in entry.options:
-        # An empty password is possible, an empty user is not.
+        # An empty password is possible; an empty user name is not.
         yield "sasl.jaas.config", 'needs username="…" and password="…"'
 
 

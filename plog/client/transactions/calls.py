@@ -56,7 +56,7 @@ class TransactionCalls:
             group_metadata = GroupMetadata(group_metadata)
         if not isinstance(group_metadata, GroupMetadata):
             raise TypeError(
-                f"{group_metadata!r} is not a group: give the value of consumer.group_metadata(),"
+                f"{group_metadata!r} is not a group: pass the value of consumer.group_metadata(),"
                 " or a group ID"
             )
         # Before the call starts, so that an invalid argument does not make the transaction fail.

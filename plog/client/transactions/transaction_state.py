@@ -220,7 +220,7 @@ class TransactionState:
 
     def raise_error(self) -> None:
         """Raise the recorded error, if there is one."""
-        # A new instance each time: tracebacks would pile up on one.
+        # A new instance each time: tracebacks would accumulate on a single one.
         if self._error is not None:
             raise type(self._error)(*self._error.args) from self._error.__cause__
 
