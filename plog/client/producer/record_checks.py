@@ -59,10 +59,10 @@ def checked_headers(headers: Headers) -> tuple[Header, ...]:
     pairs = header_pairs(headers)
     for header in pairs:
         if not isinstance(header, tuple | list) or len(header) != 2:
-            raise ValueError(f"a header must be a name and bytes or None, not {header!r:.80}")
+            raise ValueError(f"a header must be a name with bytes or None, not {header!r:.80}")
         name, value = header
         if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-            raise ValueError(f"a header must be a name and bytes or None, not {header!r:.80}")
+            raise ValueError(f"a header must be a name with bytes or None, not {header!r:.80}")
     return pairs
 
 
