@@ -1,7 +1,7 @@
-"""Compile the record codec (decision 0011); setup.cfg has the rest of the build.
+"""Compile the record codec (decision 0011); setup.cfg contains all other settings of the build.
 
-This needs Cython (3, or 0.29.32 as in Debian 12) and a C compiler. If one of them is missing or
-PLOG_INTERPRETED is set, nothing is compiled, and plog interprets the same sources.
+Compiling needs Cython (3, or 0.29.32 as in Debian 12) and a C compiler. If one of them is missing,
+or PLOG_INTERPRETED is set, nothing is compiled, and plog runs the same sources interpreted.
 """
 
 import ast
@@ -19,22 +19,22 @@ PACKAGE = "plog.records"
 FOLDER = Path("plog/records")
 DIRECTIVES = {
     "language_level": 3,
-    # Types come from the .pxd alone; annotations keep their meaning in Python.
+    # Only the .pxd declares C types; annotations keep their Python meaning.
     "annotation_typing": False,
     "always_allow_keywords": True,
 }
 
 
 def main() -> None:
-    """Run the command of pip, build or dpkg-buildpackage."""
-    # Run as a script: an installer may lack the dependencies of `import plog`.
+    """Build plog; pip, build and dpkg-buildpackage run this script."""
+    # Run without importing plog: an installer may lack the packages that it imports.
     compiled = runpy.run_path("plog/compiled.py")
     modules = _assigned("COMPILED", FOLDER / "__init__.py")
-    # With 32 bits, the codec's positions could overflow their integers.
+    # On 32-bit platforms, the positions in the codec could overflow their C integers.
     wanted = not os.environ.get(compiled["INTERPRETED"]) and struct.calcsize("P") == 8
     folder = compiled["folder_name"](str(FOLDER), modules)
     extensions = [
-        # Only the folder differs from the name under which Cython compiles the module.
+        # Only the name of the folder differs from the module's own name, which Cython uses.
         Extension(
             f"{PACKAGE}.{folder}.{module}",
             [str(FOLDER / f"{module}.py")],
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _assigned(name: str, path: Path) -> tuple[str, ...]:
-    """Return the value that the module at `path` assigns to `name`, without running it."""
+    """Return the value that a module assigns to a name, without running the module."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             value: tuple[str, ...] = ast.literal_eval(node.value)
@@ -57,7 +57,7 @@ def _assigned(name: str, path: Path) -> tuple[str, ...]:
 
 
 class CompileOrDoWithout(build_ext):
-    """Compiles all modules; if one fails, prints why in one line and builds without them."""
+    """Compiles all extensions; if one fails, prints the reason and builds without them."""
 
     def run(self) -> None:
         try:
@@ -77,7 +77,7 @@ class CompileOrDoWithout(build_ext):
         from Cython import __version__
         from Cython.Build import cythonize
 
-        # It gives functions a signature; Cython 0.29 then fails at annotations.
+        # With binding, functions have signatures; Cython 0.29 then fails on annotations.
         directives = {**DIRECTIVES, "binding": not __version__.startswith("0.")}
         module = Extension(f"{PACKAGE}.{Path(extension.sources[0]).stem}", extension.sources)
         [made] = cythonize(
@@ -91,7 +91,7 @@ class CompileOrDoWithout(build_ext):
         return source
 
     def _remove_others(self) -> None:
-        """Delete the folders compiled from older sources."""
+        """Remove what was compiled from older sources."""
         current = {extension.name.split(".")[-2] for extension in self.extensions}
         for folder in FOLDER.glob("compiled_*"):
             if folder.name not in current:

@@ -1,20 +1,24 @@
-# Functions that ./run and ./test need before Python runs. They source this file in the repository's
-# root. Plain POSIX sh; an installed plog does not need it.
+# Sourced by ./run and ./test in the root of the repository: install what they need before they run Python.
+# Plain POSIX sh. An installed plog does not need this file.
 
 export PYTHONPATH="$PWD:$PWD/daemon${PYTHONPATH:+:$PYTHONPATH}"
 
-# apt_install PACKAGE...: install as root or with sudo; if neither works, print the packages and fail.
+# apt_install PACKAGE...: install packages as root or with sudo. If neither is possible, print the names of
+# the packages and fail.
 apt_install() {
     if [ "$(id -u)" = 0 ]; then
         as_root=
     elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
         as_root=sudo
     else
-        echo "plog: cannot install $*: neither root nor sudo; install them as root" >&2
+        echo "plog: cannot install $*: this needs root or sudo; install the packages yourself" >&2
         return 1
     fi
-    command -v apt-get >/dev/null || { echo "plog: cannot install $*: there is no apt-get; install them with your package manager" >&2; return 1; }
-    echo "plog: installing $* (apt)" >&2
+    command -v apt-get >/dev/null || {
+        echo "plog: cannot install $*: apt-get is missing; install the programs yourself" >&2
+        return 1
+    }
+    echo "plog: installing $* with apt" >&2
     $as_root apt-get -qq update &&
         $as_root env DEBIAN_FRONTEND=noninteractive \
             apt-get -qq install -y --no-install-recommends "$@" >/dev/null
@@ -27,13 +31,13 @@ find_python() {
             return 0
         fi
     done
-    echo "plog: needs Python 3.11 or newer" >&2
+    echo "plog: cannot find Python 3.11 or newer; install it" >&2
     return 1
 }
 
-# make_venv run|dev|dev,bench|dev,fuzz: create .venv with plog's requirements; `dev` adds those of the
-# tests, `bench` those of the plots. A copy of setup.cfg marks a finished installation; .venv is kept
-# until setup.cfg changes.
+# make_venv run|dev|dev,bench|dev,fuzz: create .venv with the requirements of plog. `dev` adds those of the
+# tests, `bench` those of the plots, `fuzz` those of the fuzzers. A copy of setup.cfg marks a finished
+# installation; .venv is kept as long as setup.cfg stays the same.
 make_venv() {
     if .venv/bin/python -c '' 2>/dev/null && cmp -s setup.cfg ".venv/installed-$1.cfg"; then
         return 0
@@ -44,7 +48,7 @@ make_venv() {
         rm -rf .venv
         "$python" -m venv .venv
     fi
-    echo "plog: installing requirements into .venv, only this time" >&2
+    echo "plog: installing the requirements into .venv (only once)" >&2
     case $1 in run) extra= ;; *) extra="[$1]" ;; esac
     # A strict editable install: the only kind in which Twisted finds the plugin in twisted/plugins.
     .venv/bin/python -m pip install -q --config-settings editable_mode=strict -e ".$extra"
@@ -52,8 +56,8 @@ make_venv() {
     [ "$1" = run ] || cp setup.cfg ".venv/installed-$1.cfg"
 }
 
-# compile_codec: compile the record codec if its source has changed (setup.py). If that fails,
-# setup.py prints the reason in one line, and plog interprets the source.
+# compile_codec: compile the record codec again if its source has changed (setup.py). If it cannot be
+# compiled, setup.py prints the reason in one line, and plog runs the source.
 compile_codec() {
     .venv/bin/python -c 'import sys, plog.records as r; sys.exit(not r.codec_is_compiled())' ||
         .venv/bin/python -W ignore setup.py -q build_ext --inplace

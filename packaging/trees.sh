@@ -1,5 +1,5 @@
-# Sourced by the scripts in this folder: cached Debian trees, and throw-away copies of them.
-# Needs root, mmdebstrap, and an apt configuration that names a Debian mirror.
+# Sourced by the scripts in this folder: cached Debian trees, and temporary copies of them.
+# Needs root, mmdebstrap, and an apt configuration with a Debian mirror.
 
 # Trees and packages do not depend on the umask of the caller.
 umask 022
@@ -12,8 +12,8 @@ fail() {
     exit 1
 }
 
-# require COMMAND...: exit with one message that lists everything that is missing; `root` stands for
-# the permissions of root.
+# require COMMAND...: exit with a message that lists all missing commands; `root` stands for the
+# permissions of root.
 require() {
     missing=
     for command in "$@"; do
@@ -35,7 +35,7 @@ known_suite() {
     esac
 }
 
-# apt_sources SUITE: print the lines for sources.list, with the mirrors that this host's apt uses.
+# apt_sources SUITE: print the lines of sources.list, with the mirrors that this host's apt uses.
 apt_sources() {
     targets=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages')
     main=$(echo "$targets" | sed -n 's/^Debian //p' | head -n 1)
@@ -48,7 +48,7 @@ apt_sources() {
 }
 
 # cached_tree NAME SUITE VARIANT PACKAGE...: print the path of a Debian tree with these packages.
-# The tree is built once and again when the list of packages changes. Delete it to update it.
+# The tree is built once, and again when the list of packages changes. To update it, delete it.
 cached_tree() {
     name=$1 suite=$2 variant=$3
     shift 3
@@ -73,13 +73,13 @@ cached_tree() {
     echo "$tree"
 }
 
-# in_copy TREE NETWORK FOLDER COMMAND...: run a command as root in a throw-away copy of the tree (an
-# overlay in memory) in namespaces of its own, with FOLDER of this host mounted at /build. NETWORK is
-# `offline` or `online`.
+# in_copy TREE NETWORK FOLDER COMMAND...: run a command as root in a temporary copy of the tree (an
+# overlay in memory) and in separate namespaces, with FOLDER of this host mounted at /build. NETWORK
+# is `offline` or `online`.
 in_copy() {
     lower=$1 network=$2 folder=$3
     shift 3
-    # Without a network namespace of its own, the command uses this host's network.
+    # Without a separate network namespace, the command uses this host's network.
     case $network in
         offline) network=--net ;;
         online) network= ;;

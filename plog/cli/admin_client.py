@@ -41,7 +41,7 @@ def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
     controllers = getattr(arguments, "bootstrap_controllers", None)
     if servers is not None and controllers is not None:
         raise UsageError(
-            "cannot connect: --bootstrap-server and --bootstrap-controller exclude each other"
+            "cannot connect: --bootstrap-server and --bootstrap-controller cannot be combined"
         )
     if servers is None and controllers is None and arguments.command_config is None:
         raise UsageError("cannot connect: no server given; use --bootstrap-server HOST:PORT")
@@ -65,7 +65,7 @@ async def _with_cluster(
         if not settings.uses_controllers:
             raise
         raise UnsupportedVersion(
-            f"{error.message}. Controllers support few requests: use --bootstrap-server"
+            f"{error.message}. Controllers support only some requests; use --bootstrap-server"
         ) from None
     finally:
         await cluster.close()
@@ -90,7 +90,7 @@ def topic_filter(pattern: str | None) -> Callable[[str], bool]:
 
 
 def print_errors(errors: Iterable[tuple[object, KafkaError]]) -> int:
-    """Print each error on a line of its own and return the exit code."""
+    """Print each error on a separate line and return the exit code."""
     code = 0
     for subject, error in errors:
         fail(f"{subject}: {error.message}")

@@ -34,7 +34,7 @@ def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
         "--command-property",
         f"--{role}-property",
         dest="command_properties",
-        description=f"setting of the {role}, which overrides the file's",
+        description=f"setting of the {role}; overrides the file",
     )
 
 

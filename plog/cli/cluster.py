@@ -92,7 +92,7 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
         "--command-config",
         dest="command_config",
         metavar="FILE",
-        help="properties file with client settings, such as those of TLS and SASL",
+        help="properties file with client settings, such as those for TLS and SASL",
     )
     add_json_option(parser)
 

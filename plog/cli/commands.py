@@ -32,7 +32,7 @@ class Command(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Return whether its package is installed: a client installation may lack the broker."""
+        """Return whether the tool's package is installed: a client may lack the broker."""
         return importlib.util.find_spec(self.target.partition(".")[0]) is not None
 
     def load(self) -> Configure:
@@ -108,7 +108,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "get-offsets",
         "plog.cli.get_offsets:configure",
-        "Print offsets of partitions: the latest, the earliest, or those of a timestamp.",
+        "Print offsets of partitions: the latest, the earliest, or those for a timestamp.",
     ),
     Command(
         "log-dirs",

@@ -60,7 +60,7 @@ def complete(environment: Mapping[str, str]) -> None:
 
 
 def completion_parser(line: str) -> Parser:
-    """Return a parser of all commands' names, with the options of the command in `line`.
+    """Return a parser with the names of all commands and the options of the command in `line`.
 
     >>> "completion" in completion_parser("plog compl").format_help()
     True

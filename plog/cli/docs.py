@@ -22,11 +22,11 @@ Each tool keeps the names, flags, columns and exit codes of Apache Kafka's scrip
 spellings of a flag follow the current one. The tools work with plog and with Apache Kafka.
 
 On a terminal, results are tables (with bold headers unless `NO_COLOR` is set). In a pipe or a file,
-the output is that of Kafka's tool. With `--json`, where a tool has it, the output is one JSON
+the output is that of Kafka's tool. With `--json`, where a tool supports it, the output is one JSON
 document. An error is one line on standard error. Exit codes: 0 success, 1 failure or wrong usage,
 130 interrupted by Ctrl-C. Every tool also accepts `--help` and `--version`.
 
-The tools differ from Kafka's in these points, to protect data or to let scripts detect failures:
+The tools differ from Kafka's as follows, to protect data or to let scripts detect failures:
 
 | command | Apache Kafka | plog |
 |---|---|---|
@@ -103,7 +103,7 @@ def value_of(action: argparse.Action) -> str:
 
 
 def help_of(action: argparse.Action) -> str:
-    """Return the help text of an option, which says if the option is required."""
+    """Return the help text of an option, which says whether the option is required."""
     text = (action.help or "") % {"default": action.default}
     return f"{text} (required)" if action.required and action.option_strings else text
 

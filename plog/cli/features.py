@@ -218,7 +218,7 @@ def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]
 def _levels_of_release(verb: str, release: str) -> dict[str, int]:
     """Return a release's levels; an upgrade omits features at level 0.
 
-    A broker may not know such a feature, and would reject the upgrade.
+    A broker that does not know such a feature would reject the upgrade.
     """
     levels = default_levels(release_level(release))
     return {name: level for name, level in levels.items() if level or verb != "upgrade"}

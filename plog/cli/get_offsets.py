@@ -27,7 +27,7 @@ Filter = Callable[[TopicPartition], bool]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print offsets of partitions: the latest, the earliest, or those of a timestamp."""
+    """Print offsets of partitions: the latest, the earliest, or those for a timestamp."""
     add_admin_options(parser, "--broker-list")
     parser.add_argument(
         "--topic",
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--topic-partitions",
         type=partition_filter,
         metavar="TOPIC:PARTITIONS,...",
-        help="topics with partitions: orders:0, orders:0-3 (without 3), orders:2-, :-3, or orders",
+        help="topics with partitions: orders:0, orders:0-3 (3 excluded), orders:2-, :-3, or orders",
     )
     parser.add_argument(
         "--time",
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=OffsetSpec.LATEST,
         metavar="TIME",
         help=f"{', '.join(f'{name} or {int(spec)}' for name, spec in _TIMES.items())}, or "
-        "milliseconds since 1970 for the first record not older than that (default: latest)",
+        "milliseconds since 1970 for the first record at or after that time (default: latest)",
     )
     parser.add_argument(
         "--exclude-internal-topics",
@@ -75,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def offset_time(text: str) -> OffsetSpec | int:
-    """Return the offset specification or timestamp that the command line gives.
+    """Parse the name or the number of an offset specification, or a timestamp.
 
     >>> offset_time("earliest"), offset_time("-1"), offset_time("1700000000000")
     (<OffsetSpec.EARLIEST: -2>, <OffsetSpec.LATEST: -1>, 1700000000000)
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.topic_partitions:
         for name in ("--topic", "--partitions"):
             if is_given(arguments, name):
-                raise UsageError(f"--topic-partitions and {name} exclude each other")
+                raise UsageError(f"--topic-partitions and {name} cannot be combined")
     return run_admin(arguments, lambda cluster: get_offsets(cluster, arguments))
 
 

@@ -1,7 +1,7 @@
-"""The entry point of `plog`: parse the command line and run the tool that it names.
+"""The entry point of `plog`: parse the command line and run the requested tool.
 
 Only that tool is imported. An expected error is printed as one line on standard error, with exit
-code 1; any other exception is a bug and shows its traceback.
+code 1; any other exception is a bug, and its traceback is printed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plog.cli.standard_streams import open_closed_streams, show_warnings
 
 FAILED: Final = 1
 STOPPED: Final = 130
-"""The exit code that a shell reports for a process ended by SIGINT."""
+"""The exit code that a shell reports for a process terminated by SIGINT."""
 
 _EPILOG = """\
 'plog COMMAND --help' shows the options of a command, with examples. Other packages may add
@@ -74,7 +74,7 @@ def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
 
 
 def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
-    """Return the configure function of a tool of plog or of another distribution."""
+    """Return the configure function of a tool, from plog or from another distribution."""
     row = find_command(name, commands)
     if row is not None and row.is_installed:
         return row.load()

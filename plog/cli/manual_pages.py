@@ -1,8 +1,8 @@
 """Generate the manual pages from the parsers: ``python -m plog.cli.manual_pages FOLDER``.
 
-Writes plog.1, a page per command such as plog-topics.1, and one for each short name of a command
-that refers to it. The Debian package plog-tools installs them. docs.py makes docs/cli.md from the
-same parsers.
+Writes plog.1, a page for each command, such as plog-topics.1, and a page for each short name that
+refers to the command's page. The Debian package plog-tools installs them. docs.py generates
+docs/cli.md from the same parsers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _main_page() -> str:
         ".SH OPTIONS",
         ".TP",
         r"\fB\-\-help\fR",
-        "Show the commands, or with a command its options.",
+        "Show the commands or, after a command, its options.",
         ".TP",
         r"\fB\-\-version\fR",
         "Show the version, and whether the record codec is compiled.",

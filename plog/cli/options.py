@@ -1,8 +1,8 @@
 """Options that several tools share, with the spellings of all generations of Kafka's tools.
 
 An older spelling is an alias of the current one: ``--property`` and ``--formatter-property`` fill
-the same list. Invalid values are rejected while the line is parsed, so that the error names the
-option.
+the same list. Invalid values are rejected while the line is parsed, so that the error identifies
+the option.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class UsageError(PlogError):
-    """Options that are missing or exclude each other; the message contains a remedy."""
+    """Options that are missing or cannot be combined; the message contains a remedy."""
 
 
 def raw_key_value(text: str) -> tuple[str, str]:
@@ -46,7 +46,7 @@ def key_value(text: str) -> tuple[str, str]:
 def add_bootstrap_option(
     parser: argparse._ActionsContainer, *older: str, required: bool = True
 ) -> None:
-    """Add ``--bootstrap-server``, with the `older` names that this tool had for it."""
+    """Add ``--bootstrap-server``, with the `older` names that the tool used for it."""
     parser.add_argument(
         "--bootstrap-server",
         "--bootstrap-servers",
@@ -66,7 +66,7 @@ def add_bootstrap_option(
 
 
 class _RemovedOption(argparse.Action):
-    """A removed option that named the cluster; older documentation still uses it."""
+    """A removed option that identified the cluster; older documentation still uses it."""
 
     def __call__(
         self,
@@ -95,13 +95,13 @@ def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: 
 def add_command_config_option(
     parser: argparse._ActionsContainer, *older: str, role: str = "client"
 ) -> None:
-    """Add ``--command-config``, with the `older` names that this tool had for it."""
+    """Add ``--command-config``, with the `older` names that the tool used for it."""
     parser.add_argument(
         "--command-config",
         *older,
         dest="command_config",
         metavar="FILE",
-        help=f"properties file with settings of the {role}, such as those of TLS and SASL",
+        help=f"properties file with settings of the {role}, such as those for TLS and SASL",
     )
 
 
@@ -113,7 +113,7 @@ def add_property_option(
     description: str,
     read: Callable[[str], tuple[str, str]] = key_value,
 ) -> None:
-    """Add a repeatable option with one ``name=value`` each.
+    """Add an option that accepts one ``name=value`` and may be repeated.
 
     `read` may be `raw_key_value`.
     """
@@ -186,9 +186,9 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
-    """Return the only one of these options that is given. Raises UsageError otherwise.
+    """Return the only one of these options that is given. Raises UsageError for none or several.
 
-    `names` are as on the command line, such as ``--list``.
+    `names` are written as on the command line, such as ``--list``.
     """
     given = [name for name in names if is_given(arguments, name)]
     if len(given) != 1:

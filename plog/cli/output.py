@@ -80,7 +80,7 @@ def terminal_width() -> int:
 
 
 def table_lines(table: Table, width: int) -> Iterator[str]:
-    """Yield the lines of a table: numbers align right, and cells that do not fit are cut.
+    """Yield the lines of a table: numbers are right-aligned, and long cells are cut.
 
     >>> list(table_lines(Table(("TOPIC", "LAG"), [("page-views", 7), ("a", None)]), 80))
     ['TOPIC       LAG', 'page-views    7', 'a             -']

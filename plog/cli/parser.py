@@ -2,7 +2,7 @@
 
 An error is a single line on standard error with exit code 1, as in Kafka's tools, and points to the
 help instead of printing it. Options cannot be abbreviated: a script that uses a prefix would break
-when another option with the same prefix is added, and Kafka's tools accept none either.
+when another option with the same prefix is added, and Kafka's tools do not accept prefixes either.
 """
 
 from __future__ import annotations

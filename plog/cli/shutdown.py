@@ -16,7 +16,7 @@ from typing import Final, Self
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SIGNALLED: Final = 128
-"""Shells add this to the number of the signal that ended a process."""
+"""Shells add this to the number of the signal that terminated a process."""
 _SAME_REQUEST_S: Final = 0.5
 
 
@@ -37,11 +37,11 @@ class Shutdown:
 
     @property
     def exit_code(self) -> int:
-        """Return 0, or the exit code that shells report for a process ended by the signal."""
+        """Return 0, or the exit code that shells report for a process terminated by the signal."""
         return 0 if self._signal is None else _SIGNALLED + self._signal
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until the end is requested, at most `seconds`; return whether it is."""
+        """Sleep until the end is requested, at most `seconds`; return whether it was."""
         return self._event.wait(seconds)
 
     def __enter__(self) -> Self:

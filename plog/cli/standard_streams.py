@@ -1,8 +1,8 @@
 """Repair the standard streams that the tool was started with.
 
 The calling process may have closed some of them (``plog topics --list >&-``). Python then sets the
-stream to None, and the next socket would get its descriptor. Warnings of the client library go to
-standard error in the same format as the tools' errors.
+stream to None, and the next socket would get the stream's descriptor. Warnings of the client
+library go to standard error in the same format as the tools' errors.
 """
 
 from __future__ import annotations

@@ -53,15 +53,15 @@ HEADLINES = (
         (
             Part("raw-1", figure("msgs_s"), "{:,.0f} one by one"),
             Part("raw-50", figure("msgs_s"), "{:,.0f} in batches of 50"),
-            Part("raw-50", figure("msgs_s"), "{:,.0f} of them durable", "plog-default"),
+            Part("raw-50", figure("msgs_s"), "{:,.0f} in durable batches of 50", "plog-default"),
             Part("confluent-200", figure("msgs_s"), "{:,.0f} through confluent-kafka"),
         ),
     ),
     Headline(
         "400,000 messages/s out",
         (
-            Part("paper", figure("out1.msgs_s"), "{:,.0f} of a log written one by one"),
-            Part("rawfetch", figure("msgs_s"), "{:,.0f} of batches of 500"),
+            Part("paper", figure("out1.msgs_s"), "{:,.0f} from a log written one by one"),
+            Part("rawfetch", figure("msgs_s"), "{:,.0f} from a log with batches of 500"),
             Part("consume", figure("msgs_s"), "{:,.0f} through confluent-kafka"),
         ),
     ),
@@ -73,14 +73,14 @@ HEADLINES = (
         ),
     ),
     Headline(
-        "5–15 ms to acknowledge, acks=all (of one replica, but on the disk)",
+        "5–15 ms to acknowledge, acks=all (one replica, durable on its disk)",
         (
             Part("latency", figure("produce_ack_ms", "p50"), "p50 {:.2f} ms", "plog-default"),
             Part("latency", figure("produce_ack_ms", "p99"), "p99 {:.2f} ms", "plog-default"),
         ),
     ),
     Headline(
-        "1–2 ms to consume (from sending to having it)",
+        "1–2 ms to consume (from send to receipt)",
         (
             Part("latency", figure("end_to_end_ms", "p50"), "p50 {:.2f} ms"),
             Part("latency", figure("end_to_end_ms", "p99"), "p99 {:.2f} ms"),

@@ -142,13 +142,13 @@ CPU_LOADS = (
     ),
     Load(
         name="kcat",
-        what="kcat, a 1 GB access log in (and back, the same line for line)",
+        what="kcat: produce a 1 GB access log, and consume identical lines",
         section="cpu",
         command="--mode kcat --acks all --dir {folder} --file-bytes 1000000000",
         peers=KAFKA_AND_PLOG,
         targets=(
             *_cpu_per_gb(0.6),
-            Target(what="back: CPU per GB ÷ Kafka's", of=ratio("out_broker_cpu_s_per_gb")),
+            Target(what="consume: CPU per GB ÷ Kafka's", of=ratio("out_broker_cpu_s_per_gb")),
         ),
     ),
     *(
@@ -260,7 +260,7 @@ OTHER_LOADS = (
         peers=("plog-default", "plog"),
         targets=(
             Target(
-                what="ack p99, durable less unsynced",
+                what="ack p99, durable minus unsynced",
                 of=difference("produce_ack_ms", "p99", against="plog"),
                 subject="plog-default",
                 reported="",
@@ -271,7 +271,7 @@ OTHER_LOADS = (
     ),
     Load(
         name="start",
-        what="start to first answer after a clean stop, 10 topics",
+        what="from start to first response after a clean stop, 10 topics",
         section="other",
         run=special_loads.start_again,
         peers=KAFKA_AND_PLOG,
@@ -295,14 +295,14 @@ OTHER_LOADS = (
     ),
     Load(
         name="topics-1000",
-        what="1,000-partition topic created until each partition took a message",
+        what="creating a topic with 1,000 partitions, until each has accepted a message",
         section="other",
         command="--mode topics --partitions 1000",
         targets=(Target(what="time ÷ Kafka's", of=ratio("until_written_s"), at_most=0.4),),
     ),
     Load(
         name="big-log",
-        what="a large log ÷ one of 1 GB",
+        what="a large log ÷ a 1 GB log",
         section="other",
         run=special_loads.big_log,
         peers=("plog",),
@@ -411,7 +411,7 @@ CLIENT_LOADS = (
     ),
     Load(
         name="client-latency",
-        what="clients: 200 records/s, send to receive, asyncio",
+        what="clients: 200 records/s, from send to receipt, asyncio",
         section="clients",
         run=client_loads.latency,
         peers=("plog",),
@@ -436,7 +436,7 @@ CLIENT_LOADS = (
     ),
     Load(
         name="fixture",
-        what="the fixtures for tests",
+        what="the test fixtures",
         section="clients",
         run=client_loads.fixture,
         peers=("plog",),

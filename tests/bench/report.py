@@ -16,7 +16,7 @@ from tests.bench.loads import LOADS, Load
 from tests.bench.results import Run
 from tests.bench.rounds import Round, Spread, Target, figure, spread, values_of
 
-_HEAD = ("load", "figure", "target", "median", "least – greatest (rounds)", "")
+_HEAD = ("load", "figure", "target", "median", "minimum – maximum (rounds)", "")
 _ABSOLUTE = (
     (
         "broker_cpu_s_per_gb",
@@ -27,14 +27,14 @@ _ABSOLUTE = (
     ("broker_cpu_pct", "{:.2f} % of a core"),
     ("until_written_s", "{:.2f} s"),
 )
-_NAMES = {"plog": "plog, not syncing", "kafka": "Kafka", "plog-default": "plog as it comes"}
+_NAMES = {"plog": "plog without syncs", "kafka": "Kafka", "plog-default": "plog, default settings"}
 PAPER_ROWS = (
     ("producer, batch 1, messages/s", "in1.msgs_s", "{:,.0f}"),
     ("producer, batch 50, messages/s", "in50.msgs_s", "{:,.0f}"),
-    ("producer, batch 1, broker CPU µs a message", "in1.broker_cpu_s_per_mmsg", "{:.1f}"),
+    ("producer, batch 1, broker CPU µs per message", "in1.broker_cpu_s_per_mmsg", "{:.1f}"),
     ("consumer, messages/s", "out50.msgs_s", "{:,.0f}"),
     ("consumer of a log written at batch 1, messages/s", "out1.msgs_s", "{:,.0f}"),
-    ("the same, broker CPU µs a message", "out1.broker_cpu_s_per_mmsg", "{:.2f}"),
+    ("the same, broker CPU µs per message", "out1.broker_cpu_s_per_mmsg", "{:.2f}"),
 )
 PAPER_PEERS = ("plog", "kafka", "rabbitmq", "activemq")
 
@@ -144,7 +144,7 @@ def defaults_table(run: Run) -> str:
             if any(cells):
                 rows.append((load.what, *cells, _default_ratio(load, run)))
                 break
-    return markdown(("load", *_NAMES.values(), "default ÷ default"), rows)
+    return markdown(("load", *_NAMES.values(), "plog ÷ Kafka, defaults"), rows)
 
 
 def _with_system(rounds: Sequence[Round], peer: str, name: str, text: str) -> str:
@@ -190,7 +190,7 @@ def headlines_table(run: Run) -> str:
         (headline.claim, "; ".join(part.render(run) for part in headline.parts))
         for headline in HEADLINES
     ]
-    return markdown(("what is said of Kafka", "plog here"), rows)
+    return markdown(("claim about Kafka", "plog on this machine"), rows)
 
 
 def times_table(run: Run) -> str:
@@ -202,7 +202,7 @@ def times_table(run: Run) -> str:
             away = run.noisy(load.name)
             rows.append((load.name, f"{run.seconds[load.name]:.0f} s", str(rounds), str(away)))
     whole = f"{sum(run.seconds.values()) / 60:.0f} min"
-    return markdown(("load", "took", "rounds", "thrown away"), [*rows, ("all", whole, "", "")])
+    return markdown(("load", "duration", "rounds", "discarded"), [*rows, ("all", whole, "", "")])
 
 
 def machine_text(run: Run) -> str:

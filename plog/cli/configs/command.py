@@ -1,7 +1,7 @@
 """The entry of ``plog configs``: describe and alter settings, quotas and SCRAM credentials.
 
-entities.py resolves the entity that the options name. Settings are addressed by resource, quotas by
-user, client or IP address, and SCRAM credentials by user: three request types in one tool.
+entities.py resolves the entity that the options select. Settings are addressed by resource, quotas
+by user, client or IP address, and SCRAM credentials by user: three request types in one tool.
 Source: Kafka 4.3 ConfigCommand.
 """
 
@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     changes.add_argument(
         "--add-config",
         metavar="NAME=VALUE,...",
-        help="settings to set; write a value with commas in brackets: a=[b,c]",
+        help="settings to set; enclose a value with commas in brackets: a=[b,c]",
     )
     changes.add_argument(
         "--add-config-file", metavar="FILE", help="properties file of settings to set"
@@ -102,7 +102,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the action on the entity that the options name."""
+    """Run the action on the entity that the options select."""
     action = one_of(arguments, ("--describe", "--alter"))
     entities = entities_of(arguments)
     if action == "--describe":
@@ -111,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
         return run_admin(arguments, lambda cluster: describe(cluster, entities, arguments))
     added, deleted = changes_of(arguments)
     if any(entity.name is None for entity in entities):
-        raise UsageError("--alter requires the name of an entity, or the option for its default")
+        raise UsageError(
+            "--alter requires the name of an entity, or a default option such as --client-defaults"
+        )
     as_json = arguments.json
     return run_admin(
         arguments, lambda cluster: alter(cluster, entities, added, deleted, as_json=as_json)
@@ -121,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
 def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
     """Return the settings to set and those to delete. Raises UsageError."""
     if arguments.add_config is not None and arguments.add_config_file is not None:
-        raise UsageError("--add-config and --add-config-file exclude each other")
+        raise UsageError("--add-config and --add-config-file cannot be combined")
     added: dict[str, str] = {}
     if arguments.add_config is not None:
         added = parse_assignments(arguments.add_config)

@@ -1,4 +1,4 @@
-"""The entities that ``plog configs`` options name, in Kafka's old and new syntax.
+"""The entities that the options of ``plog configs`` select, in Kafka's old and new syntax.
 
 ``--topic orders`` and ``--entity-type topics --entity-name orders`` are equivalent, and so are
 ``--client-defaults`` and ``--entity-type clients --entity-default``. A user and a client together
@@ -69,7 +69,7 @@ class _AppendEntity(argparse.Action):
 
 
 def add_entity_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options that name an entity."""
+    """Add all options that select an entity."""
     parser.set_defaults(entities=[])
     group = parser.add_argument_group("entities")
     for option, _, text in _SHORT:
@@ -103,7 +103,7 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
 
 
 def entities_of(arguments: argparse.Namespace) -> list[Entity]:
-    """Return the entities of the options: one, or a user and a client. Raises UsageError."""
+    """Return the selected entities: one, or a user and a client. Raises UsageError."""
     short_types = {option: kind for option, kind, _ in _SHORT}
     default_types = dict(_DEFAULTS)
     types = [str(value) for option, value in arguments.entities if option == "--entity-type"]

@@ -85,7 +85,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_position_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--group", metavar="GROUP", help="consumer group to join and commit for")
+    parser.add_argument(
+        "--group", metavar="GROUP", help="consumer group to join, which stores committed offsets"
+    )
     parser.add_argument("--partition", type=not_negative, help="the only partition to read")
     parser.add_argument(
         "--offset",
@@ -142,7 +144,9 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
         read=raw_key_value,
     )
     parser.add_argument(
-        "--formatter-config", metavar="FILE", help="properties file with defaults for these"
+        "--formatter-config",
+        metavar="FILE",
+        help="properties file with defaults for --formatter-property",
     )
     for part in ("key", "value"):
         parser.add_argument(
@@ -174,7 +178,7 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.offset is not None and arguments.partition is None:
         raise UsageError("--offset requires --partition")
     if arguments.offset is not None and arguments.from_beginning:
-        raise UsageError("--offset and --from-beginning exclude each other")
+        raise UsageError("--offset and --from-beginning cannot be combined")
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
@@ -187,7 +191,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
             f"--group {arguments.group} contradicts group.id={group} in the properties"
         )
     if group and arguments.partition is not None:
-        raise UsageError("--group and --partition exclude each other")
+        raise UsageError("--group and --partition cannot be combined")
     if group:
         config["group.id"] = group
     reset = config.setdefault(
@@ -200,7 +204,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def formatter_of(arguments: argparse.Namespace) -> Formatter:
-    """Return the formatter that the options choose. Raises UsageError."""
+    """Return the formatter that the options select. Raises UsageError."""
     from plog.cli.console.record_formatters import JsonFormatter, find_formatter
 
     properties = merged(arguments.formatter_config, ())
@@ -288,7 +292,8 @@ def print_records(
 ) -> None:
     """Print records up to the limit, the timeout or a signal.
 
-    Raises the errors of the consumer and the formatter; records not printed count as unread.
+    Raises the errors of the consumer and the formatter; records that were not printed count as
+    unread.
     """
     from plog.client.errors import WokenUp
 
@@ -321,7 +326,7 @@ def print_records(
 def next_records(
     consumer: Consumer, count: int, timeout_s: float | None, printer: Printer
 ) -> Sequence[ConsumerRecord]:
-    """Return the next records; empty after the timeout, or if the output pipe is broken."""
+    """Return the next records, or none after the timeout or if the output pipe is broken."""
     if timeout_s is not None:
         return consumer.consume(count, timeout_s)
     while not printer.reader_has_closed:
@@ -362,7 +367,7 @@ class Printer:
             return False
 
     def print(self, records: Sequence[ConsumerRecord]) -> None:
-        """Print the records. Raises BrokenPipeError; PlogError for one that cannot be printed."""
+        """Print the records. Raises BrokenPipeError, and PlogError for an unprintable one."""
         lines: list[bytes] = []
         try:
             for record in records:

@@ -83,7 +83,9 @@ def _add_reader_options(parser: argparse.ArgumentParser) -> None:
         read=raw_key_value,
     )
     parser.add_argument(
-        "--reader-config", metavar="FILE", help="properties file with defaults for these"
+        "--reader-config",
+        metavar="FILE",
+        help="properties file with defaults for --reader-property",
     )
     parser.add_argument(
         "--line-reader",
@@ -102,13 +104,17 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
         help="compress batches; without a value, with gzip",
     )
     parser.add_argument(
-        "--sync", action="store_true", help="wait for each record before the next one"
+        "--sync",
+        action="store_true",
+        help="wait until a record is acknowledged before the next is sent",
     )
     parser.add_argument(
-        "--request-required-acks", metavar="ACKS", help="acks: 0, 1 or all, also -1"
+        "--request-required-acks",
+        metavar="ACKS",
+        help="acknowledgments to wait for: 0, 1 or all (also -1)",
     )
     for name, setting, description in (
-        ("--timeout", "linger.ms", "time a batch waits for more records, in ms"),
+        ("--timeout", "linger.ms", "time that a batch waits for more records, in ms"),
         ("--request-timeout-ms", "request.timeout.ms", "time to wait for a response, in ms"),
         ("--message-send-max-retries", "retries", "maximum number of retries"),
         ("--retry-backoff-ms", "retry.backoff.ms", "time before a retry, in ms"),
@@ -194,11 +200,11 @@ class Tally:
             fail(f"line {number} was not delivered: {error}")
 
     def sent_before(self) -> str:
-        """Return how many records were sent before a line that cannot be parsed."""
+        """Return text about the number of records sent before a line that cannot be parsed."""
         return f"{self.sent} record{' was' if self.sent == 1 else 's were'} sent before it"
 
     def conclude(self) -> None:
-        """Print how many errors were suppressed; on a terminal, also the number of records."""
+        """Print the number of suppressed errors and, on a terminal, the number of records."""
         if self.failed > _MAX_PRINTED_ERRORS:
             fail(f"{self.failed - _MAX_PRINTED_ERRORS} more lines were not delivered")
         if sys.stderr.isatty():
@@ -257,7 +263,7 @@ class LineSender:
 
 
 class _LineSource(ExitStack):
-    """The lines to send; on a terminal with a progress bar for a file, or a prompt otherwise."""
+    """The lines to send. A terminal shows a progress bar for a file, or a prompt."""
 
     def __init__(self, path: str | None) -> None:
         super().__init__()

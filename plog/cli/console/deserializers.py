@@ -1,6 +1,7 @@
-"""Deserializers from bytes to text, found by the name of a Java class or a Python function.
+"""Deserializers from bytes to text, looked up by Java class name or Python function.
 
-Source: Kafka 4.3 org.apache.kafka.common.serialization, and Java's text form of the results.
+Source: Kafka 4.3 org.apache.kafka.common.serialization. Results are formatted as by Java's
+toString().
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class CannotDeserialize(PlogError):
 def find_deserializer(name: str | None) -> Deserializer | None:
     """Return the deserializer named ``LongDeserializer``, ``package.module:function`` or similar.
 
-    Return None for None, and for classes whose result is the bytes. Raises UsageError.
+    Return None for None, and for classes that return the bytes unchanged. Raises UsageError.
 
     >>> find_deserializer("org.apache.kafka.common.serialization.ShortDeserializer")(bytes([1, 0]))
     '256'

@@ -83,7 +83,7 @@ class LineFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether a line is the value alone."""
+        """Return whether a line consists of the value alone."""
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes, number: int) -> Fields:

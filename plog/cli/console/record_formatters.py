@@ -58,7 +58,7 @@ class DefaultFormatter:
 
     @property
     def prints_values_only(self) -> bool:
-        """Return whether a line is the unchanged value."""
+        """Return whether each output line is an unchanged value."""
         return self._parts == [self._value] and self._of_value is None
 
     def format(self, record: ConsumerRecord) -> bytes:
@@ -104,7 +104,7 @@ class DefaultFormatter:
 
 
 class LoggingFormatter(DefaultFormatter):
-    """Prints like DefaultFormatter, and logs one line per record on standard error."""
+    """Prints as DefaultFormatter does, and logs one line per record to standard error."""
 
     def format(self, record: ConsumerRecord) -> bytes:
         name = timestamp_type_name(record)

@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--reset-offsets", action="store_true", help="reset offsets of groups without members"
     )
     actions.add_argument(
-        "--delete-offsets", action="store_true", help="delete a group's offsets of topics"
+        "--delete-offsets", action="store_true", help="delete a group's offsets for topics"
     )
     actions.add_argument(
         "--validate-regex", metavar="REGEX", help="check whether brokers accept this pattern"
@@ -109,14 +109,14 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="STATE,...",
-        help="--describe: the state of groups; --list: all states, or only groups in these",
+        help="--describe: states of groups; --list: print states, or list only groups in these",
     )
     group.add_argument(
         "--type",
         nargs="?",
         const="",
         metavar="TYPE,...",
-        help="--list: all types, or only groups of these",
+        help="--list: print types, or list only groups of these types",
     )
     group.add_argument("--verbose", action="store_true", help="--describe: print more columns")
 
@@ -170,7 +170,7 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     if action == "--list" and (arguments.group or arguments.all_groups):
         raise UsageError("--list lists all groups; use --describe --group for one group")
     if arguments.group and arguments.all_groups:
-        raise UsageError("--all-groups and --group exclude each other")
+        raise UsageError("--all-groups and --group cannot be combined")
     if action != "--list" and not arguments.group and not arguments.all_groups:
         raise UsageError(f"{action} requires --group or --all-groups")
     if action == "--describe":
@@ -246,7 +246,7 @@ def _padded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def states_of(text: str) -> list[str]:
-    """Return the states that a list names, in any case. Raises UsageError.
+    """Return the states in a list, ignoring case. Raises UsageError.
 
     >>> states_of("stable, EMPTY")
     ['Stable', 'Empty']
@@ -260,7 +260,7 @@ def states_of(text: str) -> list[str]:
 
 
 def types_of(text: str) -> list[str]:
-    """Return the group types that a list names, in any case. Raises UsageError."""
+    """Return the group types in a list, ignoring case. Raises UsageError."""
     named = [name.lower() for name in comma_list(text)]
     unknown = [name for name in named if name not in _TYPES]
     if unknown:

@@ -55,7 +55,7 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
         "--to-datetime",
         type=datetime_ms,
         metavar="YYYY-MM-DDThh:mm:ss.sss",
-        help="the first record at or after this time; in UTC unless a zone follows",
+        help="the first record at or after this time; in UTC unless a time zone follows",
     )
     group.add_argument(
         "--by-duration",
@@ -74,7 +74,9 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
     )
     execution = parser.add_argument_group("--reset-offsets: execution")
     execution.add_argument(
-        "--dry-run", action="store_true", help="print the new offsets without changes (default)"
+        "--dry-run",
+        action="store_true",
+        help="print the new offsets without committing them (default)",
     )
     execution.add_argument("--execute", action="store_true", help="commit the new offsets")
     execution.add_argument("--export", action="store_true", help="print CSV for --from-file")
@@ -117,11 +119,11 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
     if len(targets) != 1:
         raise UsageError(f"give exactly one of {', '.join(_TARGETS)}")
     if arguments.dry_run and arguments.execute:
-        raise UsageError("--dry-run and --execute exclude each other")
+        raise UsageError("--dry-run and --execute cannot be combined")
     if not arguments.topic and not arguments.all_topics and arguments.from_file is None:
         raise UsageError("--reset-offsets requires --topic, --all-topics or --from-file")
     if arguments.topic and arguments.all_topics:
-        raise UsageError("--all-topics and --topic exclude each other")
+        raise UsageError("--all-topics and --topic cannot be combined")
     if not arguments.dry_run and not arguments.execute:
         print(
             "plog: offsets stay unchanged: add --execute to commit them, or --dry-run to confirm",
@@ -132,8 +134,8 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
 async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Compute the new offsets, commit them with ``--execute``, and print them.
 
-    Report and skip groups with members, and groups that ``--from-file`` does not name; the exit
-    code is then 1.
+    Report and skip groups with members, and groups that are not in ``--from-file``; the exit code
+    is then 1.
     """
     plan = _read_plan(arguments)
     code = 0
@@ -210,7 +212,7 @@ async def _new_offsets(
 async def _scope(
     cluster: Cluster, group: str, arguments: argparse.Namespace
 ) -> list[TopicPartition]:
-    """Return the partitions that the options name."""
+    """Return the partitions that the options select."""
     if arguments.all_topics:
         return sorted(await _committed(cluster, group))
     partitions: list[TopicPartition] = []
@@ -282,7 +284,7 @@ async def _within_log(cluster: Cluster, offsets: Offsets) -> Offsets:
         if offset != offsets[partition]:
             print(
                 f"plog: warning: offset {offsets[partition]} of {partition} is outside its log, "
-                f"which has {first[partition]} to {last[partition]}: using {offset}",
+                f"which ranges from {first[partition]} to {last[partition]}: using {offset}",
                 file=sys.stderr,
             )
     return bounded

@@ -76,7 +76,7 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 def _warn_about_state(group: GroupDescription) -> None:
-    """Warn on standard error about a group without members or in a rebalance."""
+    """Warn on standard error about a group that has no members or is rebalancing."""
     if group.state is GroupState.EMPTY:
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
     elif group.state in _REBALANCING:

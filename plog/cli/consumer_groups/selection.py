@@ -1,4 +1,4 @@
-"""Resolve the groups and partitions that the options of ``plog consumer-groups`` name."""
+"""Resolve the groups and partitions that the options of ``plog consumer-groups`` select."""
 
 from __future__ import annotations
 

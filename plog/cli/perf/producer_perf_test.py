@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=not_negative,
         default=0,
         metavar="COUNT",
-        help="exclude this many records from a second line of totals",
+        help="print a second line of totals that excludes this many initial records",
     )
     parser.add_argument(
         "--reporting-interval",

@@ -83,7 +83,7 @@ class Statistics:
 
 
 def percentiles(values: Sequence[int], shares: Sequence[float] = _SHARES) -> list[int]:
-    """Return the percentiles of `values` for the given shares; 0 if `values` is empty.
+    """Return the percentiles of `values` for the given fractions; 0 if `values` is empty.
 
     >>> percentiles(range(1000))
     [500, 950, 990, 999]

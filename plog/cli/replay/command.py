@@ -1,8 +1,9 @@
 """The entry of ``plog replay``: copy a range of a topic to another topic, at a chosen speed.
 
 Kafka has no such tool. Keys, headers and timestamps stay the same, and so does the partition if
-both topics have the same number. The range is fixed at the start. With ``--state``, a run continues
-where the previous one ended; after a kill, up to a second of records is copied again.
+both topics have the same number of partitions. The range is fixed at the start. With ``--state``, a
+run continues where the previous one ended; after a crash, up to a second of records is copied
+again.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--command-config", metavar="FILE", help="client settings for reading")
     parser.add_argument(
-        "--to-command-config", metavar="FILE", help="client settings for writing (default: same)"
+        "--to-command-config",
+        metavar="FILE",
+        help="client settings for writing (default: those for reading)",
     )
     add_property_option(
         parser,
@@ -133,7 +136,7 @@ def _add_speed_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="save the progress in this file, and continue from it; after a"
-        " kill, up to a second of records is copied again",
+        " crash, up to a second of records is copied again",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan without copying")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
@@ -149,7 +152,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Copy the range that the options name."""
+    """Copy the range that the options select."""
     check(arguments)
     reader_config = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
@@ -201,7 +204,9 @@ def _ranges(
     partitions = range(count) if arguments.partitions is None else arguments.partitions
     missing = [x for x in partitions if x >= count]
     if missing:
-        raise UsageError(f"{arguments.topic} has {count} partitions, but not {missing[0]}")
+        raise UsageError(
+            f"partition {missing[0]} does not exist: {arguments.topic} has {count} partitions"
+        )
     return make_plan(consumer, arguments, list(dict.fromkeys(partitions)))
 
 
@@ -294,7 +299,7 @@ class Copier:
         )
 
     def copy_from(self, consumer: Consumer) -> None:
-        """Copy the whole range, or until a signal. Raises PlogError."""
+        """Copy records until the end of the range or a signal. Raises PlogError."""
         total = sum(x.remaining for x in self._ranges.values())
         try:
             with progress(total, "records") as advance:
@@ -350,7 +355,7 @@ class Copier:
                 self._save()
 
     def _save(self) -> None:
-        """Save the progress after all records up to it are written. Raises PlogError."""
+        """Wait until the records sent are written, then save the progress. Raises PlogError."""
         self._producer.flush()
         self._saved_s = time.monotonic()
         self._raise_error()

@@ -19,7 +19,7 @@ _SPEED: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>x|/s)")
 
 
 class Speed(NamedTuple):
-    """A factor of the original speed, a rate in records per second, or neither: full speed."""
+    """A factor of the original speed, a rate in records per second, or neither for full speed."""
 
     factor: float | None = None
     rate: float | None = None
@@ -90,7 +90,7 @@ class TimeOrder:
         return len(self._waiting[partition])
 
     def pop(self) -> ConsumerRecord | None:
-        """Remove and return the earliest record; None if empty or an earlier one may arrive."""
+        """Remove and return the earliest record; None if empty, or if an earlier one may come."""
         if self._awaited or not self._heads:
             return None
         _, partition = heapq.heappop(self._heads)

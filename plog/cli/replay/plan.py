@@ -57,7 +57,7 @@ def time_ms(text: str) -> int:
 def make_plan(
     consumer: Consumer, arguments: argparse.Namespace, partitions: Sequence[int]
 ) -> list[PartitionRange]:
-    """Return the ranges that the options name, limited to the existing offsets."""
+    """Return the ranges that the options select, limited to the existing offsets."""
     from plog.types import TopicPartition
 
     topic_partitions = [TopicPartition(arguments.topic, partition) for partition in partitions]
@@ -99,7 +99,7 @@ class State:
         self._topics = {"source": source, "target": target}
 
     def load(self) -> list[PartitionRange] | None:
-        """Return the plan of an earlier run, or None without one. Raises UsageError."""
+        """Return the plan of an earlier run, or None if there was none. Raises UsageError."""
         try:
             text = self._path.read_text()
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class State:
             ]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UsageError(
-                f"cannot read {self._path}: not the state of a replay; use another file"
+                f"cannot read {self._path}: it is not the state of a replay; use another file"
             ) from None
         if topics != self._topics:
             raise UsageError(

@@ -97,7 +97,8 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
         "--replica-assignment",
         type=replica_assignment,
         metavar="BROKER:BROKER,...",
-        help="brokers of each partition instead, the preferred leader first",
+        help="brokers of each partition, preferred leader first; replaces --partitions"
+        " and --replication-factor",
     )
     group.add_argument(
         "--config",
@@ -159,10 +160,11 @@ def replica_assignment(text: str) -> list[list[int]]:
         ) from None
     for number, replicas in enumerate(brokers):
         if len(set(replicas)) < len(replicas):
-            raise argparse.ArgumentTypeError(f"partition {number} names a broker twice")
+            raise argparse.ArgumentTypeError(f"partition {number} lists a broker twice")
         if len(replicas) != len(brokers[0]):
             raise argparse.ArgumentTypeError(
-                f"partition {number} has {len(replicas)} brokers, partition 0 {len(brokers[0])}"
+                f"partition {number} has {len(replicas)} brokers, but partition 0 has"
+                f" {len(brokers[0])}"
             )
     return brokers
 
@@ -200,9 +202,9 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     if arguments.create and arguments.replica_assignment:
         for name in ("--partitions", "--replication-factor"):
             if is_given(arguments, name):
-                raise UsageError(f"--replica-assignment and {name} exclude each other")
+                raise UsageError(f"--replica-assignment and {name} cannot be combined")
     if arguments.topics_with_overrides and any(is_given(arguments, name) for name in REPORTS):
-        raise UsageError("--topics-with-overrides excludes the filters of partitions")
+        raise UsageError("--topics-with-overrides cannot be combined with filters of partitions")
     if (arguments.replication_factor or 0) > _MAX_REPLICATION_FACTOR:
         raise UsageError(f"--replication-factor must be at most {_MAX_REPLICATION_FACTOR}")
 

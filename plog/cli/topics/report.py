@@ -54,7 +54,7 @@ class Partition:
         return len(moving.replicas) - len(moving.adding_replicas)
 
     def is_reported(self, options: Iterable[str]) -> bool:
-        """Return whether at least one of `options`, a subset of `REPORTS`, selects it."""
+        """Return whether one or more of `options`, a subset of `REPORTS`, select the partition."""
         in_sync, leader = len(self.about.isr), self.about.leader
         found = {
             "--under-replicated-partitions": in_sync < self.replication_factor,

@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--reset-policy",
         default="earliest",
         choices=("earliest", "latest", "none"),
-        help="start position without committed offsets (default: %(default)s)",
+        help="start position if no offsets are committed (default: %(default)s)",
     )
     parser.add_argument(
         "--assignment-strategy",

@@ -4,7 +4,7 @@ The only module of the command line that imports kazoo; only zookeeper-shell imp
 encodes the requests that kazoo does not support (containers, TTLs, whoami and others that ZooKeeper
 3.5 to 3.7 added). watches.py tracks the watches, because kazoo supports only those that fire once
 and drops them when the connection is lost. plog's own TLS replaces kazoo's, which does not verify
-host names. kazoo calls `on_event` in a thread of its own.
+host names. kazoo calls `on_event` in a separate thread.
 
 Source: ZooKeeper 3.8 CliWrapperException, KeeperException, ClientCnxn.
 """
@@ -155,7 +155,7 @@ class KazooConnection:
     def create(
         self, path: str, data: bytes | None, acls: Sequence[Acl], mode: str, ttl_ms: int
     ) -> str:
-        """Create a znode and return its path, to which the server adds a sequential number."""
+        """Create a znode and return its path, with the number that the server may have added."""
         request = requests.create(self._server_path(path), data, acls, mode, ttl_ms)
         created = self._send(path, request)
         return str(self._client.unchroot(created))
@@ -230,7 +230,7 @@ class KazooConnection:
         self._send(path, self._watching(request, kind, on_server, True))
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
-        """Remove watches of children (c), data (d) or all (a); `local`: even if that fails."""
+        """Remove watches of children (c), data (d) or all (a); `local` ignores server errors."""
         on_server = self._server_path(path)
         events = self._watches.removal_events(on_server, option)
         if not events:
@@ -253,7 +253,7 @@ class KazooConnection:
         self._client.close()
 
     def listen(self) -> None:
-        """Start to report changes of the connection, and watch events."""
+        """Start reporting changes of the connection, and watch events."""
         self._client.add_listener(self._on_state)
         # kazoo would discard these events, because it has no watcher registered for them.
         self._client._connection._read_watch_event = self._read_event

@@ -1,7 +1,7 @@
 """The commands config and reconfig, which show and change the ensemble's servers.
 
-Uses the port of ports.py; also reads the file named by `reconfig -file`.
-Source: ZooKeeper 3.8 GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
+Uses the port of ports.py; also reads the file that `reconfig -file` specifies. Source: ZooKeeper
+3.8 GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _reconfig(console: Console, given: Given) -> Iterator[str]:
 
 
 def _version(given: Given) -> int:
-    """Parse the hexadecimal version of the configuration; the default, -1, is any version."""
+    """Parse the hexadecimal version of the configuration; the default, -1, matches any version."""
     text = given.options.get("v", "-1")
     try:
         version = int(text, 16)

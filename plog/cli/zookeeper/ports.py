@@ -45,13 +45,13 @@ class ZooKeeper(Protocol):
     def reconfigure(
         self, joining: str | None, leaving: str | None, members: str | None, version: int
     ) -> tuple[bytes | None, Stat]:
-        """Change the membership, return the new configuration; a negative version matches any."""
+        """Change the membership and return the configuration; a negative version matches any."""
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
         """Report changes of `path`, and below it if `recursive`, until the watch is removed."""
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
-        """Remove watches of children (c), data (d) or all (a); `local`: even if that fails."""
+        """Remove watches of children (c), data (d) or all (a); `local` ignores server errors."""
 
     def close(self) -> None: ...
 
@@ -79,7 +79,7 @@ class Command(NamedTuple):
     min_words: int = 0
     """Minimum number of words after the command's name."""
     watch_replacement: str = ""
-    """Options that replace a deprecated second word, which sets a watch; empty: not accepted."""
+    """Options that replace a deprecated second word, which sets a watch; empty if not accepted."""
 
 
 def paths_below(client: ZooKeeper, path: str, *, watch: bool = False) -> Iterator[str]:

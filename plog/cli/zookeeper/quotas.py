@@ -36,7 +36,7 @@ _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
 
 Track = dict[str, int]
-"""Limits or usage by the names of `_FIELDS`; a missing name means -1, which is no limit."""
+"""Limits or usage by the names of `_FIELDS`; a missing name means -1, which stands for no limit."""
 
 
 def parse_track(data: bytes | None) -> Track:

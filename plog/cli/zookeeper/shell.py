@@ -1,10 +1,10 @@
 """``plog zookeeper-shell``: options, standard input and output of the shell.
 
 The shell reads one command from its arguments, or lines from standard input or a prompt; session.py
-runs them. It exits with the exit code of the last command, as ZooKeeper's shell does. A connection
-that fails is an error within ten seconds, while ZooKeeper's shell keeps retrying behind its prompt.
-ZooKeeper's SASL is not supported: kazoo requires another package for it. addauth authenticates with
-a password.
+runs them. It exits with the exit code of the last command, as ZooKeeper's shell does. If no
+connection can be opened, the shell reports an error within ten seconds; ZooKeeper's shell keeps
+retrying while it shows its prompt. ZooKeeper's SASL is not supported: kazoo requires another
+package for it. addauth authenticates with a password.
 
 Source: Kafka 3.9 ZooKeeperMainWithTlsSupportForKafka, ZooKeeper 3.8 ZooKeeperMain.
 """
@@ -81,7 +81,7 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-waitforconnection",
         action="store_true",
-        help="wait for the connection before a command; always on here",
+        help="wait for the connection before running a command (always enabled)",
     )
 
 

@@ -47,12 +47,12 @@ class Watches:
         self._watched[kind, path] = None
 
     def fired(self, event: str, path: str) -> None:
-        """Remove the one-time watches that `event` has fired."""
+        """Remove the one-time watches that `event` has triggered."""
         for kind in _FIRES.get(event, ()):
             self._watched.pop((kind, path), None)
 
     def removal_events(self, path: str, option: str) -> list[str]:
-        """Return the event types to report when these watches are removed; empty without watches.
+        """Return the event types to report when these watches are removed; empty if none is set.
 
         `option` is that of `removewatches`: c, d or a.
         """

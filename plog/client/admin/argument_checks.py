@@ -1,12 +1,12 @@
 """Check the arguments of admin operations against their annotations.
 
-A wrong argument raises TypeError when the operation is called, and the error names the parameter.
-Without the check, encoding the request would fail, or a broker would reject it with an error that
-the caller cannot relate to the call. `AdminBase` applies `checked` to every operation, so new
-operations need no checks.
+A wrong argument raises TypeError when the operation is called, and the error identifies the
+parameter. Without the check, encoding the request would fail, or a broker would reject it with an
+error that the caller cannot relate to the call. `AdminBase` applies `checked` to every operation,
+so new operations need no checks.
 
-Where the intent is clear, the value is converted: a pair becomes a `TopicPartition`, the number of
-an enum its member. Config values stay unchanged; `config_text` returns their Kafka form.
+Where the intent is clear, the value is converted: a pair becomes a `TopicPartition`, and a number
+becomes the member of an enum. Config values stay unchanged; `config_text` returns their Kafka form.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def config_text(value: ConfigValue) -> str:
 def checked(method: Callable[..., Any], *arguments: Any, **options: Any) -> inspect.BoundArguments:
     """Bind a call of `method` (without `self`), with its arguments checked and converted.
 
-    Raises TypeError for arguments that do not fit, naming the parameter.
+    Raises TypeError, which identifies the parameter, for arguments that do not fit.
     """
     signature, hints = _parameters(method)
     # `bind` raises the TypeError of a wrong call before any coroutine is created.
@@ -48,7 +48,7 @@ def checked(method: Callable[..., Any], *arguments: Any, **options: Any) -> insp
     return bound
 
 
-# Evaluating annotations takes long, and operations are called often.
+# Evaluating annotations takes a long time, and operations are called often.
 @functools.cache
 def _parameters(method: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
     hints = get_type_hints(method)
@@ -57,7 +57,7 @@ def _parameters(method: Callable[..., Any]) -> tuple[inspect.Signature, dict[str
 
 
 def conform(value: Any, hint: Any, name: str) -> Any:
-    """Return `value` converted to the type `hint`. Raises TypeError, which names it `name`.
+    """Return `value` converted to the type `hint`. Raises TypeError, which calls it `name`.
 
     >>> from plog.types import TopicPartition
     >>> conform(("page-views", 0), TopicPartition, "partition")
@@ -112,8 +112,7 @@ def _fits(value: Any, hint: Any) -> bool:
         # Strings and named tuples are single values, although they are iterable.
         is_one = isinstance(value, str | bytes) or _is_named_tuple(type(value))
         return isinstance(value, Iterable) and not is_one
-    # A plain tuple may stand for a named one: exactly as many values as it has fields, or fewer by
-    # those with defaults.
+    # A plain tuple may stand for a named one; it may omit only trailing fields with defaults.
     if _is_named_tuple(hint) and type(value) is tuple:
         return len(hint._fields) - len(hint._field_defaults) <= len(value) <= len(hint._fields)
     # A bool is an int in Python, but never a number of partitions or an offset.

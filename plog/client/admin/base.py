@@ -44,7 +44,7 @@ def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AdminBase:
-    """A family of operations on a cluster. Used from the thread of the cluster's network only."""
+    """A family of operations on a cluster. Only the thread of the cluster's network may use it."""
 
     _cluster: BoundedCluster
     """The cluster with the deadline of the current call; set only during a call."""
@@ -76,7 +76,7 @@ class AdminBase:
     async def _version_at_controller(self, request: type[ApiMessage]) -> int:
         """Return the version in which the controller will receive this request."""
         metadata = self._cluster.metadata
-        # In KRaft, brokers name a random broker as the controller, and it may have left the
+        # In KRaft, brokers report a random broker as the controller, and it may have left the
         # cluster.
         if metadata.controller_id not in metadata.brokers:
             metadata = await self._cluster.refresh(())
@@ -87,7 +87,7 @@ class AdminBase:
         return (await self._cluster.connection(node_id)).version_of(request)
 
     async def _some_broker(self) -> int:
-        """Return a live broker, or the active controller if the client bootstraps from them."""
+        """Return a live broker, or the active controller if the client uses controllers."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
             raise BrokerNotAvailable("no broker of the cluster is alive; retry later")

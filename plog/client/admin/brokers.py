@@ -109,11 +109,12 @@ class BrokerAdmin(AdminBase):
         return await by_broker(self._cluster, brokers, ask)
 
     async def describe_features(self, broker: int | None = None) -> FeatureMetadata:
-        """Return the features as `broker` knows them, by default as any broker does."""
+        """Return the features according to `broker`, by default according to any broker."""
         node_id = await self._some_broker() if broker is None else broker
         connection = await self._cluster.connection(node_id)
         versions = connection.api_versions
-        # New connections send an older version, whose response omits features that may be at 0.
+        # New connections send an older version, whose response omits features with a minimum level
+        # of 0.
         if connection.version_of(ApiVersionsRequest) >= _FIRST_WITH_LEVEL_0:
             versions = await self._cluster.ask_node(
                 node_id, api_versions_request(), ApiVersionsResponse
@@ -144,7 +145,8 @@ class BrokerAdmin(AdminBase):
     async def unregister_broker(self, broker: int) -> None:
         """Remove the registration of a stopped broker from an Apache Kafka cluster.
 
-        Raises BrokerIdNotRegistered for an unknown broker, UnsupportedVersion from a plog broker.
+        Raises BrokerIdNotRegistered for an unknown broker, and UnsupportedVersion if the cluster
+        runs plog.
         """
         response = await self._cluster.ask_controller(
             UnregisterBrokerRequest(broker_id=broker),
@@ -161,7 +163,7 @@ def update_features_request(
 
     Raises UnsupportedVersion for `validate_only` before Kafka 3.3.
     """
-    # KIP-778 replaced the flag for downgrades by a type.
+    # KIP-778 replaced the flag for downgrades with a type.
     typed = version >= _FIRST_WITH_TYPES
     if validate_only and not typed:
         raise UnsupportedVersion("the broker does not support validate_only for feature updates")
@@ -246,7 +248,7 @@ def described_features(response: ApiVersionsResponse) -> FeatureMetadata:
 def updated_features(
     updates: Iterable[str], response: UpdateFeaturesResponse
 ) -> dict[str, KafkaError | None]:
-    """Return the outcome for each feature: one for all if the response has only one."""
+    """Return the outcome for each feature; a response may contain a single one for all."""
     # From version 2 on, a single error applies to all features.
     whole = outcome(response.error_code, response.error_message, "the features", None)
     by_feature = {

@@ -85,7 +85,7 @@ class ConfigAdmin(AdminBase):
         )
 
     async def describe_config(self, resource: ConfigResource) -> dict[str, ConfigEntry]:
-        """Return the configs of one resource by name. Raises its error, as in describe_configs."""
+        """Return the configs of one resource by name. Raises the error of `describe_configs`."""
         return (await self.describe_configs([resource])).get(resource)
 
     async def incremental_alter_configs(
@@ -144,7 +144,7 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Replace all configs of each resource; configs that are not named return to the default.
+        """Replace all configs of each resource; those that are not listed return to the default.
 
         Use it only with brokers before Kafka 2.3: it overwrites concurrent changes, which
         `incremental_alter_configs` keeps.
@@ -167,7 +167,7 @@ class ConfigAdmin(AdminBase):
     async def list_config_resources(
         self, types: Iterable[ConfigResourceType] = ()
     ) -> list[ConfigResource]:
-        """Return the resources that have or may have configs, of these types or of all types.
+        """Return the resources that have or may have configs, by default those of all types.
 
         Before Kafka 4.1 a broker lists only client metrics and raises UnsupportedVersion for other
         types.
@@ -195,7 +195,7 @@ class ConfigAdmin(AdminBase):
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """Group the resources by the broker to ask; the key for any broker is _ANY_NODE."""
+    """Group the resources by the broker that serves them; _ANY_NODE stands for any broker."""
     grouped: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         node_id = resource.node_id

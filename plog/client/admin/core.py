@@ -40,8 +40,8 @@ class AdminCore(
 ):
     """The operations of Kafka's admin client, except those on the KRaft quorum.
 
-    An operation on many items returns `Results` and raises only errors of the whole request; an
-    operation on a single item raises its error. Retriable errors are retried for
-    ``default.api.timeout.ms``. A change may therefore have taken effect although the operation
-    failed with a timeout.
+    An operation on many items returns `Results` and raises only errors that apply to the whole
+    request; an operation on a single item raises its error. Operations are retried after retriable
+    errors for ``default.api.timeout.ms``. A change may therefore have taken effect although the
+    operation failed with a timeout.
     """

@@ -83,7 +83,7 @@ def _subscription(metadata: bytes) -> frozenset[str]:
     try:
         return subscribed_topics(metadata)
     except WireError:
-        # The bytes come from any client: one broken member must not hide the group.
+        # The bytes come from a client: one member with invalid bytes must not hide the group.
         return frozenset()
 
 

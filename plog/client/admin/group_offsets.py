@@ -54,8 +54,8 @@ class GroupOffsetAdmin(AdminBase):
     ) -> Results[str, Results[TopicPartition, OffsetAndMetadata | None]]:
         """Return the offsets of each group: all of them, or those of the given partitions.
 
-        A requested partition without a committed offset has None. With `require_stable`, the call
-        waits for pending transactions that commit offsets.
+        The offset of a requested partition is None if none was committed. With `require_stable`,
+        the call waits for pending transactions that commit offsets.
         """
         wanted: Mapping[str, Collection[TopicPartition] | None]
         wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(several(groups))
@@ -104,7 +104,7 @@ class GroupOffsetAdmin(AdminBase):
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> Results[TopicPartition, None]:
-        """Delete the committed offsets of a group for partitions.
+        """Delete a group's committed offsets for the given partitions.
 
         Errors, per partition: GroupSubscribedToTopic, UnknownTopicOrPartition. Raises
         GroupIdNotFound, NonEmptyGroup, ...
@@ -132,7 +132,7 @@ class GroupOffsetAdmin(AdminBase):
 def _raise_for_whole(
     outcomes: Mapping[TopicPartition, KafkaError | None],
 ) -> Mapping[TopicPartition, KafkaError | None]:
-    """Raise an error of the coordinator, which OffsetCommit repeats in each partition."""
+    """Raise the coordinator's error, which OffsetCommit repeats in each partition."""
     for error in outcomes.values():
         if error is not None and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -272,7 +272,7 @@ def committed_offsets(
     for topic in response.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
-            # The request names no member, so this error means that the group has some.
+            # The request contains no member id, so this error means that the group has members.
             if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 outcomes[partition] = NonEmptyGroup(
                     f"cannot set offsets of group {group}: it has members; stop them first"

@@ -45,11 +45,11 @@ class GroupAdmin(AdminBase):
         types: Collection[str] = (),
         protocol_types: Collection[str] = (),
     ) -> dict[str, GroupListing]:
-        """Return the groups of all brokers by name, optionally only some states or types.
+        """Return the groups of all brokers by name, optionally only those of some states or types.
 
         Types are "classic", "consumer", "share" and "streams". The protocol type is "consumer" for
         groups of consumers and "" for groups that only store offsets. Raises the error of any
-        broker that fails, and UnsupportedVersion if one is too old for a filter.
+        broker that fails, and UnsupportedVersion if a broker is too old for a filter.
         """
         request = ListGroupsRequest(
             states_filter=[str(GroupState(state)) for state in states], types_filter=list(types)
@@ -101,7 +101,7 @@ class GroupAdmin(AdminBase):
     async def _describe_newer(
         self, node_id: int, groups: Sequence[str], include_operations: bool
     ) -> dict[str, GroupDescription | KafkaError]:
-        """Describe the groups among these that use the protocol of KIP-848."""
+        """Describe those of the groups that use the protocol of KIP-848."""
         request = ConsumerGroupDescribeRequest(
             group_ids=list(groups), include_authorized_operations=include_operations
         )
@@ -110,15 +110,15 @@ class GroupAdmin(AdminBase):
         return {
             group: found
             for group, found in described.items()
-            # A broker that has KIP-848 disabled, as 3.7 to 3.9 do by default, returns an error for
-            # each group; the classic result stands.
+            # A broker with KIP-848 disabled, which is the default in 3.7 to 3.9, returns an error
+            # for each group; the classic result stands.
             if not isinstance(found, GroupIdNotFound | UnsupportedVersion)
         }
 
     async def describe_group(
         self, group: str, *, include_authorized_operations: bool = False
     ) -> GroupDescription:
-        """Return one group with its members. Raises its error, as in `describe_groups`."""
+        """Return one group with its members. Raises the error that `describe_groups` returns."""
         described = await self.describe_groups(
             [group], include_authorized_operations=include_authorized_operations
         )
@@ -141,7 +141,7 @@ class GroupAdmin(AdminBase):
         return await by_coordinator(self._cluster, groups, ask)
 
     async def delete_group(self, group: str) -> None:
-        """Delete one group. Raises its error, as in `delete_groups`."""
+        """Delete one group. Raises the error that `delete_groups` returns."""
         (await self.delete_groups([group])).get(group)
 
     async def remove_members(
@@ -153,8 +153,8 @@ class GroupAdmin(AdminBase):
     ) -> Results[MemberToRemove, None]:
         """Remove members from a group, by default all; a string is a static member's instance id.
 
-        A dynamic member that is still running joins again. Errors, per member: UnknownMemberId.
-        Raises UnsupportedVersion before Kafka 2.4.
+        A dynamic member that is still running rejoins. Errors, per member: UnknownMemberId. Raises
+        UnsupportedVersion before Kafka 2.4.
         """
         if members is None:
             leaving = [
@@ -235,7 +235,8 @@ def removed_members(
     }
     removed: dict[MemberToRemove, KafkaError | None] = {}
     for member in leaving:
-        # For a static member named by instance id only, the response also contains its member id.
+        # For a static member identified by instance id only, the response also contains its member
+        # id.
         code = codes.get(member, by_instance.get(member.group_instance_id or ""))
         about = f"member {member.group_instance_id or member.member_id}"
         if code is None:

@@ -29,7 +29,7 @@ from plog.wire.messages.describe_log_dirs import (
 )
 
 ANY_LOG_DIR: Final = "any"
-"""As the target directory of a replica: the broker chooses."""
+"""A target directory with this value lets the broker choose the directory."""
 
 
 class LogDirAdmin(AdminBase):
@@ -41,7 +41,7 @@ class LogDirAdmin(AdminBase):
         *,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Results[int, dict[str, LogDirDescription]]:
-        """Return the log directories of each broker by path, with all replicas or `partitions`.
+        """Return the log directories of each broker by path, with all or some replicas.
 
         The description of a directory contains its error, if any.
         """
@@ -49,8 +49,8 @@ class LogDirAdmin(AdminBase):
 
         async def ask(node_id: int) -> dict[str, LogDirDescription]:
             response = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
-            # KIP-784: an error of the whole request; older brokers only report those of
-            # directories.
+            # KIP-784: an error that applies to the whole request; older brokers report only those
+            # of directories.
             raise_if_error(response.error_code, None, f"the log directories of broker {node_id}")
             return described_log_dirs(response)
 
@@ -59,7 +59,7 @@ class LogDirAdmin(AdminBase):
     async def alter_replica_log_dirs(
         self, paths: Mapping[TopicPartitionReplica, str]
     ) -> Results[TopicPartitionReplica, None]:
-        """Start to move replicas to other directories of their brokers.
+        """Start moving replicas to other directories of their brokers.
 
         Errors: LogDirNotFound, KafkaStorageError, ReplicaNotAvailable, and UnsupportedVersion if
         the broker does not support moves.

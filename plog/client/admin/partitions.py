@@ -45,7 +45,7 @@ class PartitionAdmin(AdminBase):
             ElectLeadersResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
-        # The error of the whole request; partitions have their own.
+        # An error that applies to the whole request; partitions have their own.
         raise_if_error(response.error_code, None, "the elections")
         return Results(elected_leaders(response))
 
@@ -55,7 +55,7 @@ class PartitionAdmin(AdminBase):
         *,
         allow_replication_factor_change: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Start to move partitions to brokers, the preferred leader first; None cancels a move.
+        """Start moving partitions to these brokers, preferred leader first; None cancels a move.
 
         Errors, per partition: InvalidReplicaAssignment, NoReassignmentInProgress,
         UnknownTopicOrPartition, ...
@@ -76,7 +76,7 @@ class PartitionAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the reassignments in progress, of `partitions` or by default of all."""
+        """Return the reassignments in progress: those of `partitions`, by default all."""
         # Without topics, all reassignments are listed (KIP-455).
         request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms)
         if partitions is not None:

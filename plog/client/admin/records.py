@@ -34,7 +34,7 @@ from plog.wire.messages.list_offsets import (
 )
 
 HIGH_WATERMARK: Final = -1
-"""As the offset for `delete_records`: delete all records that consumers can read."""
+"""In place of an offset, makes `delete_records` delete all records that consumers can read."""
 
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 _NOT_A_REPLICA = -1
@@ -56,7 +56,7 @@ class RecordAdmin(AdminBase):
         *,
         isolation_level: str = "read_uncommitted",
     ) -> Results[TopicPartition, ListedOffset]:
-        """Return the first offset at or after each partition's time, or that of an `OffsetSpec`.
+        """Return each partition's first offset at or after a time, or that of an `OffsetSpec`.
 
         With "read_committed" the latest offset is the first offset of the earliest open
         transaction, if any. Errors: UnknownTopicOrPartition, LeaderNotAvailable, UnsupportedVersion
@@ -120,7 +120,7 @@ class RecordAdmin(AdminBase):
                 await self._cluster.ask_node(node_id, request, DescribeProducersResponse)
             )
 
-        # KIP-664: a replica other than the leader can be asked as well.
+        # KIP-664: a replica other than the leader can be queried as well.
         if broker is None:
             return await by_leader(self._cluster, partitions, ask)
         return await settle(
@@ -166,7 +166,7 @@ def split_by_version(
         else:
             unknown[partition] = UnsupportedVersion(
                 f"the leader of {partition} does not support {OffsetSpec(time).name}: "
-                f"it needs ListOffsets version {first}, the broker supports {version}"
+                f"it requires ListOffsets version {first}, but the broker supports {version}"
             )
     return known, unknown
 

@@ -1,6 +1,7 @@
 """Results of operations on many items, each with its own outcome.
 
-Every admin operation on many items returns `Results`; it raises errors of the whole request.
+Every admin operation on many items returns `Results`; it raises only errors that apply to the whole
+request.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def several(items: Iterable[K]) -> list[K]:
 
 
 def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaError:
-    """Return `value`, or the error of `code` with the broker's message, or else with `about`.
+    """Return `value` if `code` is 0, otherwise its error with the broker's message or `about`.
 
     >>> outcome(0, None, "topic a", 3)
     3

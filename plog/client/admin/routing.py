@@ -1,8 +1,8 @@
 """Route requests to leaders, coordinators or all brokers, and retry the items that failed.
 
-A request about many items is split by the broker that serves them and sent to all these brokers. It
-is retried for items with a retriable error: a leader that has moved, a coordinator that is loading,
-a broken connection. `settle` is the retry loop; the other functions do one round. Each family
+A request about many items is split into one request for each broker that serves some of them. Items
+with a retriable error are retried: their leader has moved, their coordinator is loading, or a
+connection has failed. `settle` is the retry loop; the other functions make one attempt. Each family
 of operations interprets its responses.
 
 Source: Kafka 4.3 AdminApiDriver and its lookup strategies.
@@ -28,7 +28,7 @@ V = TypeVar("V")
 Answers: TypeAlias = Mapping[K, V | KafkaError]
 Asking: TypeAlias = Coroutine[Any, Any, Answers[K, V]]
 RetryPredicate: TypeAlias = Callable[[KafkaError, int], bool]
-"""A predicate: whether an error may still be transient after this number of attempts."""
+"""Returns whether an error may still be transient after this number of attempts."""
 
 # A connection that fails may mean that the coordinator has moved to another broker.
 _WRONG_COORDINATOR: Final = frozenset(
@@ -70,7 +70,7 @@ def is_transient(error: KafkaError, tries: int) -> bool:
 
 
 def is_transient_for_leaders(error: KafkaError, tries: int) -> bool:
-    """Return as `is_transient`, but also retry missing leaders and, briefly, unknown topics."""
+    """Return whether the error is retriable, a missing leader or, initially, an unknown topic."""
     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return tries < _TRIES_OF_UNKNOWN
     return error.code == ErrorCode.BROKER_NOT_AVAILABLE or is_transient(error, tries)
@@ -82,16 +82,17 @@ async def settle(
     ask: Callable[[list[K]], Asking[K, V]],
     passing: RetryPredicate = is_transient,
 ) -> Results[K, V]:
-    """Call `ask` for `items`, and again for those with a transient error, until the deadline.
+    """Call `ask` with `items`, then retry those with a transient error until the deadline.
 
-    `ask` returns outcomes for the items passed to it; it raises errors of the whole request.
+    `ask` returns an outcome for each item passed to it; it raises errors that apply to the whole
+    request.
     """
     backoff = cluster.backoff()
     waiting = several(items)
-    # Overwritten by the first response; what remains was missing in all responses.
+    # Responses overwrite these; an item that keeps this outcome was missing from all of them.
     outcomes: dict[K, V | KafkaError] = {item: _missing_result(item) for item in waiting}
     tries = 0
-    # An empty request would raise errors of the whole request for nothing.
+    # A request without items could only fail.
     while waiting:
         answers = await ask(waiting)
         tries += 1
@@ -102,7 +103,7 @@ async def settle(
         if not waiting:
             break
         await backoff.wait()
-        # An attempt without time would hide the errors.
+        # An attempt with no time left would hide the errors.
         if backoff.is_over:
             break
     return Results(outcomes)
@@ -121,7 +122,7 @@ async def ask_nodes(
     items_by_node: Mapping[int, Sequence[K]],
     ask: Callable[[int, Sequence[K]], Asking[K, V]],
 ) -> dict[K, V | KafkaError]:
-    """Ask each node about its items; an error of a node is the outcome of all its items."""
+    """Query each node about its items; a node's error is the outcome of all its items."""
 
     async def ask_one(node_id: int, items: Sequence[K]) -> Answers[K, V]:
         try:
@@ -142,7 +143,7 @@ async def by_leader(
     partitions: Iterable[TopicPartition],
     ask: Callable[[int, Sequence[TopicPartition]], Asking[TopicPartition, V]],
 ) -> Results[TopicPartition, V]:
-    """Ask the leaders about their partitions, with fresh metadata for each attempt."""
+    """Query the leaders about their partitions, with fresh metadata for each attempt."""
 
     async def ask_leaders(waiting: list[TopicPartition]) -> Answers[TopicPartition, V]:
         # Refreshed for each attempt: most errors mean that a leader has moved.
@@ -182,7 +183,7 @@ async def by_coordinator(
     groups: Iterable[str],
     ask: Callable[[int, Sequence[str]], Asking[str, V]],
 ) -> Results[str, V]:
-    """Ask the coordinators about their groups."""
+    """Query the coordinators about their groups."""
 
     async def find(group: str) -> int | KafkaError:
         try:
@@ -213,7 +214,7 @@ async def by_coordinator(
 async def ask_coordinator(
     cluster: BoundedCluster, group: str, ask: Callable[[int], Coroutine[Any, Any, V]]
 ) -> V:
-    """Ask the coordinator of one group. Raises the error of the group."""
+    """Query the coordinator of one group. Raises the group's error."""
 
     async def ask_about_one(node_id: int, groups: Sequence[str]) -> Answers[str, V]:
         return {group: await ask(node_id) for group in groups}
@@ -226,7 +227,7 @@ async def by_broker(
     brokers: Iterable[int] | None,
     ask: Callable[[int], Coroutine[Any, Any, V]],
 ) -> Results[int, V]:
-    """Ask each of `brokers`, by default all brokers; return the outcomes by broker id."""
+    """Query each of `brokers`, by default all; return the outcomes by broker id."""
     if brokers is None:
         brokers = sorted((await cluster.refresh(())).brokers)
 

@@ -131,7 +131,7 @@ def _upsertion(one: ScramUpsertion) -> ScramCredentialUpsertion:
     import hashlib
     import os
 
-    # A salt of its own for each password, so that equal passwords have different hashes.
+    # A different salt for each password, so that equal passwords have different hashes.
     salt = os.urandom(_SALT_BYTES) if one.salt is None else one.salt
     password = one.password.encode() if isinstance(one.password, str) else one.password
     hash_name = "sha512" if one.mechanism is ScramMechanism.SCRAM_SHA_512 else "sha256"

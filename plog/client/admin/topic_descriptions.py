@@ -1,8 +1,8 @@
 """List and describe topics. topics.py changes them.
 
 Any broker serves these requests. Where the broker supports it, topics are described in pages
-(KIP-966), so that a thousand large topics do not come in one response. Older brokers, and topics
-named by id, are queried with Metadata.
+(KIP-966), so that a thousand large topics are not described in a single response. Older brokers,
+and topics identified by id, are queried with Metadata.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TopicDescriptionAdmin(AdminBase):
 
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
         """Return the topics that this client may see, by name."""
-        # A list of topics must never create one.
+        # Listing topics must never create one.
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
@@ -87,7 +87,7 @@ class TopicDescriptionAdmin(AdminBase):
     async def describe_topic(
         self, topic: str | Uuid, *, include_authorized_operations: bool = False
     ) -> TopicDescription:
-        """Return one topic with its partitions. Raises its error, as in `describe_topics`."""
+        """Return one topic with its partitions. Raises the error that `describe_topics` returns."""
         described = await self.describe_topics(
             [topic], include_authorized_operations=include_authorized_operations
         )
@@ -136,7 +136,7 @@ class TopicDescriptionAdmin(AdminBase):
         )
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
-        # A response names topics by both; the caller expects the key it has used.
+        # A response contains both name and id; the caller expects the one that it passed.
         ids = {topic for topic in topics or () if not isinstance(topic, str)}
         described = zip(response.topics, described_topics(response), strict=True)
         return {

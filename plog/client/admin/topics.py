@@ -59,7 +59,7 @@ class TopicAdmin(AdminBase):
         by_name = {topic.name: topic for topic in new}
         # The outcomes are keyed by name.
         if len(by_name) < len(new):
-            raise InvalidRequest("cannot create topics: a topic is named more than once")
+            raise InvalidRequest("cannot create topics: a topic is listed more than once")
 
         async def ask(names: list[str]) -> Mapping[str, CreatedTopic | KafkaError]:
             request = create_topics_request(
@@ -88,7 +88,7 @@ class TopicAdmin(AdminBase):
         configs: Mapping[str, ConfigValue] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create one topic. Raises its error, as in `create_topics`.
+        """Create one topic. Raises the error that `create_topics` returns.
 
         The values in `configs` are strings, numbers or bools: ``{"retention.ms": 5}``.
         """
@@ -121,13 +121,13 @@ class TopicAdmin(AdminBase):
         return await settle(self._cluster, topics, ask, is_throttled)
 
     async def delete_topic(self, topic: str | Uuid) -> None:
-        """Delete one topic. Raises its error, as in `delete_topics`."""
+        """Delete one topic. Raises the error that `delete_topics` returns."""
         (await self.delete_topics([topic])).get(topic)
 
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Increase topics to a total number of partitions. Errors: InvalidPartitions, ..."""
+        """Increase the number of partitions of topics. Errors: InvalidPartitions, ..."""
 
         async def ask(names: list[str]) -> Mapping[str, KafkaError | None]:
             request = create_partitions_request(
@@ -198,7 +198,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 def delete_topics_request(
     topics: Iterable[str | Uuid], *, version: int, timeout_ms: int
 ) -> DeleteTopicsRequest:
-    """Return the request to delete `topics`. Raises UnsupportedVersion for ids before 2.8."""
+    """Return the request to delete `topics`. Raises UnsupportedVersion for ids before Kafka 2.8."""
     if version >= _FIRST_DELETION_BY_ID:
         return DeleteTopicsRequest(
             topics=[
@@ -285,7 +285,7 @@ def deleted_topics(response: DeleteTopicsResponse) -> dict[str | Uuid, KafkaErro
     for topic in response.responses:
         about = f"topic {topic.name or uuid_to_text(topic.topic_id)}"
         result = outcome(topic.error_code, topic.error_message, about, None)
-        # The response may have both; the caller may have asked for either.
+        # The response may contain name and id; the caller may have passed either.
         if topic.name:
             outcomes[topic.name] = result
         if topic.topic_id != ZERO_UUID:

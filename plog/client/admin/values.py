@@ -1,4 +1,4 @@
-"""The frozen values that the admin client takes and returns, one class for each noun.
+"""The frozen values that the admin client accepts and returns, one class for each noun.
 
 The values of small families (ACLs, quotas, SCRAM, features) are in the files of those families. Ids
 are `plog.types.Uuid`. A value that the broker does not provide is None.
@@ -62,7 +62,7 @@ class CreatedTopic:
     partitions: int | None
     replication_factor: int | None
     configs: Mapping[str, ConfigEntry] | None = field(repr=False)
-    """Also None if the client may not see the configs."""
+    """Also None if the client is not authorized to read the configs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class ConfigResource(NamedTuple):
     def node_id(self) -> int | None:
         """The broker that serves this resource; None if any broker does."""
         of_one = self.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
-        # Defaults for all brokers have an empty name and can be asked from any of them (KIP-226).
+        # Defaults for all brokers have an empty name, and any broker returns them (KIP-226).
         return int(self.name) if of_one and self.name.isdecimal() else None
 
     def __str__(self) -> str:
@@ -298,7 +298,7 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """A log directory: its error, or its replicas. The byte counts are of its file system."""
+    """A log directory: its error, or its replicas. The byte counts refer to its file system."""
 
     path: str
     error: KafkaError | None
@@ -365,7 +365,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member of a group; topics and partitions are decoded, and raw bytes are as it sent them.
+    """A member of a group; topics and partitions are decoded; raw bytes are as received.
 
     The epoch, the target assignment and the pattern exist only in the protocol of KIP-848.
     """
@@ -386,7 +386,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group; `protocol` is the one its members share, for consumers the assignor's name."""
+    """A group; for consumers, `protocol` is the name of the assignor that the members share."""
 
     group_id: str
     type: str

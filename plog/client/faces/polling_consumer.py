@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ARROW_RECORDS_MAX = 1 << 20
-"""The most records that one `consume_arrow` returns by default."""
+"""The maximum number of records that `consume_arrow` returns by default."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
@@ -48,7 +48,7 @@ class PollingConsumer(ConsumerCore):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.max_records = self._settings.max_poll_records
-        """The most records that one `consume` returns by default."""
+        """The maximum number of records that `consume` returns by default."""
         self.unread = PendingRecords()
         # Commits and positions must not include records that the application has not received.
         self.positions.held_back = self.unread.offsets
@@ -94,8 +94,8 @@ class PollingConsumer(ConsumerCore):
     ) -> pyarrow.RecordBatch | None:
         """Read records as `consume` does, but return them as columns of an Arrow record batch.
 
-        The columns are topic, partition, offset, timestamp, key, value, headers … Deserializers are
-        not applied. Requires the extra ``plog[arrow]``.
+        The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers and
+        leader_epoch. Deserializers are not applied. Requires the extra ``plog[arrow]``.
         """
         count = ARROW_RECORDS_MAX if max_records is None else max_records
         # Arrow batches bypass the records that were already decoded, so these are fetched again.
@@ -142,7 +142,8 @@ class PollingConsumer(ConsumerCore):
             left_s = None if deadline_s is None else deadline_s - now_s()
             if taken or (left_s is not None and left_s <= 0):
                 return taken
-            # While it waits, the application is in a poll, however long no records arrive.
+            # While it waits, the application counts as polling, no matter how long no records
+            # arrive.
             self.polled(waits=True)
             try:
                 await adapt(self._data.wait(left_s))
@@ -153,7 +154,7 @@ class PollingConsumer(ConsumerCore):
 
     def wake_up(self) -> None:
         """End the current wait, or the next one, with WokenUp."""
-        # Kept until a call notices it, also one that starts later.
+        # Kept until a call notices it, even one that starts later.
         self._is_woken = True
         self._data.set()
 
@@ -181,7 +182,7 @@ class PollingConsumer(ConsumerCore):
         a partition.
         """
         super().assign(partitions)
-        # The records of removed partitions must not be returned any more.
+        # The records of removed partitions must no longer be returned.
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -200,7 +201,7 @@ class PollingConsumer(ConsumerCore):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Continue at `offset`. Raises IllegalState if the partition is not assigned."""
         super().seek(partition, offset)
-        # Those records are before or after the new position.
+        # The records that were taken are before or after the new position.
         self.unread.drop({partition})
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Any) -> None:

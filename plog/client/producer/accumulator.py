@@ -1,9 +1,9 @@
 """The accumulator: batches of records per partition, filled by any thread, waiting to be sent.
 
-`append` is the hot path of a producer: any thread may call it, it never waits, and it costs a lock,
-a tuple and a handle. Nothing is encoded here: the engine's thread takes whole batches, oldest
+`append` is the hot path of a producer: any thread may call it, it never waits, and it costs only a
+lock, a tuple and a handle. Nothing is encoded here: the engine's thread takes whole batches, oldest
 first, and encodes them. Memory is accounted per batch: from its first record until its outcome is
-known, a batch reserves a share of buffer.memory, which doubles as the batch grows.
+known, a batch reserves a share of buffer.memory. The share doubles whenever the batch outgrows it.
 
 Source: KIP-480, KIP-794; Kafka 4.3 RecordAccumulator, BuiltInPartitioner, BufferPool.
 """
@@ -29,7 +29,7 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 H = TypeVar("H", bound=RecordHandle)
 
-# Small at first, so that a producer that sends a little to each of a thousand partitions does not
+# Initially small, so that a producer that sends a little to each of a thousand partitions does not
 # exhaust the memory, whatever batch.size is.
 _FIRST_BYTES = 16 * 1024
 """The share of buffer.memory that a new batch reserves."""
@@ -39,11 +39,11 @@ class Claim(IntEnum):
     """How much of buffer.memory a record may reserve."""
 
     NEW = 0
-    """Free memory, unless other records wait for it."""
+    """Free memory, unless other records are waiting for it."""
     FIRST = 1
-    """Free memory, for the first of the waiting records."""
+    """Free memory; the record is the first of those that wait."""
     GRANTED = 2
-    """As much as it needs: the caller has just checked for room."""
+    """As much memory as it needs: the caller has just checked that there is room."""
 
 
 class Accumulator(Generic[H]):
@@ -88,7 +88,7 @@ class Accumulator(Generic[H]):
         self._queue_by_partition: dict[TopicPartition, PartitionQueue] = {}
         self._must_wake = False
         self._next_check_s = math.inf
-        """When the engine checks the queues again; 0 if it has been woken to do so now."""
+        """When the engine will next check the queues; 0 if it has been woken to check them now."""
         self.waiting: dict[PartitionQueue, None] = {}
         """Queues with batches; the most recently served queue is last."""
         self.incomplete: dict[ProducerBatch, None] = {}
@@ -98,7 +98,7 @@ class Accumulator(Generic[H]):
         self.refused_bytes = 0
         """The size of the last reservation that failed."""
         self.line_length = 0
-        """Number of records that wait for memory. While any does, no batch lingers."""
+        """Number of records that wait for memory. While it is above 0, no batch lingers."""
 
     # -- any thread -----------------------------------------------------------------------------
 
@@ -114,10 +114,10 @@ class Accumulator(Generic[H]):
         on_delivery: OnDelivery | None = None,
         claim: Claim = Claim.NEW,
     ) -> H | None:
-        """Add a record and return its handle; None if its topic, partition or memory is missing.
+        """Add a record and return its handle, or None if a topic, partition or memory is missing.
 
         `size_bytes` estimates the record's size. A record that fits into the memory that its batch
-        has reserved is added whatever its `claim`.
+        has already reserved is added regardless of `claim`.
         """
         # Without the lock: the look-up is atomic, and `close` also empties topics found before it.
         topic = self._topics.get(topic_name)
@@ -153,9 +153,9 @@ class Accumulator(Generic[H]):
         return None if batch is None else self._make_handle(batch, index)
 
     def _next_sticky(self, topic: TopicQueues) -> PartitionQueue | None:
-        """Return the queue for the next record without a key after its batch was filled or sent."""
+        """Return the queue for the next record without a key, after a batch was filled or sent."""
         queue = topic.sticky
-        # KIP-794: stay in the partition until batch.size bytes have gone there, in however many
+        # KIP-794: keep the partition until it has received batch.size bytes, in any number of
         # batches.
         if queue is not None and queue.open is None and topic.sticky_bytes < self._batch_size:
             return queue  # Its batch was sent before it was full.
@@ -191,17 +191,17 @@ class Accumulator(Generic[H]):
     def _new_batch(
         self, topic: TopicQueues, queue: PartitionQueue | None, size_bytes: int, claim: Claim
     ) -> ProducerBatch | None:
-        """Open another batch of `queue`; None if there is no memory for it."""
+        """Open and return another batch of `queue`; return None if there is no memory for it."""
         if queue is None:
             return None
         if queue.open is not None:
             queue.open = None
             self._check_at(0)
-        # A record larger than batch.size gets a batch of its own.
+        # A record larger than batch.size is the only one in its batch.
         limit_bytes = max(topic.limit_bytes, HEADER_SIZE + size_bytes)
         reserved_bytes = min(limit_bytes, max(_FIRST_BYTES, HEADER_SIZE + size_bytes))
         if not self._may_take(reserved_bytes, claim):
-            # `has_room` must not wake a waiter before this much is free.
+            # `has_room` must not wake a waiter before this amount is free.
             self.refused_bytes = reserved_bytes
             return None
         self.used_bytes += reserved_bytes
@@ -246,7 +246,7 @@ class Accumulator(Generic[H]):
         """Forget topics unused for `idle_s` and return their names."""
         forgotten = []
         before_s = self._now_s() - idle_s
-        # Later records wait for metadata again (KIP-526); the queues are kept with their numbers.
+        # Later records wait for metadata again (KIP-526); the queues keep their sequence numbers.
         with self._lock:
             # A queued batch still needs its leader's metadata.
             busy = {queue.topic.name for queue in self.waiting}
@@ -257,7 +257,7 @@ class Accumulator(Generic[H]):
         return forgotten
 
     def knows(self, topic: str, partition: int | None) -> bool:
-        """Return whether records can be added for the topic, and for the partition if given."""
+        """Return whether records can be added to the topic, and to the partition if given."""
         known = self._topics.get(topic)
         return known is not None and (partition is None or partition < len(known.queues))
 
@@ -282,7 +282,7 @@ class Accumulator(Generic[H]):
             return next((batch for batch in self.incomplete if not batch.is_done), None)
 
     def begin_check(self) -> None:
-        """Record that the engine reads `waiting` now."""
+        """Record that the engine is about to read `waiting`."""
         # Records added from now on wake the engine again, since this check may miss them.
         with self._lock:
             self._next_check_s = math.inf
@@ -290,7 +290,7 @@ class Accumulator(Generic[H]):
     def end_check(self, next_check_s: float) -> None:
         """Record that the engine will check again at `next_check_s` unless it is woken.
 
-        0 means that new records need not wake it, because no broker can take them.
+        0 means that new records need not wake it, because no broker can accept them.
         """
         # `append` may have requested an earlier check since `begin_check`.
         with self._lock:
@@ -350,13 +350,13 @@ class Accumulator(Generic[H]):
 
     def forget(self, batch: ProducerBatch) -> None:
         """Remove a batch whose outcome has been reported."""
-        # Not earlier: at any moment, a fork finds the batch either in `incomplete` or done.
+        # Not earlier: whenever the process forks, the batch must be in `incomplete` or done.
         with self._lock:
             del self.incomplete[batch]
 
     def has_room(self, claim: Claim = Claim.NEW) -> bool:
-        """Return whether the last refused reservation, and another batch, would fit now."""
-        # Others wait already, so the next memory is theirs.
+        """Return whether there is room for the last refused reservation and for a new batch."""
+        # Records already wait, and freed memory goes to them first.
         if claim is Claim.NEW and self.line_length:
             return False
         wanted_bytes = max(self.refused_bytes, self._batch_size)

@@ -28,7 +28,7 @@ log = logging.getLogger("plog.client")
 
 _JITTER = 0.2
 _GROWTH = 2
-# By then every backoff has reached its maximum; more would only compute huge powers.
+# By then every backoff has reached its maximum; counting further would only compute huge powers.
 _MAX_DOUBLINGS = 30
 
 NOT_WRITTEN = frozenset(
@@ -72,7 +72,7 @@ STALE_METADATA = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
-"""Errors after which a partition may have another leader."""
+"""Errors that may mean that a partition has another leader."""
 
 
 class BatchCompletion:
@@ -160,7 +160,8 @@ class BatchCompletion:
         sequences = self._sequences_of(batch)
         late: list[ProducerBatch] = []
         if sequences is not None:
-            # Before `written`, which settles `batch`: it marks the place among the unsettled ones.
+            # Before `written`, which settles `batch`: `overtaken` needs its place among the
+            # unsettled batches.
             late = sequences.overtaken(batch)
             for earlier in sequences.written(batch, base_offset):
                 if not earlier.is_done:
@@ -179,7 +180,7 @@ class BatchCompletion:
             sequences.give_up(batch)
 
     def _retried_or_deferred(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> bool:
-        """Return whether this response leaves `batch` queued for a retry or deferred."""
+        """Queue `batch` for a retry or defer it; return False if it must fail instead."""
         code = answer.error_code
         sequences = self._sequences_of(batch)
         waits = code in RETRIABLE
@@ -192,7 +193,7 @@ class BatchCompletion:
                 if not waits:
                     return True
             elif code == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start_offset < 0:
-                # The partition has moved: the broker cannot tell why.
+                # The partition has left the broker, which no longer knows the log start offset.
                 waits = True
             elif code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH):
                 is_fenced = code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -203,9 +204,9 @@ class BatchCompletion:
         return False
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
-        """Fail `batch` with the broker's error, and with those of single records (KIP-467)."""
+        """Fail `batch` with the broker's error, and single records with their own (KIP-467)."""
         # An earlier attempt may have been written although the last one was refused.
-        doubt = "; it may be in the log" if batch.in_doubt else ""
+        doubt = "; the record may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(
             answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}{doubt}"
         )
@@ -213,7 +214,7 @@ class BatchCompletion:
             x.batch_index: InvalidRecord(x.batch_index_error_message or _text_of(answer))
             for x in answer.record_errors
         }
-        # KIP-467: one invalid record has the error of its batch; the others failed only with it.
+        # KIP-467: a single invalid record caused the error of its batch; the others are valid.
         if len(errors) == 1 and answer.error_code != ErrorCode.NONE:
             [(index, single)] = errors.items()
             errors = {index: error_from_code(answer.error_code, str(single))}
@@ -228,7 +229,7 @@ class BatchCompletion:
 
     def _may_retry(self, batch: ProducerBatch) -> bool:
         age_s = self._now_s() - batch.created_s
-        # A transaction that can only be aborted sends nothing again.
+        # A transaction that can only be aborted retries nothing.
         if not self.may_retry():
             return False
         return batch.attempts < self._settings.retries and age_s < self._delivery_timeout_s
@@ -242,7 +243,7 @@ class BatchCompletion:
         batch.attempts += 1
         batch.trouble = why
         batch.retry_at_s = self._now_s() + wait_ms / 1000 * jitter
-        # It has lingered already.
+        # It has already lingered.
         batch.is_urgent = True
         self._metrics.retried(batch.count)
         log.debug("retrying a batch of %s: %s", batch.topic_partition, why)
@@ -312,7 +313,7 @@ class BatchCompletion:
         errors_by_index: Mapping[int, Exception] | None = None,
     ) -> None:
         """Fail `batch` without further retries."""
-        # First: a Deferred's callbacks run immediately and may commit, which must fail by then.
+        # First: a Deferred's callbacks run immediately and may commit, which must already fail.
         self.on_failure(batch, error)
         sequences = self._sequences_of(batch)
         if sequences is not None:

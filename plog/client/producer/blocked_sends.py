@@ -82,7 +82,7 @@ class BlockedSends(Generic[H]):
 
     @property
     def has_waiters(self) -> bool:
-        """Whether records wait for memory; records that must not overtake them wait as well."""
+        """Whether records wait for memory; later records must then wait as well."""
         return bool(self._waiters)
 
     async def send_soon(
@@ -100,7 +100,7 @@ class BlockedSends(Generic[H]):
         Waits up to max.block.ms; memory is granted in the order of these calls. Raises the errors
         of `send` and `room`.
         """
-        # One deadline for the topic and the memory together, as max.block.ms is in Kafka.
+        # As in Kafka, max.block.ms limits the waits for the topic and for memory together.
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
 
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
@@ -117,7 +117,7 @@ class BlockedSends(Generic[H]):
         partition: int | None,
         deadline_s: float,
     ) -> H:
-        """Return what `attempt` returns once the topic is known and it is this record's turn."""
+        """Return the result of `attempt` once the topic is known and it is this record's turn."""
         check_topic_names((topic,))
         self._blocked[topic] += 1
         with TaskCompletion(self._unblocked, topic):
@@ -148,7 +148,7 @@ class BlockedSends(Generic[H]):
 
         def attempt() -> bool | None:
             self._check_open()
-            # `Claim.FIRST`: the place in the queue is checked by `_in_turn`.
+            # `Claim.FIRST`: `_in_turn` checks the place in the queue.
             return self._accumulator.has_room(Claim.FIRST) or None
 
         deadline_s = self._network.now_s() + timeout_s
@@ -171,7 +171,7 @@ class BlockedSends(Generic[H]):
         partition: int | None,
         deadline_s: float,
     ) -> T | None:
-        """Return what `attempt` returns, after all sends that already wait for memory.
+        """Return the result of `attempt`, made after all sends that already wait for memory.
 
         Returns None if something other than memory is missing.
         """
@@ -191,7 +191,7 @@ class BlockedSends(Generic[H]):
                     self._metrics.exhausted()
                     raise BufferExhausted(
                         f"cannot send: buffer.memory={self._settings.buffer_memory} stayed full for"
-                        " max.block.ms; send more slowly, or raise one of the two"
+                        " max.block.ms; send more slowly, or raise one of these settings"
                     )
 
     def _set_queue_length(self, length: int) -> None:

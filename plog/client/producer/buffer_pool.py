@@ -34,8 +34,8 @@ class BufferPoolQueue:
         return Place(self, self._network.signal())
 
     def serve(self) -> None:
-        """Notify the first waiter that memory may be free, and the next if the first leaves."""
-        # Called by a waiter that leaves when it is notified.
+        """Notify the first waiter that memory may be free; if it leaves, notify the next one."""
+        # A notified waiter that leaves the queue calls this method as well.
         if self._is_serving:
             return
         self._is_serving = True
@@ -69,7 +69,7 @@ class BufferPoolQueue:
         was_first = place is self.first
         del self._places[place]
         self._on_change(len(self._places))
-        # The next waiter may need less memory than the one that has given up.
+        # The next waiter may need less memory than the one that gave up.
         if was_first:
             self.serve()
 

@@ -7,7 +7,7 @@
 
 `send` never waits. It adds records to the accumulator, and the sender takes them out in the network
 thread. `wake` notifies that thread: it may be called from any thread and makes `woken` run in the
-engine's thread. The faces decide how callers see handles and waiting.
+engine's thread. The faces determine how handles and waiting appear to callers.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
         largest_bytes = min(settings.max_request_size, settings.buffer_memory)
         # `_send` estimates a record's size with the usual overhead; the difference ensures that the
-        # largest one still fits into a request.
+        # largest record still fits into a request.
         self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
@@ -230,7 +230,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             checked_partition(record.partition, record.topic)
         if not accumulator.knows(record.topic, record.partition):
             return None
-        # Hooks see each record once, so memory must be available before they run.
+        # Hooks are called once per record, so memory must be available before they run.
         if not accumulator.has_room(claim):
             accumulator.want_room()
             return None
@@ -240,7 +240,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             if not accumulator.knows(record.topic, record.partition):
                 raise UnknownTopicOrPartition(
                     f"cannot send to partition {record.partition} of topic {record.topic}:"
-                    " an interceptor chose it, but it is not known"
+                    " an interceptor chose it, but the topic has no such partition"
                 )
             return self._send(
                 record.topic,
@@ -255,7 +255,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 Claim.GRANTED,
             )
         except Exception as error:
-            # KIP-42: an interceptor that has seen the record also sees its failure.
+            # KIP-42: an interceptor that has received the record is also notified of its failure.
             self._interceptors.on_refusal(record, error)
             raise
 
@@ -283,7 +283,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if settings.buffer_memory < limit:
             name, limit = "buffer.memory", settings.buffer_memory
         return RecordTooLarge(
-            f"cannot send a record of about {size_bytes} bytes to topic {topic}: a batch with it is"
+            f"cannot send a record of about {size_bytes} bytes to topic {topic}: its batch would be"
             f" larger than {name}={limit}; raise {name}, or split the record"
         )
 
@@ -294,8 +294,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     ) -> tuple[PartitionMetadata, ...]:
         """Return the partitions of a topic in order, waiting up to `timeout_s` for its metadata.
 
-        None as `timeout_s` means max.block.ms. Raises UnknownTopicOrPartition, RequestTimedOut, or
-        the broker's reason for refusing the topic.
+        A `timeout_s` of None means max.block.ms. Raises UnknownTopicOrPartition, RequestTimedOut,
+        or the error with which the broker refused the topic.
         """
         self._check_open()
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
@@ -333,7 +333,9 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 return
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Refuse further records, send the pending ones, and close; None means no time limit.
+        """Refuse further records, send the pending ones, and close.
+
+        A `timeout_s` of None means no time limit.
 
         Records not acknowledged after `timeout_s` fail with ClosedError. Repeated calls have no
         effect; a concurrent call waits until the first one has finished. Connections belong to
@@ -387,7 +389,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
     def forked(self, error: Exception) -> None:
         """Fail all pending records in a forked child, which cannot send them. Takes no lock."""
-        # A copy, since no lock protects the dictionary here: the thread that held it is gone.
+        # A copy, since no lock protects the dictionary here: the child lacks the thread that held
+        # it.
         for batch in tuple(self._accumulator.incomplete):
             if not batch.is_done:
                 batch.abandon(error)

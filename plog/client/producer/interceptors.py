@@ -1,4 +1,4 @@
-"""Producer interceptors: application hooks that see each record before sending and afterwards.
+"""Producer interceptors: application hooks, called before a record is sent and with its outcome.
 
 An exception from an interceptor is logged and otherwise ignored. Source: KIP-42; Kafka 4.3
 ProducerInterceptors.
@@ -23,7 +23,7 @@ class ProducerInterceptor(Protocol):
     """An interceptor, and a base class for interceptors. They are called in the order given."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record to send instead of `record`; called before serialization, by `send`."""
+        """Return the record to send instead of `record`; `send` calls this before serialization."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
@@ -54,7 +54,7 @@ class Interceptors:
             try:
                 changed: object = interceptor.on_send(record)
             except Exception:
-                # KIP-42: a failing interceptor must not stop the record; the next one sees the
+                # KIP-42: a failing interceptor must not stop the record; the next one receives the
                 # unchanged record.
                 log.exception("on_send of %r failed for topic %s", interceptor, record.topic)
                 continue
@@ -74,7 +74,7 @@ class Interceptors:
         """Report the outcome of every record of `batch`."""
         for index in range(batch.count):
             error = batch.error_at(index)
-            # Also asyncio's CancelledError: the engine continues, as it does after callbacks.
+            # Also asyncio's CancelledError: the engine continues, as after a callback that raises.
             self._acknowledge(batch.metadata_at(index), error, BaseException)
 
     def on_refusal(self, record: ProducerRecord, error: Exception) -> None:

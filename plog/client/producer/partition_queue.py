@@ -17,14 +17,14 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 _SAFETY = 1.05
 """How much larger a compressed batch may be than expected."""
-# It falls slowly and rises fast, because a batch that is too large must be split. Source: Kafka 4.3
-# CompressionRatioEstimator.
+# The expected ratio falls slowly and rises fast, because a batch that is too large must be split.
+# Source: Kafka 4.3 CompressionRatioEstimator.
 _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
-"""How much the expected ratio falls or rises after a batch that was smaller or larger."""
+"""How much the expected ratio falls or rises after a smaller or larger batch than expected."""
 _MAX_LIMIT_RATIO = 16
-"""A batch of compressible records may grow to this multiple of batch.size uncompressed,"""
+"""The maximum uncompressed size of a batch of compressible records, as a multiple of batch.size."""
 _MAX_LIMIT_BYTES = 1 << 20
-"""but not beyond this size: compressing a batch blocks the event loop."""
+"""The maximum uncompressed size of a compressible batch: compressing it blocks the event loop."""
 _MAX_KEYS = 4096
 """Size of a topic's cache of partitions by key. Keys recur, and hashing one takes longer than the
 rest of the work for a record."""
@@ -51,7 +51,7 @@ class PartitionQueue:
         self.sequences = sequences
         """None for a producer that is not idempotent."""
         self.on_wire = 0
-        """Number of its batches that are in flight."""
+        """Number of the partition's batches that are in flight."""
         self._begun = 0
 
     def begin_batch(self, lock: Lock, *, created_s: float, limit_bytes: int) -> ProducerBatch:
@@ -69,7 +69,7 @@ class PartitionQueue:
         return batch
 
     def insert(self, batch: ProducerBatch) -> None:
-        """Queue `batch` again, before all batches begun after it."""
+        """Queue `batch` again, before all batches created after it."""
         place = 0
         # From the front: the batches that are queued again are usually the oldest.
         while place < len(self.batches) and self.batches[place].order < batch.order:
@@ -114,7 +114,7 @@ class TopicQueues:
         self.topic_id = ZERO_UUID
         """All zeros if the brokers do not return topic IDs."""
         self.used_s = 0.0
-        """When the topic's last batch was begun."""
+        """When the topic's last batch was created."""
         self.ratio = 1.0
         """Expected ratio of compressed to uncompressed batch size."""
 
@@ -151,14 +151,14 @@ class TopicQueues:
         if topic_id != self.topic_id:
             was_known, self.topic_id = self.topic_id != ZERO_UUID, topic_id
             for queue in self.all_queues if was_known else ():
-                # The brokers of the new topic know nothing about this producer.
+                # The brokers have no state of this producer for the new topic.
                 if queue.sequences is not None:
                     queue.sequences.begin_unknown()
 
     def set_available(self, available: Sequence[int]) -> None:
-        """Set the partitions for records without a key; if empty, they may go to any partition."""
+        """Set the partitions for records without a key; an empty set stands for all partitions."""
         self.available = tuple(available)
-        # The next record without a key chooses another partition instead of waiting for a leader.
+        # The next record without a key goes to another partition instead of waiting for a leader.
         if self.sticky is not None and self.sticky.topic_partition.partition not in available:
             self.sticky = None
 

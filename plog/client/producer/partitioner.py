@@ -1,8 +1,8 @@
-"""Partitioners: choose the partition of a record when the application does not.
+"""Partitioners, which choose the partition of a record if the application does not.
 
 By default, records with a key go to the partition given by Kafka's hash of the key, as in all Kafka
-clients. Records without a key stay in one partition until a batch of it is full (KIP-480, KIP-794),
-which makes batches large and few. The accumulator implements the default, using `choose_sticky` to
+clients. Records without a key go to the same partition until a batch is full (KIP-480, KIP-794), so
+that batches are few and large. The accumulator implements the default, using `choose_sticky` to
 change partitions. Any other strategy is a `Partitioner`, or a function with the same parameters.
 Pure: random numbers are arguments.
 """
@@ -51,7 +51,7 @@ class RoundRobinPartitioner:
         available: Sequence[int],
     ) -> int:
         """Return the next partition in rotation."""
-        # Two threads may read the same turn: the rotation is then uneven, which costs less than a
+        # Two threads may read the same number: the rotation is then uneven, which costs less than a
         # lock.
         turn = self._next_by_topic.get(topic, 0)
         self._next_by_topic[topic] = turn + 1
@@ -72,14 +72,14 @@ class RandomPartitioner:
         count: int,
         available: Sequence[int],
     ) -> int:
-        """Return a random partition, or the key's."""
+        """Return a random partition, or the partition of the key."""
         if key is not None:
             return partition_for_key(key, count)
         return choose_at_random(count, available, self._random())
 
 
 class HashPartitioner:
-    """Hashes keys as Kafka does; records without a key count as having an empty key.
+    """Hashes keys as Kafka does; a record without a key is treated as if its key were empty.
 
     Unlike with the default, the partition never depends on how records are batched.
     """
@@ -92,7 +92,7 @@ class HashPartitioner:
         count: int,
         available: Sequence[int],
     ) -> int:
-        """Return the key's partition."""
+        """Return the partition of the key."""
         return partition_for_key(key or b"", count)
 
 
@@ -103,7 +103,7 @@ def chooser(
 
     Raises TypeError if `partitioner` cannot choose partitions.
     """
-    # The setting names RoundRobinPartitioner, the only class that ``partitioner.class`` can name.
+    # The setting is RoundRobinPartitioner, the only class that ``partitioner.class`` accepts.
     if partitioner is None and in_turn:
         return RoundRobinPartitioner().partition
     return check_partitioner(partitioner)
@@ -119,7 +119,7 @@ def choose_at_random(count: int, available: Sequence[int], chance: float) -> int
 
 
 def choose_sticky(available: Sequence[int], queued: Sequence[int], chance: float) -> int:
-    """Return the next sticky partition; the fewer batches it has queued, the likelier it is chosen.
+    """Return the next sticky partition; the fewer queued batches, the likelier the choice.
 
     `queued` holds the number of queued batches of each `available` partition. Source: KIP-794.
 

@@ -1,8 +1,8 @@
 """A batch of records to send, and the handles of its records.
 
 Apart from a record's bytes, all state is kept per batch: a handle is a batch and an index. Any
-thread fills a batch, under the lock it shares with the accumulator; after that, only the engine's
-thread changes it. Its outcome is set once, for all its records.
+thread may add records, under the lock that the batch shares with the accumulator; afterwards, only
+the engine's thread changes the batch. Its outcome is set once, for all its records.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], Any]
 
 # Estimates: exact sizes would require encoding each record when it is added.
 RECORD_OVERHEAD = 11
-"""Approximate bytes of a record's lengths, deltas and attributes, if it has up to 8 kB and follows
-within seconds of the first record of its batch."""
+"""Approximate bytes of a record's lengths, deltas and attributes, if it is at most 8 kB long and
+follows the first record of its batch within seconds."""
 RECORD_OVERHEAD_MAX = 21
-"""The maximum for any record. Source: Kafka 4.3 DefaultRecord."""
+"""The maximum overhead of any record. Source: Kafka 4.3 DefaultRecord."""
 _HEADER_OVERHEAD = 3
 _NULL = -1
 
@@ -90,7 +90,7 @@ class ProducerBatch(SequencedBatch):
         super().__init__()
         self.topic_partition = topic_partition
         self.order = order
-        """The batch's number in its partition, and its first record's index in that batch."""
+        """The batch's number in its partition and, for a part, the index of its first record."""
         self.created_s = created_s
         self.records: list[RecordFields] = []
         self.size_bytes = HEADER_SIZE
@@ -98,19 +98,19 @@ class ProducerBatch(SequencedBatch):
         self.limit_bytes = limit_bytes
         """The size at which the batch is full."""
         self.reserved_bytes = limit_bytes
-        """The part of buffer.memory that it reserves until it is done."""
+        """The part of buffer.memory that the batch reserves until it is done."""
         self.is_urgent = False
         """The batch no longer lingers."""
         # A retry with the same sequence numbers reuses it instead of compressing again.
         self.encoded: bytes | None = None
-        """The encoded batch, as long as its sequence numbers stay the same."""
+        """The encoded batch, valid while its sequence numbers stay the same."""
         self.attempts = 0
         """Number of failed attempts."""
         self.trouble = ""
         """Why the last attempt failed."""
         self.retry_at_s = 0.0
         self.leader_epoch = -1
-        """The epoch of the leader to which it was last sent."""
+        """The epoch of the leader to which the batch was last sent."""
         self.is_done = False
         self.error: Exception | None = None
         self.errors_by_index: Mapping[int, Exception] = {}
@@ -188,7 +188,8 @@ class ProducerBatch(SequencedBatch):
         return RecordMetadata(
             self.topic_partition.topic,
             self.topic_partition.partition,
-            # With acks=0 and for a duplicate the offset is unknown, and so is every sum with it.
+            # With acks=0 and for a duplicate, the base offset is unknown, and so is that of each
+            # record.
             self.base_offset if self.base_offset == UNKNOWN_OFFSET else self.base_offset + index,
             timestamp if self.append_time == NO_TIMESTAMP else self.append_time,
             key_size,
@@ -198,10 +199,11 @@ class ProducerBatch(SequencedBatch):
     def watch(self, index: int, on_delivery: OnDelivery) -> None:
         """Call `on_delivery` with the outcome of the record at `index`.
 
-        The call is made in the engine's thread, or here and now if the outcome is known.
+        The call is made in the engine's thread, or immediately in this thread if the outcome is
+        known.
         """
         batch, place = self.locate(index)
-        # The usual case without the lock; checked again with it.
+        # The usual case, checked without the lock, and then again with it.
         if not batch.is_done:
             with self._lock:
                 batch, place = self.locate(index)
@@ -226,7 +228,7 @@ class ProducerBatch(SequencedBatch):
         return batch, index
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
-        """Return batches that replace this one: at most `limit_bytes`, and half its size, each.
+        """Return the batches that replace this one, each at most `limit_bytes` and half its size.
 
         Handles and callbacks follow their records. The batch must have at least two records.
         """
@@ -318,17 +320,17 @@ def metadata_of(handle: RecordHandle) -> RecordMetadata:
 
 
 def call_when_done(handle: R, function: Callable[[R], Any]) -> None:
-    """Call `function` with `handle` once it is done, in the engine's thread, or now if it is."""
+    """Call `function` with `handle` in the engine's thread once it is done, or now if it is."""
     handle._batch.watch(handle._index, lambda metadata, error: function(handle))
 
 
 def share_batch(handle: RecordHandle, other: RecordHandle) -> bool:
-    """Return whether both records were added to the same batch, and so are done together."""
+    """Return whether both records are in the same batch, and are therefore done together."""
     return handle._batch is other._batch
 
 
 def handle_behind(handle: RecordHandle, places: int) -> RecordHandle:
-    """Return the handle of the record `places` after this one in the same batch."""
+    """Return the handle of the record `places` places after this one in the same batch."""
     return RecordHandle(handle._batch, handle._index + places)
 
 

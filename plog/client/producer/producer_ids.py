@@ -25,7 +25,7 @@ _NO_TIMEOUT = 0x7FFFFFFF
 
 
 class ProducerIds:
-    """Obtains producer IDs. Calls `on_id` after success, `on_failure` if none can be obtained."""
+    """Obtains producer IDs. Calls `on_id` on success, and `on_failure` if none can be obtained."""
 
     def __init__(
         self,

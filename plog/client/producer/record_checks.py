@@ -1,4 +1,4 @@
-"""Checks of the parts of a record; each error names the part and the fault.
+"""Checks of the parts of a record. Each error identifies the part and the fault.
 
 Pure. The hot path (core.py) calls these functions only for unusual arguments.
 """
@@ -21,19 +21,19 @@ _LAST_TIMESTAMP = (1 << 63) - 1
 
 
 def as_bytes(data: object, what: str, topic: str) -> bytes:
-    """Return `data`, a "key" or "value" as `what` says, as bytes. Raises SerializationFailed."""
+    """Return `data` as bytes; `what` is "key" or "value". Raises SerializationFailed."""
     # Copied, because the application may change a buffer before the batch is encoded.
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise SerializationFailed(
         f"the {what} of a record for topic {topic} is {type(data).__name__}, not bytes:"
-        f" give bytes, or create the producer with a {what}_serializer"
+        f" pass bytes, or create the producer with a {what}_serializer"
     )
 
 
 def serialized(serializer: Serializer | None, data: Any, what: str, topic: str) -> bytes | None:
-    """Return `data` as serialized. Raises SerializationFailed, caused by the serializer's error."""
-    # Null is a value of its own in Kafka (a tombstone), so serializers never see it.
+    """Return `data` serialized. Raises SerializationFailed, caused by the serializer's error."""
+    # In Kafka, null is a distinct value (a tombstone), so serializers never receive it.
     if serializer is None or data is None:
         return data  # type: ignore[no-any-return]  # `as_bytes` checks it later.
     try:
@@ -59,10 +59,10 @@ def checked_headers(headers: Headers) -> tuple[Header, ...]:
     pairs = header_pairs(headers)
     for header in pairs:
         if not isinstance(header, tuple | list) or len(header) != 2:
-            raise ValueError(f"a header must be a name and bytes or None, not {header!r:.80}")
+            raise ValueError(f"a header must be a name with bytes or None, not {header!r:.80}")
         name, value = header
         if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-            raise ValueError(f"a header must be a name and bytes or None, not {header!r:.80}")
+            raise ValueError(f"a header must be a name with bytes or None, not {header!r:.80}")
     return pairs
 
 
@@ -74,7 +74,7 @@ def checked_timestamp(timestamp: object) -> int:
 
 
 def checked_partition(partition: object, topic: object) -> int:
-    """Return a partition number, which may be another library's integer type. Raises ValueError."""
+    """Return a partition number of any integer type as an int. Raises ValueError."""
     try:
         # Accepts the integers of NumPy and similar libraries.
         number = operator.index(partition)  # type: ignore[arg-type]

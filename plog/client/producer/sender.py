@@ -64,7 +64,7 @@ class _Node:
         self.not_before_s = 0.0
         """Send nothing before this time: the broker throttles, or a connection just failed."""
         self.blocked_since_s = math.inf
-        """When the broker last began to refuse requests while batches wait for it."""
+        """When the broker last started to refuse requests while batches were waiting for it."""
 
 
 class Sender:
@@ -98,7 +98,7 @@ class Sender:
         # 0 disables the detection of slow brokers, as in Kafka.
         self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
         self._is_saturated = False
-        """No broker takes more: the next response triggers a check, new records do not."""
+        """No broker accepts more: the next response triggers a check, but new records do not."""
         self._is_stopped = False
         self.slow_nodes: set[int] = set()
         """Brokers that have accepted nothing for partitioner.availability.timeout.ms."""
@@ -129,7 +129,7 @@ class Sender:
     # -- choosing batches -----------------------------------------------------------------------
 
     def _check_queues(self) -> float:
-        """Send every batch that is due, and return when to check again unless woken before."""
+        """Send every batch that is due, and return when to check again unless woken earlier."""
         # First, so that records added during the check wake the sender again.
         self._accumulator.begin_check()
         # Before sending: an expired batch must not be sent once more.
@@ -178,7 +178,7 @@ class Sender:
 
     def _has_new_leader(self, batch: ProducerBatch) -> bool:
         """Return whether the leader has changed since the last attempt."""
-        # KIP-951: the backoff gives a leader time to recover, and a new one needs none.
+        # KIP-951: the backoff gives a leader time to recover, which a new leader does not need.
         partition = self._cluster.metadata.partition(batch.topic_partition)
         return partition is not None and 0 <= batch.leader_epoch < partition.leader_epoch
 
@@ -234,8 +234,7 @@ class Sender:
                 break
             self._send(node, connection, self._take(sendable))
         due = (self._due_s(queue) for queue in queues if queue.batches)
-        # Queues that were not sendable now for another reason are woken by an event, not by the
-        # clock.
+        # Queues that cannot be sent now for another reason wait for an event, not for the clock.
         return min((due_s for due_s in due if due_s > now_s), default=math.inf)
 
     def _mark_blocked(self, node_id: int, node: _Node, now_s: float) -> float:
@@ -257,11 +256,11 @@ class Sender:
             self._on_slow()
 
     def _take(self, queues: Sequence[PartitionQueue]) -> list[ProducerBatch]:
-        """Take and encode the first batch of each queue: at least one, up to max.request.size."""
+        """Take and encode the first batch of each queue: at least one, at most max.request.size."""
         batches: list[ProducerBatch] = []
         size_bytes = 0
         for queue in queues:
-            # At least one batch, even a large one: the broker decides whether it accepts it.
+            # At least one batch, even a large one: the broker decides whether to accept it.
             expected_bytes = self._encoder.expected_bytes(queue)
             if batches and size_bytes + expected_bytes > self._settings.max_request_size:
                 break
@@ -301,7 +300,7 @@ class Sender:
             else:
                 version = None  # The highest.
                 # KIP-890: later versions of Produce add their partitions to the transaction, which
-                # version 1 does with a request of its own.
+                # version 1 does with a separate request.
                 if self._transaction is not None:
                     highest = connection.version_of(ProduceRequest)
                     version = self._transaction.produce_version(highest)
@@ -321,7 +320,7 @@ class Sender:
             self._network.spawn(rest, "sending a produce request")
 
     def _count(self, batches: Sequence[ProducerBatch]) -> None:
-        """Update the metrics after a send, when they no longer delay the request."""
+        """Update the metrics after a send, when this no longer delays the request."""
         now_s = self._network.now_s()
         size_bytes = 0
         for batch in batches:
@@ -378,7 +377,7 @@ class Sender:
     async def _await_written(
         self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
     ) -> None:
-        # Only then is the memory of `batches` released, which throttles a fast producer with
+        # The memory of `batches` is released after this wait, which throttles a fast producer with
         # acks=0.
         with TaskCompletion(self._finish_request, node):
             try:

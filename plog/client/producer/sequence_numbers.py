@@ -2,9 +2,9 @@
 
 Pure: no clock, queue or network. batch_completion.py reports the outcome of a batch, and sender.py
 asks which batch may be sent next. For each partition and producer ID, a broker remembers the epoch,
-the last sequence number and the last five batches. It accepts a batch only if it is the next one,
-repeats its response to a remembered batch, and rejects anything else as out of order. The rules
-follow from that:
+the last sequence number and the last five batches. It accepts only the next batch in sequence,
+repeats its response to a remembered batch, and rejects any other batch as out of order. The
+following rules result:
 
 - A batch keeps its numbers until it is settled. Sending it again with the same numbers is always
   safe.
@@ -15,18 +15,19 @@ follow from that:
 - A broker that does not know a producer accepts any number. So the first batch is sent alone until
   it is written; otherwise the broker could accept a later batch and reject the first. The same
   holds for the first batch to a topic that was recreated.
-- When a batch fails, its numbers may be missing in the log. No new batch is sent until every batch
-  that was sent is settled. If the newest of them was written, the numbers continue. Otherwise they
-  restart in the next epoch (KIP-360), also for batches that certainly were not written.
+- When a batch fails, its numbers may be missing from the log. No new batch is sent until every
+  batch that was sent is settled. If the newest of them was written, the numbers continue. Otherwise
+  they restart in the next epoch (KIP-360), and batches that were certainly not written get new
+  ones.
 - A batch in doubt that is rejected as out of order may have been written and forgotten: a restarted
-  broker remembers only one batch. It is deferred, and later batches are tried. If one of them is
-  accepted, all before it had been written. Otherwise their outcome cannot be known, and the
-  deferred batches fail.
+  broker remembers only one batch. Such a batch is deferred, and later batches are tried. If one of
+  them is accepted, all batches before it have been written. If not, the outcome of the deferred
+  batches cannot be known, and they fail.
 - A broker that has lost all state, as for a recreated topic, may accept a batch after one that it
-  rejected, or restart its offsets. Then neither conclusion holds: the rejected batch fails, because
-  it would be written out of order, and deferred batches are not assumed to be written.
+  rejected, or restart its offsets. Then the conclusion does not hold: the rejected batch fails,
+  because it would be written out of order, and deferred batches are not assumed to be written.
 
-Epochs are counted per partition, as brokers do, so a problem in one partition does not stop the
+Epochs are counted per partition, as in brokers, so a problem in one partition does not stop the
 others. Kafka's own producer instead raises the epoch for all partitions and renumbers batches in
 doubt as well.
 
@@ -72,7 +73,7 @@ class SequencedBatch:
         """Written, or never to be retried."""
 
     def unanswered(self) -> None:
-        """Record that a request failed, so that whether the batch was written stays unknown."""
+        """Record that a request failed, so it remains unknown whether the batch was written."""
         self.on_wire = False
         self.in_doubt = True
 
@@ -82,7 +83,7 @@ class SequencedBatch:
 
     @property
     def count(self) -> int:
-        """The number of records, and so of sequence numbers."""
+        """The number of records, and therefore of sequence numbers."""
         raise NotImplementedError
 
 
@@ -98,7 +99,7 @@ class PartitionSequences(Generic[B]):
         self.past_producer_id = -1
         """The producer ID that can no longer be used."""
         self.is_broken = False
-        """Sequence numbers may be missing in the log."""
+        """Sequence numbers may be missing from the log."""
         self._next_sequence = 0
         self._end_offset = -1
         """The offset after the last batch whose offset the broker returned."""
@@ -118,18 +119,18 @@ class PartitionSequences(Generic[B]):
             return not self.is_broken and len(self._window) < allowed
         if self.is_broken and not batch.in_doubt:
             return False  # It will be renumbered.
-        # Retries are sent one at a time, oldest first: the broker checks each against the last it
-        # wrote.
+        # Retries are sent one at a time, oldest first: the broker checks each against the last
+        # batch that it wrote.
         return next((x for x in self._unsettled() if not x.is_deferred), None) is batch
 
     def begin_unknown(self) -> None:
-        """Note that the topic was recreated, so that its brokers do not know this producer."""
+        """Record that the topic was recreated, so that its brokers do not know this producer."""
         self._is_known = False
 
     def sent(self, batch: B, identity: ProducerIdentity) -> None:
         """Record that `batch` is sent now, with its own numbers or the next ones.
 
-        `identity` is the producer's, used if the partition has none yet.
+        `identity` is the producer's; it is used if the partition has none yet.
         """
         # A retry keeps its numbers, so that the broker can recognize it.
         if batch.base_sequence == NO_SEQUENCE:
@@ -143,7 +144,7 @@ class PartitionSequences(Generic[B]):
         batch.on_wire = True
 
     def written(self, batch: B, base_offset: int = -1) -> list[B]:
-        """Record that `batch` was written, and return the deferred batches that were, oldest first.
+        """Record that `batch` was written; return deferred batches that also were, oldest first.
 
         `base_offset` is -1 if unknown.
         """
@@ -165,7 +166,7 @@ class PartitionSequences(Generic[B]):
         return found
 
     def overtaken(self, batch: B) -> list[B]:
-        """Return unwritten batches that could now be written only after `batch`: they fail."""
+        """Return the unwritten batches that could now be written only after `batch`: they fail."""
         before = takewhile(lambda earlier: earlier is not batch, self._unsettled())
         # A batch in doubt or deferred may have been written before this one after all.
         late = [x for x in before if not (x.on_wire or x.in_doubt or x.is_deferred)]
@@ -176,11 +177,11 @@ class PartitionSequences(Generic[B]):
     def out_of_order(self, batch: B) -> bool:
         """Handle a rejection of `batch` as out of order, and return whether to retry it.
 
-        If not, it is deferred until `written` or `recover` decides its outcome.
+        A batch that is not retried is deferred until `written` or `recover` decides its outcome.
         """
         batch.on_wire = False
-        # Rejected because it was written and forgotten, or because one before it is missing:
-        # unknown.
+        # It was written and forgotten, or a batch before it is missing: the broker does not say
+        # which.
         if batch.in_doubt:
             batch.is_deferred = self.is_broken = True
             return False
@@ -189,9 +190,9 @@ class PartitionSequences(Generic[B]):
         return True
 
     def unknown_producer(self, batch: B, *, is_fenced: bool = False) -> bool:
-        """Handle that the broker has lost the producer's state, or knows a newer epoch of its ID.
+        """Handle the broker's loss of the producer's state, or a newer epoch of the producer's ID.
 
-        Returns whether to retry `batch` with new numbers, which a batch in doubt cannot.
+        Returns whether to retry `batch` with new numbers, which a batch in doubt must not get.
         """
         batch.on_wire = False
         self.is_broken = True

@@ -38,8 +38,8 @@ class TopicLookup:
     async def find(self, topic: str, partition: int | None, timeout_s: float) -> None:
         """Wait up to `timeout_s` until the topic is known and has `partition`.
 
-        A topic without leaders counts as known: its records can wait for a leader. Raises errors
-        that a retry cannot fix immediately. After the timeout, raises UnknownTopicOrPartition,
+        A topic without leaders counts as known: its records can wait for a leader. Immediately
+        raises errors that a retry cannot fix. After the timeout, raises UnknownTopicOrPartition,
         LeaderNotAvailable, RequestTimedOut or the last error of a metadata request. Raises
         ClosedError if the producer closes.
         """
@@ -63,7 +63,7 @@ class TopicLookup:
             if failure is not None and not getattr(failure, "retriable", False):
                 raise self._failures.pop(topic)
             error = self._missing(topic, partition)
-            # An error in older metadata does not count: this look-up needs a response of its own.
+            # An error in older metadata does not count: this look-up needs its own response.
             if error is not None and not error.retriable and topic in self._answered:
                 raise error
 
@@ -105,7 +105,8 @@ class TopicLookup:
         except PlogError as error:
             self._failures[topic] = error
             self._news.set()
-        # Also after success: callers that still miss their partition must not ask without a pause.
+        # Also after success: callers whose partition is still missing must not send requests
+        # without a pause.
         await self._cluster.backoff().wait()
         self._asking.discard(topic)
         self._news.set()

@@ -3,7 +3,7 @@
 `ProducerSettings` and `ConsumerSettings` (in their own files) and `AdminSettings` (here) extend it.
 Use `from_options` or `from_file`: they return only valid and consistent values. A directly
 constructed table, as in tests, is not checked. settings_loader.py parses the values, and
-unsupported_settings.py knows the names that are not settings of plog.
+unsupported_settings.py lists the names that are not settings of plog.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class ClientSettings(SecuritySettings, CommonSettings):
         """Return settings from a file of Java properties, which the options override.
 
         An unknown name in the file is only a warning, because programs share such files, unless it
-        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises as `from_options`. Blocks on the
-        file.
+        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises the errors of `from_options`.
+        Blocks while it reads the file.
         """
-        # Removed before the loader sees it: the loader knows only values that a file can contain.
+        # Removed before the loader sees it: the loader accepts only values that a file can contain.
         token = keywords.pop("sasl_oauthbearer_token", None)
         if options and "sasl_oauthbearer_token" in options:
             # A copy: the mapping belongs to the caller.

@@ -62,8 +62,8 @@ class CommonSettings:
     metadata_recovery_strategy: str = setting(
         "metadata.recovery.strategy",
         "rebootstrap",
-        "What to do if no known broker is reachable. Accepted but without effect: the client always"
-        " connects to `bootstrap.servers` then.",
+        "What to do if no known broker is reachable. Accepted, but has no effect: the client always"
+        " falls back to `bootstrap.servers`.",
         one_of=("rebootstrap", "none"),
         any_case=True,
         importance="low",
@@ -71,7 +71,7 @@ class CommonSettings:
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         "metadata.recovery.rebootstrap.trigger.ms",
         5 * MINUTE_MS,
-        "Time without a response after which to rebootstrap. Accepted but without effect: see"
+        "Time without a response after which to rebootstrap. Accepted, but has no effect; see"
         " `metadata.recovery.strategy`.",
         type=SettingType.LONG,
         at_least=0,
@@ -82,8 +82,8 @@ class CommonSettings:
     request_timeout_ms: int = setting(
         "request.timeout.ms",
         30 * SECOND_MS,
-        "Maximum time to wait for the response to a request. After it, the connection is closed,"
-        " and the request is retried or fails.",
+        "Maximum time to wait for the response to a request. After that, the connection is"
+        " closed, and the request is retried or fails.",
         at_least=0,
         unit="ms",
         group="Time limits and retries",
@@ -127,7 +127,7 @@ class CommonSettings:
         "reconnect.backoff.ms",
         50,
         "Pause before reconnecting to a broker after a failed attempt; it doubles with each"
-        " failure, unless this is set and `reconnect.backoff.max.ms` is not.",
+        " failure, unless this setting is set and `reconnect.backoff.max.ms` is not.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -137,7 +137,7 @@ class CommonSettings:
     reconnect_backoff_max_ms: int = setting(
         "reconnect.backoff.max.ms",
         SECOND_MS,
-        "Maximum pause before reconnecting, plus up to 20 % at random.",
+        "Maximum pause before reconnecting; up to 20 % is added at random.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -154,7 +154,7 @@ class CommonSettings:
     socket_connection_setup_timeout_max_ms: int = setting(
         "socket.connection.setup.timeout.max.ms",
         30 * SECOND_MS,
-        "Maximum to which `socket.connection.setup.timeout.ms` grows.",
+        "Maximum value to which `socket.connection.setup.timeout.ms` grows.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -223,7 +223,7 @@ def check_common(settings: CommonSettings, protocol: str) -> Iterator[tuple[str,
 
 
 def check_servers(name: str, servers: Iterable[str], protocol: str) -> Iterator[tuple[str, str]]:
-    """Yield problems of the addresses in the setting `name`."""
+    """Yield problems with the addresses in the setting `name`."""
     for server in servers:
         try:
             scheme, _ = parse_address(server)

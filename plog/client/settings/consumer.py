@@ -54,8 +54,8 @@ class ConsumerSettings(ClientSettings):
     group_instance_id: str | None = setting(
         "group.instance.id",
         None,
-        "Makes this a static member, which may restart within `session.timeout.ms` and get its"
-        " partitions back without a rebalance. Must be unique for each member.",
+        "Makes this consumer a static member, which may restart within `session.timeout.ms` and get"
+        " its partitions back without a rebalance. Must be unique for each member.",
         type=SettingType.STRING,
     )
     group_protocol: str = setting(
@@ -138,7 +138,7 @@ class ConsumerSettings(ClientSettings):
     max_poll_records: int = setting(
         "max.poll.records",
         500,
-        "Maximum number of records that one `consume` returns; it does not affect fetch requests.",
+        "Maximum number of records that a `consume` call returns; fetch requests are not affected.",
         at_least=1,
     )
     check_crcs: bool = setting(
@@ -227,7 +227,7 @@ class ConsumerSettings(ClientSettings):
         # The default is switched off silently without a group (see `consequences`).
         commits = self.enable_auto_commit and "enable.auto.commit" in self.explicit
         if commits and self.group_id is None:
-            yield "enable.auto.commit", "needs a group.id, for which to commit"
+            yield "enable.auto.commit", "requires a group.id: offsets are committed for a group"
         name = self.group_instance_id
         # As in Kafka, the rule for topic names applies (KIP-345).
         if name is not None and (not _INSTANCE_ID.fullmatch(name) or name in (".", "..")):

@@ -30,7 +30,7 @@ _MARKDOWN_HEAD = """\
 # Client settings
 
 <!-- Generated from the tables in plog/client/ by `python -m plog.client.settings.docs markdown`.
-     Change it there. -->
+     Edit the tables instead of this file. -->
 
 Pass these settings to producers, consumers and admin clients as keywords with underscores, or in a
 mapping with dots or underscores:
@@ -77,7 +77,7 @@ in its network thread, so a function that may block must be a coroutine function
 _SECTIONS = (
     (
         "All clients",
-        "Where the default differs for one kind of client, it is listed with that kind.",
+        "If a kind of client has a different default, the section of that kind lists it.",
         ClientSettings,
     ),
     ("Producers", "", ProducerSettings),
@@ -131,7 +131,7 @@ def _own_rows(kind: type[ClientSettings]) -> Iterator[Setting]:
     """Yield the settings of a kind of client, without those of all clients."""
     common = settings_of(ClientSettings)
     for name, row in settings_of(kind).items():
-        # Settings of all clients have a section of their own.
+        # Settings of all clients have a separate section.
         if kind is ClientSettings or name not in common:
             yield row
 
@@ -141,7 +141,7 @@ def _other_defaults(row: Setting, mark: str = "") -> str:
     found = []
     for kind_name, kind in _KINDS:
         other = settings_of(kind).get(row.name)
-        # The table of all clients shows where a kind of client has another default.
+        # The table of all clients lists the kinds of clients with another default.
         if other is not None and other.default != row.default:
             found.append(f"{mark}{other.format(other.default)}{mark} for {kind_name}")
     return ", ".join(found)

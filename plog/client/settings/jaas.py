@@ -3,7 +3,7 @@
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
 Pure: text in, module and options out. Source: javax.security.auth.login.Configuration; Kafka 4.3
-JaasConfig, which also allows one module and requires the semicolon.
+JaasConfig, which also allows only one module and requires the semicolon.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 
 class OtherClientName(NamedTuple):
-    """The advice for a name, and values, in lower case, that match plog's behavior.
+    """The advice for a name, and the values (in lower case) that match plog's behavior.
 
     Ignoring a ``refused`` name would change the records written or read, weaken security or hide a
     failure. A ``renamed`` name is treated as a misspelled setting. Ignoring an ``idle`` name is
@@ -108,7 +108,8 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "on.delivery": _OUTCOME,
     "partitioner": _refused(
         "pass it as a separate argument, partitioner=…, not in a mapping; the default is that of"
-        " Kafka's clients (murmur2_random in librdkafka), and HashPartitioner() is its murmur2",
+        " Kafka's clients (murmur2_random in librdkafka), and HashPartitioner() is"
+        " librdkafka's murmur2",
         "murmur2_random",
     ),
     "proxy.url": _PROXY,

@@ -64,8 +64,8 @@ class ProducerSettings(ClientSettings):
     delivery_timeout_ms: int = setting(
         "delivery.timeout.ms",
         2 * MINUTE_MS,
-        "Time limit from `send` to the acknowledgment of a record; after it, the record fails. At"
-        " least the sum of `linger.ms` and `request.timeout.ms`.",
+        "Maximum time from `send` to the acknowledgment of a record; after that, the record fails."
+        " Must be at least the sum of `linger.ms` and `request.timeout.ms`.",
         at_least=0,
         unit="ms",
         aliases=("message.timeout.ms",),
@@ -94,7 +94,7 @@ class ProducerSettings(ClientSettings):
         "transaction.timeout.ms",
         MINUTE_MS,
         "Maximum duration of a transaction; the broker aborts a longer one and may fence the"
-        " producer. At most the broker's `transaction.max.timeout.ms`.",
+        " producer. Must be at most the broker's `transaction.max.timeout.ms`.",
         at_least=1,
         unit="ms",
         importance="low",
@@ -189,10 +189,10 @@ class ProducerSettings(ClientSettings):
     partitioner_class: str | None = setting(
         "partitioner.class",
         None,
-        "How to choose the partition of a record. By default by the hash of its key; records"
-        " without a key stay in one partition until a batch is full. `RoundRobinPartitioner` uses"
-        " each partition in turn, regardless of keys. Pass your own as a Python function,"
-        " `partitioner=…`.",
+        "How to choose the partition of a record: by default, by the hash of its key; records"
+        " without a key go to one partition until a batch is full. `RoundRobinPartitioner` uses"
+        " each partition in turn, regardless of keys. Pass your own partitioner as a Python"
+        " function, `partitioner=…`.",
         type=SettingType.STRING,
         one_of=("RoundRobinPartitioner",),
         spellings=((_JAVA_PARTITIONER, "RoundRobinPartitioner"),),
@@ -212,8 +212,8 @@ class ProducerSettings(ClientSettings):
     partitioner_availability_timeout_ms: int = setting(
         "partitioner.availability.timeout.ms",
         0,
-        "A broker that accepts no batch for this long gets no records without a key until it does;"
-        " 0 disables this. Requires `partitioner.adaptive.partitioning.enable`.",
+        "A broker that accepts no batch for this long receives no records without a key until it"
+        " does; 0 disables this. Requires `partitioner.adaptive.partitioning.enable`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -243,7 +243,7 @@ class ProducerSettings(ClientSettings):
             )
 
     def _wants_idempotence(self) -> bool:
-        """Whether idempotence is enabled: conflicting settings disable it unless it is explicit."""
+        """Whether idempotence is enabled: explicitly, or by default if no setting conflicts."""
         # As in Kafka (KIP-679), these settings disable idempotence silently unless it is explicit.
         is_possible = self.acks == "all" and self.retries > 0
         # Transactions need it in any case.

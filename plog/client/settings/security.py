@@ -131,15 +131,16 @@ class SecuritySettings:
     sasl_username: str | None = setting(
         "sasl.username",
         None,
-        "User, instead of `sasl.jaas.config`. The name is librdkafka's; Kafka has no such setting.",
+        "User name, instead of `sasl.jaas.config`. The setting is librdkafka's; Kafka does not have"
+        " it.",
         type=SettingType.STRING,
         aliases=("sasl.plain.username",),
     )
     sasl_password: str | None = setting(
         "sasl.password",
         None,
-        "Password, instead of `sasl.jaas.config`. The name is librdkafka's; Kafka has no such"
-        " setting.",
+        "Password, instead of `sasl.jaas.config`. The setting is librdkafka's; Kafka does not have"
+        " it.",
         type=SettingType.PASSWORD,
         aliases=("sasl.plain.password",),
     )
@@ -163,7 +164,7 @@ class SecuritySettings:
 
 
 def check_tls(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
-    """Yield problems of the TLS settings, as (name of one of them, problem). Reads no file."""
+    """Yield problems with the TLS settings, as (name of one of them, problem). Reads no file."""
     yield from check_truststore(settings)
     yield from check_keystore(settings, convert=CONVERT_KEYSTORE)
     if not settings.ssl_enabled_protocols:
@@ -171,7 +172,7 @@ def check_tls(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
 
 
 def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple[str, str]]:
-    """Yield problems of the SASL settings, as (name of one of them, problem)."""
+    """Yield problems with the SASL settings, as (name of one of them, problem)."""
     mechanism = settings.sasl_mechanism
     if mechanism not in SUPPORTED_MECHANISMS:
         choices = ", ".join(SUPPORTED_MECHANISMS)
@@ -185,7 +186,7 @@ def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple
 
 def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     line, mechanism = settings.sasl_jaas_config, settings.sasl_mechanism
-    # The user and password come from one of the two places, never from both.
+    # The user and password come from either place, never from both.
     if line is None:
         if not settings.sasl_username or settings.sasl_password is None:
             missing = "sasl.password" if settings.sasl_username else "sasl.username"
@@ -202,7 +203,7 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if entry.module_name != module:
         yield "sasl.jaas.config", f"{mechanism} requires {module}, not {entry.module_name}"
     elif not entry.options.get("username") or "password" not in entry.options:
-        # An empty password is possible, an empty user is not.
+        # An empty password is possible; an empty user name is not.
         yield "sasl.jaas.config", 'needs username="…" and password="…"'
 
 

@@ -24,7 +24,7 @@ from plog.settings import Setting, Value, nearest_name
 Servers = str | Sequence[str] | None
 """Bootstrap servers as an application passes them: ``host:port,…`` or a list."""
 
-# Unknown names with these prefixes are errors: a typing error must not disable security.
+# Unknown names with these prefixes are errors: a typo must not disable security.
 _SECURITY = ("ssl.", "sasl.", "security.")
 
 
@@ -64,7 +64,7 @@ class Reading:
     warnings: list[str] = field(default_factory=list)
 
     def located(self, name: str, problem: str) -> str:
-        """Return `problem` of the setting `name`, prefixed with its value and origin."""
+        """Return `problem` of the setting `name`, prefixed with the setting's value and origin."""
         row = self.rows[name]
         given = self.given.get(name)
         if given is not None:
@@ -83,7 +83,7 @@ def read_options(
 ) -> Reading:
     """Read the values for `rows`; errors are collected in `Reading.problems`, not raised."""
     reading = Reading(rows)
-    # Aliases are names of other clients with the same meaning and unit.
+    # Aliases are names in other clients with the same meaning and unit.
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     layers: list[Iterable[Given]] = [_of_mapping(options), _of_mapping(keywords)]
     if path is not None:
@@ -141,7 +141,7 @@ def _check_unknown_name(given: Given, reading: Reading) -> None:
         _check_other_client_name(given, where, reading)
         return
     if name in REFUSED:
-        # A refused setting that is switched off does no harm.
+        # A refused setting that is disabled does no harm.
         if not given.is_empty:
             reading.problems.append(f"{where}: {REFUSED[name]}")
         return

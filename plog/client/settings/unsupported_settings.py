@@ -1,8 +1,8 @@
 """Settings of other clients that plog does not support but that users may have in their files.
 
 Data, and a lookup of the reason for each name. All settings of Kafka's clients are listed, so that
-a typing error can be distinguished from a setting of the Java client.
-Source: Kafka 4.3 ProducerConfig, ConsumerConfig, AdminClientConfig.
+a typo can be distinguished from a setting of the Java client. Source: Kafka 4.3 ProducerConfig,
+ConsumerConfig, AdminClientConfig.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ _ONLY_ADMINS = """
 bootstrap.controllers
 """
 
-# Known to Kafka's clients, without effect here, and not worth a reason for each.
+# Settings of Kafka's clients that have no effect here and need no individual reason.
 _UNUSED = """
 client.metadata
 sasl.kerberos.kinit.cmd

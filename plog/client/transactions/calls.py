@@ -44,7 +44,7 @@ class TransactionCalls:
         group_metadata: GroupMetadata | str,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit a group's offsets with the transaction: each is that of the next record to read.
+        """Commit a group's offsets with the transaction: the offsets of the next records to read.
 
         `group_metadata` is the consumer's, obtained when the records were read, so that a member
         that has left the group is refused (KIP-447). A plain group ID skips this check. Set
@@ -56,7 +56,7 @@ class TransactionCalls:
             group_metadata = GroupMetadata(group_metadata)
         if not isinstance(group_metadata, GroupMetadata):
             raise TypeError(
-                f"{group_metadata!r} is not a group: give the value of consumer.group_metadata(),"
+                f"{group_metadata!r} is not a group: pass the value of consumer.group_metadata(),"
                 " or a group ID"
             )
         # Before the call starts, so that an invalid argument does not make the transaction fail.
@@ -69,8 +69,8 @@ class TransactionCalls:
     async def commit_transaction(self, timeout_s: float | None = None) -> None:
         """Wait until all records of the transaction are written, then commit it.
 
-        After RequestTimedOut, call it again to learn the outcome. Raises TransactionAbortable if a
-        record was not written.
+        After RequestTimedOut, call this method again to learn the outcome. Raises
+        TransactionAbortable if a record was not written.
         """
         await self._transactions().commit(timeout_s)
 

@@ -1,6 +1,6 @@
 """Context managers for transactions: commit at the end of the block, abort if it raises.
 
-An exception of the block or of the commit propagates. After TransactionAbortable the block may be
+An exception from the block or the commit propagates. After TransactionAbortable the block may be
 retried, because the transaction was aborted. An exception leaves the block within moments even if
 no broker can be reached: the abort continues in the background, and the next transaction waits for
 it before it begins.
@@ -57,7 +57,7 @@ class Transaction(Generic[P]):
         try:
             self._producer.commit_transaction()
         except TransactionAbortable:
-            # Only after this error is an abort required; any other leaves the outcome unknown or is
+            # An abort is required only after this error; after any other, the outcome is unknown or
             # final.
             self._abort()
             raise

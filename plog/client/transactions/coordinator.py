@@ -1,8 +1,9 @@
-"""Requests to a transaction's coordinator, and to its group's, retried until they have an outcome.
+"""Requests to the coordinators of a transaction and a group, retried until they have an outcome.
 
-All of these requests are idempotent: a coordinator that has already carried one out says so. So
-after a lost response, a coordinator that has moved, or one that is still completing the previous
-transaction (CONCURRENT_TRANSACTIONS), the same request is retried for as long as the caller waits.
+All of these requests are idempotent: a coordinator that has already carried out a request says so.
+Therefore the same request is retried without a time limit when a response is lost, when the
+coordinator has moved, and while it is still completing the previous transaction
+(CONCURRENT_TRANSACTIONS).
 
 Source: Kafka 4.3 TransactionManager's handlers; KIP-98, KIP-360, KIP-447, KIP-890.
 """
@@ -53,7 +54,7 @@ _FEATURE = "transaction.version"
 _LAST_VERSION_1 = 4
 """The last version of EndTxn and TxnOffsetCommit for transactions of version 1."""
 _LAST_ADD_PARTITIONS = 3
-"""Later versions are for brokers only."""
+"""The last version of AddPartitionsToTxn for clients; later ones are for brokers only."""
 _FIRST_WITH_GROUP = 3
 """First version of TxnOffsetCommit that identifies the group member."""
 _FIRST_WITH_EPOCH = 3
@@ -94,9 +95,9 @@ class TransactionCoordinator:
     async def init(self, identity: ProducerIdentity | None = None) -> ProducerIdentity:
         """Return a producer ID, fencing every other producer with the transactional.id.
 
-        With `identity`, this producer's current one, returns its next epoch.
+        With `identity`, the producer's current ID and epoch, returns the next epoch of that ID.
         """
-        # A producer that has an identity was served before.
+        # A producer that has an identity has already sent this request successfully.
         if identity is None:
             await self._check_served()
         request = init_request(self._id, self._settings.transaction_timeout_ms, identity)
@@ -152,7 +153,7 @@ class TransactionCoordinator:
             if version < _FIRST_WITH_GROUP and group != GroupMetadata(group.group_id):
                 raise UnsupportedVersion(
                     f"cannot check the group member: the broker at {connection.address} is older"
-                    " than Kafka 2.5; give the group ID instead of the group metadata"
+                    " than Kafka 2.5; pass the group ID instead of the group metadata"
                 )
             return version
 
@@ -219,9 +220,9 @@ class TransactionCoordinator:
     ) -> R:
         """Return a response without an error, retrying without a time limit.
 
-        The request goes to the coordinator of `group_id`, or else of the transaction. Raises the
-        first error that a retry cannot fix; with `while_open`, any error once nothing more can be
-        added to the transaction.
+        The request goes to the coordinator of `group_id` if that is given, otherwise to that of the
+        transaction. Raises the first error that a retry cannot fix. With `while_open`, raises any
+        error once nothing more can be added to the transaction.
         """
         kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
         key = self._id if group_id is None else group_id

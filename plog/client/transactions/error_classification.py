@@ -46,7 +46,7 @@ _ABORT = frozenset(
 )
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Coordinators older than KIP-588 return the second."""
+"""Coordinators older than KIP-588 return the second error."""
 
 _FATAL_FOR_A_BATCH = frozenset(
     {
@@ -99,8 +99,8 @@ def explained(error: Exception, transactional_id: str, timeout_ms: int) -> Excep
 
 
 def abortable(error: Exception, transactional_id: str) -> TransactionAbortable:
-    """Return the error for the application whose transaction failed with `error`."""
-    # Broker texts end with a period, the sentence continues here.
+    """Return the error to raise in the application whose transaction failed with `error`."""
+    # Broker texts end with a period, but the sentence continues here.
     why = (error.message if isinstance(error, KafkaError) else str(error)).rstrip(".")
     abortable = TransactionAbortable(
         f"transactional.id={transactional_id}: cannot commit the transaction:"

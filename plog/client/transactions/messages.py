@@ -124,9 +124,10 @@ def end_request(
 def error_of_partitions(
     answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse, about: str
 ) -> KafkaError | None:
-    """Return the most significant error of a response about many partitions, or None.
+    """Return the most significant error in a response about many partitions, or None.
 
-    An error that a retry cannot fix outranks one that it can; OPERATION_NOT_ATTEMPTED ranks last.
+    An error that a retry cannot fix outranks one that a retry can; OPERATION_NOT_ATTEMPTED ranks
+    last.
     """
     found = [
         error_about(code, f"{about} {partition}") for partition, code in _codes(answer) if code

@@ -1,7 +1,7 @@
 """The transaction manager: carries out an application's transaction calls in the required order.
 
-A call may time out or be cancelled before it completes. Its work continues: the same call again
-waits for the same outcome, and any other call is refused until then.
+A call may time out or be cancelled before it completes. Its work continues: repeating the call
+waits for the same outcome, and any other call is refused until the outcome is known.
 
     commit   wait until all records, including those that wait for their topic, have an outcome;
              if all were written, send EndTxn
@@ -57,7 +57,7 @@ class Outbox(Protocol):
         """Fail all records that are not in flight with `error`."""
 
     async def discard(self, error: Exception) -> None:
-        """Fail all records that are not in flight, and wait until no request is."""
+        """Fail all records that are not in flight, and wait until no request is in flight."""
 
     def wake(self) -> None:
         """Wake the sender."""
@@ -81,7 +81,7 @@ class _Call:
         except Cancelled:
             self._error = ClosedError(f"{self.name} failed: the producer was closed")
         except Exception as error:
-            # A bug; the waiting calls receive it, too.
+            # A bug; the waiting calls receive this exception, too.
             if not isinstance(error, PlogError | WireError):
                 log.exception("%s failed", self.name)
             self._error = error
@@ -156,7 +156,7 @@ class TransactionManager:
         deadline_s = self._network.now_s() + limit_s
         try:
             while (call := self._call) is not None and call.name == name:
-                # Another call adds offsets: wait for it.
+                # Another call is adding offsets: wait for it.
                 if not await call.ended(max(0.0, deadline_s - self._network.now_s())):
                     raise self._timed_out(name, limit_s)
                 self._forget(call)
@@ -172,8 +172,8 @@ class TransactionManager:
                 max(0.0, deadline_s - self._network.now_s()),
             )
         except (RequestTimedOut, Cancelled) as error:
-            # The offsets may have been added or not, so a commit could lose them or include them by
-            # surprise.
+            # It is unknown whether the offsets were added, so a commit could lose them or
+            # unexpectedly include them.
             self._fail_transaction(error)
             call = self._call
             if call is not None and call.name == name:
@@ -194,7 +194,7 @@ class TransactionManager:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open and no call in progress ends it."""
+        """Whether a transaction is open and no call is ending it."""
         return self._call is None and self.state.phase in (
             Phase.IN_TRANSACTION,
             Phase.ABORTABLE_ERROR,
@@ -250,7 +250,7 @@ class TransactionManager:
             self._forget(call)
             raise
         if not in_time:
-            # Not forgotten: the work continues, and the same call joins it.
+            # Kept: the work continues, and repeating the call joins it.
             raise self._timed_out(name, limit_s)
         self._forget(call)
 
@@ -319,7 +319,7 @@ class TransactionManager:
         self._outbox.close_gate(self.state.begin_abort)
 
     async def _abort(self) -> None:
-        # No partition may be added any more.
+        # No more partitions may be added.
         if self._adder is not None:
             self._adder.cancel()
             self._is_adding = False
@@ -340,7 +340,7 @@ class TransactionManager:
         state = self.state
         assert state.identity is not None
         identity = state.identity
-        # A transaction that added nothing is unknown to the coordinator, and EndTxn would fail.
+        # The coordinator does not know a transaction to which nothing was added: EndTxn would fail.
         if state.begun and not state.is_forgotten:
             try:
                 identity = await self._coordinator.end(committed=committed)
@@ -364,7 +364,7 @@ class TransactionManager:
         # INVALID_TXN_STATE: the coordinator has no transaction to end.
         is_unknown = isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE
         if is_unknown and self.state.is_v2:
-            self.state.needs_new_epoch = True  # EndTxn has not returned one.
+            self.state.needs_new_epoch = True  # EndTxn has not returned an epoch.
         return is_unknown and (self.state.is_v2 or self.state.begun is Begun.PERHAPS)
 
     def _explain_invalid_state(self, error: Exception) -> Exception:
@@ -408,7 +408,7 @@ class TransactionManager:
     # -- errors ---------------------------------------------------------------------------------
 
     def batch_failed(self, error: Exception, *, had_numbers: bool) -> None:
-        """Fail the transaction after records were not written, or may not have been."""
+        """Fail the transaction because records were not written, or may not have been."""
         state = self.state
         # The batch was assigned sequence numbers that the log may now lack.
         state.needs_new_epoch |= had_numbers
@@ -447,7 +447,7 @@ class TransactionManager:
         return explained(error, self.state.transactional_id, self._transaction_timeout_ms)
 
     def _drop(self, why: str, cause: Exception) -> None:
-        """Fail records that are not in flight, soon."""
+        """Schedule the failure of all records that are not in flight."""
         error = TransactionAborted(
             f"transactional.id={self.state.transactional_id}: the record was not sent: {why}:"
             f" {cause}"

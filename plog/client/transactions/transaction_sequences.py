@@ -27,7 +27,7 @@ B = TypeVar("B", bound=SequencedBatch)
 
 
 class TransactionSequences(PartitionSequences[B]):
-    """The sequence numbers of one partition, which also add the partition to the transaction."""
+    """The sequence numbers of one partition; also adds the partition to the transaction."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class TransactionSequences(PartitionSequences[B]):
         # The coordinator has returned a new epoch since the last batch.
         if self.identity != self._state.identity:
             self._restart(self._state.identity)
-        # A broken partition stays so until the next epoch: only the coordinator assigns epochs.
+        # A broken partition stays broken until the next epoch: only the coordinator assigns epochs.
         if self.is_broken or not super().may_send(batch):
             return False
         return self._state.admits(self._partition)

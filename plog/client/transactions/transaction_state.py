@@ -11,7 +11,7 @@
 
 It also tracks the partitions of the transaction. In transactions of version 1, the producer adds a
 partition at the coordinator before it sends the first batch (`admits` returns False until then). In
-version 2 (KIP-890) the partition's leader does that, and each transaction has its own epoch, which
+version 2 (KIP-890), the partition's leader adds it, and each transaction has its own epoch, which
 the coordinator returns when the previous one ends. In version 1 the epoch stays the same, unless
 sequence numbers may be missing or a late request could do harm: then `needs_new_epoch` is set.
 
@@ -33,7 +33,7 @@ LAST_PRODUCE_VERSION_1 = 11
 
 
 class Phase(Enum):
-    """The phase of a producer's transactions; the values complete the text of IllegalState."""
+    """The phase of a producer's transactions; the values complete the messages of IllegalState."""
 
     UNINITIALIZED = "init_transactions() has not been called"
     INITIALIZING = "init_transactions() is in progress"
@@ -50,7 +50,7 @@ class Begun(IntEnum):
 
     NO = 0
     PERHAPS = 1
-    """A request to add to it was sent but not answered."""
+    """A request that adds to the transaction was sent but not answered."""
     YES = 2
 
 
@@ -72,7 +72,7 @@ class TransactionState:
         # Set if sequence numbers may be missing or a late request could do harm (KIP-360).
         self.needs_new_epoch = False
         self.is_forgotten = False
-        """The coordinator no longer knows the producer ID or any transaction of it."""
+        """The coordinator no longer knows the producer ID or any of its transactions."""
         self.on_new_partition: Callable[[], None] = lambda: None
         """Called when a partition must be added at the coordinator."""
         self._error: Exception | None = None
@@ -100,7 +100,7 @@ class TransactionState:
         return self.phase in (Phase.IN_TRANSACTION, Phase.COMMITTING)
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether a batch of `partition` may be sent; if not, request what it needs."""
+        """Return whether a batch of `partition` may be sent; if not, have the partition added."""
         if not self.may_retry:
             return False
         if partition in self._partitions:
@@ -140,7 +140,7 @@ class TransactionState:
     # -- phases ---------------------------------------------------------------------------------
 
     def begin_init(self) -> None:
-        """Record that a producer ID is requested. Raises IllegalState if it has one."""
+        """Record that a producer ID is requested. Raises IllegalState if the producer has one."""
         self._expect(Phase.UNINITIALIZED, "init_transactions()")
         self.phase = Phase.INITIALIZING
 
@@ -158,7 +158,7 @@ class TransactionState:
         self._expect(Phase.READY, "begin_transaction()")
 
     def begin(self, *, is_v2: bool) -> None:
-        """Begin a transaction; the coordinator learns of it with the first addition."""
+        """Begin a transaction; the first addition informs the coordinator of it."""
         self.check_may_begin()
         self.phase = Phase.IN_TRANSACTION
         self.is_v2 = is_v2
@@ -181,7 +181,7 @@ class TransactionState:
         self._expect(Phase.IN_TRANSACTION, "commit_transaction()")
 
     def begin_commit(self) -> None:
-        """Accept no further records. Raises as `check_may_commit`."""
+        """Accept no further records. Raises the errors of `check_may_commit`."""
         self.check_may_commit()
         self.phase = Phase.COMMITTING
 
@@ -220,7 +220,7 @@ class TransactionState:
 
     def raise_error(self) -> None:
         """Raise the recorded error, if there is one."""
-        # A new instance each time: tracebacks would pile up on one.
+        # A new instance each time: tracebacks would accumulate on a single one.
         if self._error is not None:
             raise type(self._error)(*self._error.args) from self._error.__cause__
 

@@ -26,7 +26,7 @@ log = logging.getLogger("plog.client")
 H = TypeVar("H", bound=RecordHandle)
 
 _POLL_S = 0.005
-"""How often to check whether the last request has ended, after all records have an outcome."""
+"""The interval between checks for requests in flight, once all records have an outcome."""
 
 
 class TransactionalCore(ProducerCore[H]):
@@ -71,14 +71,14 @@ class TransactionalCore(ProducerCore[H]):
         and the error with which the producer has failed. A refused record makes the transaction
         fail.
         """
-        # Before any work on the record; checked again with the append.
+        # Before any work on the record; the append checks again.
         self._state.check_may_send()
         try:
             return super().send(
                 topic, value, key, partition, timestamp, headers, on_delivery, claim
             )
         except (IllegalState, ClosedError):
-            # These refuse the call, not a record of the transaction.
+            # These errors refuse the call, so the transaction lacks no record.
             raise
         except Exception as error:
             # The application may ignore the exception, but the record is then missing from the
@@ -105,7 +105,7 @@ class TransactionalCore(ProducerCore[H]):
     ) -> H:
         """Accept a record as `ProducerCore.send_soon` does.
 
-        A commit waits for the record, an abort does not.
+        A commit waits for the record; an abort does not.
         """
         # A transaction that ends during the wait must not pass its records on to the next one.
         number = self._state.number

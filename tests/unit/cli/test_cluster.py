@@ -44,7 +44,7 @@ def test_bootstrap_controller_is_an_error_for_a_plog_broker(site: CliSite) -> No
     assert "this is a broker's listener, not a controller's" in result.err
     both = _run(site, "cluster-id", *servers)
     assert both.err == (
-        "plog: cannot connect: --bootstrap-server and --bootstrap-controller exclude each other\n"
+        "plog: cannot connect: --bootstrap-server and --bootstrap-controller cannot be combined\n"
     )
 
 

@@ -79,7 +79,7 @@ def test_broker_list_option_is_accepted(site: CliSite, get_offsets: Run) -> None
     [
         ("--topic none", "no partition matches"),
         ("--time never", "'never' is not a time"),
-        ("--topic orders --topic-partitions orders:1", "exclude each other"),
+        ("--topic orders --topic-partitions orders:1", "cannot be combined"),
         ("--partitions x", "is not a whole number"),
         ("--topic-partitions orders:1:2", "is not of the form topic:partitions"),
         ("--topic-partitions a(", "not a regular expression"),

@@ -25,7 +25,7 @@ Core = TypeVar("Core")
 
 
 class Client(NoCopy, Generic[Core]):
-    """An asyncio client. It creates its engine on first use, in the loop that runs then."""
+    """An asyncio client. It creates its engine on first use, in the loop that is then running."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Client(NoCopy, Generic[Core]):
         return Deferred.fromCoroutine(method(core, *arguments, **options)).asFuture(self._loop)
 
     async def __aenter__(self) -> Self:
-        # Fails here instead of in the first call, and the loop is the one of this block.
+        # Creates the engine, so that errors are raised here and the client belongs to this loop.
         _ = self._core
         return self
 

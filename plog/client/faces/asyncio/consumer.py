@@ -146,8 +146,8 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     ) -> pyarrow.RecordBatch | None:
         """Read records as `consume` does, but return them as columns of an Arrow record batch.
 
-        The columns are topic, partition, offset, timestamp, key, value, headers … Deserializers are
-        not applied. Requires the extra ``plog[arrow]``.
+        The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers and
+        leader_epoch. Deserializers are not applied. Requires the extra ``plog[arrow]``.
         """
         core = self._core
         count = ARROW_RECORDS_MAX if max_records is None else max_records

@@ -119,7 +119,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         Raises:
             SerializationFailed: a serializer failed, or the key or value is not bytes.
             RecordTooLarge: the record exceeds max.request.size or buffer.memory.
-            UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic in max.block.ms.
+            UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic within max.block.ms.
             BufferExhausted: memory was still full after max.block.ms.
         """
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
@@ -143,7 +143,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record and return its metadata. Raises as `send`, or the error of the delivery."""
+        """Send a record and return its metadata. Raises the errors of `send` and the delivery."""
         sent = await self.send(
             topic, value, key, partition=partition, timestamp=timestamp, headers=headers
         )

@@ -149,8 +149,8 @@ class Consumer(Client, ConsumerFace):
     ) -> pyarrow.RecordBatch | None:
         """Read records as `consume` does, but return them as columns of an Arrow record batch.
 
-        The columns are topic, partition, offset, timestamp, key, value, headers … Deserializers are
-        not applied. Requires the extra ``plog[arrow]``.
+        The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers and
+        leader_epoch. Deserializers are not applied. Requires the extra ``plog[arrow]``.
         """
         count = ARROW_RECORDS_MAX if max_records is None else max_records
         with self._use():
@@ -171,7 +171,7 @@ class Consumer(Client, ConsumerFace):
             came = self._run(core.wait_for_data, left_s)
             # The engine only announces the records; they are decoded in this thread.
             taken = take()
-            # Others may have taken them meanwhile, for example a listener.
+            # A listener, for example, may have taken them in the meantime.
             if taken or not came:
                 return taken
 
@@ -206,8 +206,8 @@ class Consumer(Client, ConsumerFace):
     ) -> None:
         """Commit `offsets` without waiting, by default the positions after all returned records.
 
-        A later call of this consumer calls `callback` with the offsets and the error, which is None
-        if the commit succeeded.
+        A later call of any method of this consumer passes `callback` the offsets and the error,
+        which is None if the commit succeeded.
         """
         check_callback("callback", callback)
         with self._use():
@@ -217,7 +217,7 @@ class Consumer(Client, ConsumerFace):
     # -- wakeup and close ---------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """Make the call that waits in another thread raise WokenUp. Call from any thread.
+        """Make the call that waits in another thread raise WokenUp. Any thread may call this.
 
         If no call waits, the next call that reads records raises it. `close` and `unsubscribe` are
         not interrupted.
@@ -228,7 +228,7 @@ class Consumer(Client, ConsumerFace):
     def _wake(self) -> None:
         self._wakeups += 1
         self._core.wake_up()
-        # The consuming thread may wait for the engine's answer instead of records.
+        # The consuming thread may be waiting for the engine's answer instead of for records.
         self._news.set()
 
     def close(self, timeout_s: float | None = None) -> None:

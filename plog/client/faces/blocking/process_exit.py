@@ -17,7 +17,7 @@ _EXIT_TIMEOUT_S = 30.0
 @atexit.register
 def _at_exit() -> None:
     """Send the buffered records of producers and remove consumers from their groups."""
-    # One limit for all producers together.
+    # A single time limit for all producers.
     deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
     try:
         # Consumers do not commit: the process may exit because of the record it is processing.
@@ -27,8 +27,8 @@ def _at_exit() -> None:
             try:
                 producer.close(max(0.0, deadline_s - time.monotonic()))
             except Exception:
-                # It must not keep the other producers from closing.
+                # The error must not prevent the other producers from closing.
                 log.exception("failed to close a producer at exit")
     except KeyboardInterrupt:
-        # The user does not want to wait.
+        # The user has interrupted the wait.
         pass

@@ -66,7 +66,7 @@ class Producer(Client, BlockingTransactions):
             value_serializer=value_serializer,
             partitioner=partitioner,
             interceptors=interceptors,
-            # The lambda, since `_core` does not exist yet.
+            # A lambda, since `_core` does not exist yet.
             wake=lambda: private.soon(self._core.woken),
             make_handle=RecordFuture,
         )
@@ -96,7 +96,7 @@ class Producer(Client, BlockingTransactions):
         Raises:
             SerializationFailed: a serializer failed, or the key or value is not bytes.
             RecordTooLarge: the record exceeds max.request.size or buffer.memory.
-            UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic in max.block.ms.
+            UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic within max.block.ms.
             BufferExhausted: memory was still full after max.block.ms.
         """
         # In the caller's thread, without waiting for the engine.
@@ -117,7 +117,7 @@ class Producer(Client, BlockingTransactions):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record and return its metadata. Raises as `send`, or the error of the delivery."""
+        """Send a record and return its metadata. Raises the errors of `send` and the delivery."""
         sent = self.send(
             topic, value, key, partition=partition, timestamp=timestamp, headers=headers
         )
@@ -128,7 +128,7 @@ class Producer(Client, BlockingTransactions):
     metrics = direct(ProducerCore.metrics)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send the buffered records and close; those unacknowledged after `timeout_s` fail."""
+        """Send the buffered records and close; fail those not acknowledged within `timeout_s`."""
         if self._is_closed or self._is_forked:
             return
         # In a callback, the close would wait for itself.

@@ -49,7 +49,7 @@ class RecordFuture(_Base):
         """Wait for the record to be acknowledged and return its metadata.
 
         `timeout_s` is an alias of `timeout`, named as in this library's other methods. Raises the
-        error of the delivery, or TimeoutError if the outcome is unknown in time: the record may
+        error of the delivery, or TimeoutError if the outcome is not known in time: the record may
         still be written. Raises IllegalState in a callback of this client, which would wait for
         itself.
         """
@@ -80,7 +80,7 @@ class RecordFuture(_Base):
         return False
 
     def add_done_callback(self, fn: Callable[[RecordFuture], Any]) -> None:
-        """Call `fn` with this future: immediately if it is done, else in the client's thread."""
+        """Call `fn` with this future: now if it is done, otherwise in the client's thread."""
         call_when_done(self, fn)
 
     def __repr__(self) -> str:

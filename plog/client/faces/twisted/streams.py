@@ -8,9 +8,9 @@
     factory.protocol = Printer
     application.addService(StreamService(factory))
 
-A consumer's `transport` is an `IPushProducer`: pausing it stops the calls, and soon the fetch
-requests. A producer's `transport` is an `IConsumer`: it pauses the registered producer while
-``buffer.memory`` is full, so that a file, a socket or a consumer can be connected to it.
+A consumer's `transport` is an `IPushProducer`: pausing it stops the calls and, shortly afterwards,
+the fetch requests. A producer's `transport` is an `IConsumer`: it pauses the registered producer
+while ``buffer.memory`` is full, so that a file, a socket or a consumer can be connected to it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ConsumerProtocol:
 
 @implementer(IPushProducer)
 class ConsumerTransport:
-    """The transport of a `ConsumerProtocol`: delivers records until stopped; can be paused."""
+    """The transport of a `ConsumerProtocol`: delivers records until stopped, and can be paused."""
 
     def __init__(self, consumer: Consumer, factory: ConsumerFactory) -> None:
         self.consumer = consumer
@@ -129,13 +129,13 @@ class ConsumerTransport:
         self._factory.stop()
 
     def start(self) -> None:
-        """Start to deliver records."""
+        """Start delivering records."""
         self.consumer._network.spawn(self._deliver_all(), "delivering records")
 
     def stop(self) -> Deferred[None]:
         """Stop when the call in progress has returned, and close the consumer."""
         self._is_stopping = True
-        # A paused stream must continue to notice that it is stopped.
+        # A paused stream must notice that it is stopped.
         self.resumeProducing()
         # Ends a wait for records.
         self.consumer.wakeup()
@@ -150,7 +150,7 @@ class ConsumerTransport:
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
             await maybeDeferred(stream.recordsReceived, records)
             return
-        # A record counts as consumed when it is passed on, not when it was fetched.
+        # A record counts as consumed when it is delivered, not when it is fetched.
         unread = self.consumer._unread
         unread.put(records)
         for record in unread.records():
@@ -200,7 +200,7 @@ class ConsumerFactory(StreamFactory):
         self._transport: ConsumerTransport | None = None
 
     def start(self) -> Any:
-        """Start to consume and return the protocol that receives the records."""
+        """Start consuming, and return the protocol that receives the records."""
         consumer = Consumer(*self._topics, **self._settings)
         self._transport = ConsumerTransport(consumer, self)
         stream = self._connect(self._transport, self._topics)
@@ -242,7 +242,7 @@ class ProducerProtocol:
 
 @implementer(IConsumer)
 class ProducerTransport:
-    """The transport of a `ProducerProtocol`: pauses the registered producer on full memory."""
+    """The transport of a `ProducerProtocol`: pauses the registered producer if memory is full."""
 
     def __init__(self, producer: Producer, factory: ProducerFactory) -> None:
         self.producer = producer
@@ -288,7 +288,7 @@ class ProducerTransport:
 
         def resume(result: Any) -> Any:
             self._waiting -= 1
-            # Only when the last of the waiting records has its memory.
+            # Only after all waiting records have received memory.
             if not self._waiting and self._registered is not None:
                 self._registered.resumeProducing()
             return result
@@ -296,7 +296,7 @@ class ProducerTransport:
         outcome.addBoth(resume)
 
     def registerProducer(self, producer: IProducer, streaming: bool) -> None:
-        """Register a push producer to pause on full memory, or a pull producer to resume."""
+        """Register a push producer to pause while memory is full, or a pull producer to resume."""
         if self._registered is not None:
             raise RuntimeError("a producer is already registered; unregister it first")
         self._registered, self._is_streaming = producer, streaming

@@ -150,7 +150,7 @@ def test_describe_json_contains_settings(configs: Run) -> None:
         ("--alter --topic orders", "--alter requires --add-config"),
         ("--alter --topic orders --add-config a", "is not name=value"),
         ("--alter --topic t --add-config a=1 --delete-config a", "both set and delete"),
-        ("--alter --topic t --add-config a=1 --add-config-file x", "exclude each other"),
+        ("--alter --topic t --add-config a=1 --add-config-file x", "cannot be combined"),
         ("--alter --entity-type topics --add-config a=1", "requires the name"),
         ("--describe --topic t --add-config a=1", "does not accept"),
         ("--describe", "no entity given"),

@@ -44,7 +44,7 @@ def _parsed(*words: str) -> argparse.Namespace:
         (["--topic", "t", "--offset", "7"], "--offset requires --partition"),
         (
             ["--topic", "t", "--partition", "0", "--offset", "7", "--from-beginning"],
-            "exclude each other",
+            "cannot be combined",
         ),
         (["--topic", "t", "--partition", "0", "--group", "g"], "--group and --partition"),
         (

@@ -151,7 +151,7 @@ def test_validate_regex_works_without_a_broker(site: CliSite, pattern: str, mess
         ("", "exactly one of --list, --describe"),
         ("--list --delete --group g", "exactly one of"),
         ("--describe", "--describe requires --group or --all-groups"),
-        ("--describe --group g --all-groups", "exclude each other"),
+        ("--describe --group g --all-groups", "cannot be combined"),
         ("--list --group g", "--list lists all groups"),
         ("--describe --group g --members --offsets", "--describe accepts only one of"),
         ("--describe --group g --state Stable", "does not accept states"),

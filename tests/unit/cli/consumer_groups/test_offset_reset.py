@@ -78,7 +78,8 @@ def test_offset_outside_the_log_is_limited_with_a_warning(reset: Reset) -> None:
     result = reset("--topic orders:0 --to-offset 99 --dry-run --json")
     assert json.loads(result.out)[0]["new_offset"] == 4
     assert result.err == (
-        "plog: warning: offset 99 of orders-0 is outside its log, which has 0 to 4: using 4\n"
+        "plog: warning: offset 99 of orders-0 is outside its log, which ranges from 0 to 4:"
+        " using 4\n"
     )
     assert reset.planned("--all-topics --shift-by -9") == {"orders-0": 0}
 
@@ -139,8 +140,8 @@ def test_exported_plan_is_executed_from_a_file(reset: Reset, tmp_path: Path) -> 
         ("--topic orders", "give exactly one of"),
         ("--topic orders --to-earliest --to-latest", "give exactly one of"),
         ("--to-earliest", "requires --topic, --all-topics or --from-file"),
-        ("--topic orders --all-topics --to-earliest", "exclude each other"),
-        ("--topic orders --to-earliest --dry-run --execute", "exclude each other"),
+        ("--topic orders --all-topics --to-earliest", "cannot be combined"),
+        ("--topic orders --to-earliest --dry-run --execute", "cannot be combined"),
         ("--topic orders --to-datetime yesterday", "is not a time like"),
         ("--topic orders --to-datetime 2026-01-01", "is not a time like"),
         ("--topic orders --by-duration 1d", "is not a duration like"),

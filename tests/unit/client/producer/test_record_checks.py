@@ -33,10 +33,13 @@ class Index:
         ({"timestamp": -1}, "timestamp -1 is not a whole number of ms since 1970"),
         ({"timestamp": 1.5}, r"timestamp 1\.5 is not a whole number"),
         ({"timestamp": 1 << 63}, "is not a whole number of ms"),
-        ({"headers": [("a", "b")]}, r"a header must be a name and bytes or None, not \('a', 'b'\)"),
-        ({"headers": [("a",)]}, "a header must be a name and bytes or None, not"),
-        ({"headers": [(b"a", b"b")]}, "a header must be a name and bytes or None, not"),
-        ({"headers": "ab"}, "a header must be a name and bytes or None, not 'a'"),
+        (
+            {"headers": [("a", "b")]},
+            r"a header must be a name with bytes or None, not \('a', 'b'\)",
+        ),
+        ({"headers": [("a",)]}, "a header must be a name with bytes or None, not"),
+        ({"headers": [(b"a", b"b")]}, "a header must be a name with bytes or None, not"),
+        ({"headers": "ab"}, "a header must be a name with bytes or None, not 'a'"),
         ({"headers": 3}, "headers must be a mapping, or pairs of a name and bytes, not 3"),
         ({"value": b"x" * (2 << 20)}, r"larger than max\.request\.size=1048576"),
     ],
@@ -119,7 +122,7 @@ def test_partitioner_is_not_called_while_producer_closes() -> None:
 def test_serializer_must_return_bytes() -> None:
     site = ready(core={"value_serializer": lambda value: 5})
     with pytest.raises(
-        SerializationFailed, match=r"is int, not bytes: give bytes, or create .* value_serializer"
+        SerializationFailed, match=r"is int, not bytes: pass bytes, or create .* value_serializer"
     ):
         site.core.send(TOPIC, b"v")
 

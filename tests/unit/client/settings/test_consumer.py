@@ -16,7 +16,7 @@ def _settings(**keywords: object) -> ConsumerSettings:
 def test_auto_commit_is_off_without_a_group() -> None:
     assert _settings().enable_auto_commit is False
     assert _settings(group_id="g").enable_auto_commit is True
-    with pytest.raises(ConfigError, match=r"enable_auto_commit=True: needs a group\.id"):
+    with pytest.raises(ConfigError, match=r"enable_auto_commit=True: requires a group\.id"):
         _settings(enable_auto_commit=True)
 
 
