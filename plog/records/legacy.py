@@ -2,9 +2,9 @@
 
 This is only for logs imported from Kafka; the broker neither accepts nor stores these formats. A
 compressed message is a wrapper: its value is a message set. The offsets of the inner messages are
-absolute in magic 0; in magic 1 they are relative, and the wrapper has the offset of the last one
+absolute in magic 0; in magic 1 they are relative, and the wrapper's offset is that of the last one
 (KIP-31). Magic 1 added timestamps (KIP-32): a wrapper with log append time sets the timestamp of
-all its messages. Producers of magic 0 computed a wrong header checksum of LZ4 frames (KIP-57), so
+all its messages. Producers of magic 0 computed a wrong header checksum for LZ4 frames (KIP-57), so
 the checksum is corrected before the library reads the frame.
 
 == ===== ================ =====================================================
@@ -156,7 +156,7 @@ def upgrade_all(data: Buffer) -> Iterator[bytes]:
 
 
 def _kind(batch: LegacyBatch) -> tuple[int, ...]:
-    """Return the key by which single messages can share a batch.
+    """Return a key that is equal for consecutive single messages that can share a batch.
 
     A batch with log append time has only one timestamp.
     """

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 Header: TypeAlias = tuple[str, bytes | None]
 
 NO_OFFSET = -1
-"""The offset of a record that takes the offset after its predecessor's."""
+"""The offset of a record that is to get the offset after its predecessor's."""
 
 
 class Record(NamedTuple):
