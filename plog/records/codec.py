@@ -107,7 +107,7 @@ def walk_records(
 def _check_header(data: bytes, header: BatchHeader) -> None:
     count = header.records_count
     if not 0 <= count <= len(data) // _MIN_RECORD_BYTES:
-        raise CorruptRecords(f"{len(data)} bytes cannot contain {count} records")
+        raise CorruptRecords(f"{len(data)} bytes cannot contain the {count} records of the batch")
     if header.last_offset > _MAX_INT64:
         raise CorruptRecords(f"the last offset, {header.last_offset}, exceeds an int64")
 
