@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def _pyarrow() -> Any:
     try:
-        # Imported here: pyarrow takes long to import and is optional.
+        # Imported here, because pyarrow is optional and slow to import.
         import pyarrow
     except ImportError:
         raise MissingExtra(

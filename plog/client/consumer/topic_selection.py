@@ -59,8 +59,7 @@ class TopicSelection:
             for name, topic in metadata.topics.items()
             if topic.partitions
             and not (topic.is_internal and self.excludes_internal)
-            # `fullmatch`, as Java's Pattern.matches: a prefix must not subscribe to more than
-            # intended.
+            # `fullmatch`, like Java's Pattern.matches: a matching prefix is not enough.
             and self.pattern.fullmatch(name)
         )
 
@@ -72,7 +71,7 @@ class TopicSelection:
 
 
 def refusal(topics: Iterable[str], metadata: ClusterMetadata) -> KafkaError | None:
-    """Return the error of a topic that cannot be read and that waiting cannot fix, or None."""
+    """Return the error if a topic cannot be read and waiting cannot fix that, otherwise None."""
     for name in topics:
         topic = metadata.topics.get(name)
         if topic is not None and topic.error in _REFUSALS:
