@@ -46,9 +46,9 @@ class Backoff:
         """Wait before the next attempt, or raise `error` with the time spent if none is left."""
         if not self.is_over:
             await self.wait()
-        # The error of an attempt without time would hide the reason.
+        # An attempt with no time left would fail with an error that hides the reason.
         if self.is_over:
-            # An inner call has added it already.
+            # An inner call has already added the time.
             if str(error) and _TRIED not in str(error):
                 text = str(error).rstrip(".")
                 error.args = (f"{text}{_TRIED}{self.deadline.timeout_s:g} s)",)
