@@ -27,7 +27,7 @@ class CreatePartitionsTopic(Struct):
 class CreatePartitionsRequest(
     ApiMessage, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"
 ):
-    """Topics to add partitions to, which may be validated only."""
+    """Topics that get more partitions; the request may also be for validation only."""
 
     topics: list[CreatePartitionsTopic] = field()
     timeout_ms: int32 = field()

@@ -18,7 +18,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
-    """Preferred (0) or unclean (1) elections to run; null for all partitions."""
+    """Preferred (0) or unclean (1) elections to run; null topics mean all partitions."""
 
     election_type: int8 = field("1+")
     topic_partitions: list[TopicPartitions] | None = field()
