@@ -85,7 +85,7 @@ class OffsetMetadataTooLarge(KafkaError):
 
 
 class CoordinatorLoadInProgress(KafkaError):
-    """The coordinator is still reading its log."""
+    """The coordinator is still loading its state from the log."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -331,7 +331,7 @@ class ListenerNotFound(KafkaError):
 
 
 class TopicDeletionDisabled(KafkaError):
-    """delete.topic.enable is false."""
+    """Topics cannot be deleted because delete.topic.enable is false."""
 
     code = ErrorCode.TOPIC_DELETION_DISABLED
 

@@ -86,11 +86,11 @@ def needed_levels(feature: str, level: int) -> Mapping[str, int]:
         return {}
     if feature not in FEATURES:
         names = ", ".join((METADATA_VERSION, *FEATURES))
-        raise UnknownFeature(f"Unknown feature: {feature}. Known are {names}")
+        raise UnknownFeature(f"Unknown feature: {feature}. Known features: {names}")
     for known in FEATURES[feature]:
         if known.level == level:
             return known.needs
     levels = ", ".join(str(each.level) for each in FEATURES[feature])
     raise UnknownFeature(
-        f"Feature level {level} is not supported for feature {feature}, which has {levels}"
+        f"Feature level {level} is not supported for feature {feature}. Supported levels: {levels}"
     )

@@ -188,7 +188,7 @@ def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
     The size is not validated. Raises CorruptBatch if fewer than 17 bytes follow.
     """
     if not 0 <= position <= len(data) - MAGIC_POSITION - 1:
-        raise CorruptBatch(f"no batch at byte {position} of {len(data)}")
+        raise CorruptBatch(f"no complete batch at byte {position} of {len(data)}")
     (length,) = _INT32.unpack_from(data, position + BATCH_LENGTH_POSITION)
     magic = data[position + MAGIC_POSITION]
     return length + LOG_OVERHEAD, magic - 0x100 if magic > 0x7F else magic

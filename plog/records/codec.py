@@ -438,7 +438,7 @@ def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: i
         parts.append(_encode_varint(len(body) << 1))
         parts.append(body)
     if delta > _MAX_INT32:
-        raise ValueError(f"record offset {base_offset + delta} is too far from {base_offset}")
+        raise ValueError(f"record offset {base_offset + delta} is too far above {base_offset}")
     return parts
 
 
@@ -449,7 +449,7 @@ def _offset_delta(offset: int, base_offset: int, previous_delta: int) -> int:
         least = base_offset + previous_delta + 1
         raise ValueError(f"record offset {offset} is too low: expected at least {least}")
     if delta > _MAX_INT32:
-        raise ValueError(f"record offset {offset} is too far from {base_offset}")
+        raise ValueError(f"record offset {offset} is too far above {base_offset}")
     return delta
 
 

@@ -279,7 +279,7 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
         if message.magic != wrapper.magic or message.compression is not Compression.NONE:
             raise CorruptRecords(
                 f"a wrapper of magic {wrapper.magic} contains a message of magic {message.magic}, "
-                f"compression {message.compression.name.lower()}"
+                f"with compression {message.compression.name.lower()}"
             )
         records.append(message.record)
         position = message.end
@@ -289,7 +289,7 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
 def correct_lz4_header(data: bytes) -> bytes:
     """Return an LZ4 frame with the correct header checksum."""
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
-        raise CorruptRecords("lz4: not a frame")
+        raise CorruptRecords("lz4: the data is not a frame")
     end = 6 + (8 if data[4] & _LZ4_CONTENT_SIZE_FLAG else 0)
     if len(data) <= end:
         raise CorruptRecords("lz4: the data is truncated")

@@ -16,7 +16,7 @@ NO_OFFSET = -1
 
 
 class Record(NamedTuple):
-    """A record of a log. `timestamp` is in ms, -1 if the producer set none.
+    """A record of a log. `timestamp` is in ms, or -1 if the producer did not set one.
 
     Header keys are text; bytes that are not UTF-8 become surrogates (PEP 383), so that encoding a
     decoded record restores its bytes.

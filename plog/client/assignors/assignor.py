@@ -83,7 +83,7 @@ class Subscription:
             owned_partitions=_partitions(message.owned_partitions),
             generation_id=message.generation_id,
             rack_id=message.rack_id or None,
-            # The coordinator knows the instance id; the member's bytes do not contain it.
+            # The instance id comes from the coordinator; the member's bytes do not contain it.
             group_instance_id=group_instance_id,
         )
 
@@ -158,7 +158,7 @@ def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
 
 def assigned(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
-    """Return `shares`, by member, in the form that `Assignor.assign` returns."""
+    """Convert each member's share to the form that `Assignor.assign` returns."""
     return {member: Assignment(partitions=tuple(share)) for member, share in shares.items()}
 
 

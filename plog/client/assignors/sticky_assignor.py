@@ -71,7 +71,7 @@ class StickyAssignor(Assignor):
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         """Return the last partitions of this member; None before the first assignment."""
-        # An eager member owns nothing while it joins, so its last partitions travel as user data
+        # An eager member owns nothing while it joins, so it sends its last partitions as user data
         # (KIP-54).
         return None if self._last is None else self._last.encode(_LAST_USER_DATA_VERSION)
 

@@ -172,7 +172,7 @@ class CompletedFetch:
 
     @property
     def is_done(self) -> bool:
-        """Whether no records and no error are left."""
+        """Whether all records have been taken and no error is left."""
         return (
             self._header is None
             and self._index == len(self._batches)

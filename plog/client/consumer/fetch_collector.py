@@ -1,4 +1,4 @@
-"""The fetch collector: hands out buffered records in the consuming thread.
+"""The fetch collector, which hands out buffered records in the consuming thread.
 
 Nothing here waits, and the only lock is held briefly: batches are decoded outside it. Concurrent
 changes by the engine (a seek, a revoked partition) take precedence: records are handed out only if

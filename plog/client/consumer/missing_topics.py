@@ -36,7 +36,7 @@ class Report(NamedTuple):
 
 
 class _Count:
-    """Number of consecutive responses without a topic, and when it was last reported."""
+    """The number of consecutive responses without a topic, and when it was last reported."""
 
     __slots__ = ("answers", "reported_s")
 
@@ -128,7 +128,7 @@ class MissingTopics:
                 reasons.append(f"topic {one} does not exist")
         return UnknownTopicOrPartition(
             f"cannot read all assigned or subscribed topics: {'; '.join(reasons)}; correct the"
-            " name, or create it"
+            " names, or create the missing topics or partitions"
         )
 
 

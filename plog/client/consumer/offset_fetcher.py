@@ -163,7 +163,7 @@ class OffsetFetcher:
         for state, generation in self._positions.unknown_for(self._patience_s, now_s):
             error = UnknownTopicOrPartition(
                 f"cannot read {state.partition}: it has not existed for {self._patience_s:g} s;"
-                " correct the name or create it; it will be read as soon as it exists"
+                " correct its name or create it; it will be read as soon as it exists"
             )
             reported |= self._positions.fail(state, generation, error)
         if reported:

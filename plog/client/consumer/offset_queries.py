@@ -39,7 +39,7 @@ class OffsetQueries:
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record that ``isolation.level`` lets this client read.
+        """Return the offset after the last record that this client can read (``isolation.level``).
 
         Raises the same errors as `beginning_offsets`.
         """

@@ -25,7 +25,7 @@ class Phase(Enum):
 
 
 class PartitionState:
-    """One assigned partition. Mutable, and guarded by the lock of its `SubscriptionState`."""
+    """One assigned partition. It is mutable; the lock of its `SubscriptionState` guards it."""
 
     __slots__ = (
         "buffered_bytes",

@@ -37,7 +37,7 @@ class TopicSelection:
         Raises ValueError if both or neither are given, TypeError for an invalid list of names.
         """
         if (topics is None) == (pattern is None):
-            raise ValueError("give either topics or a pattern to subscribe to")
+            raise ValueError("cannot subscribe: give either topics or a pattern")
         if pattern is not None:
             return cls(pattern=re.compile(pattern), excludes_internal=excludes_internal)
         # A string is iterable, and its letters are valid topic names.

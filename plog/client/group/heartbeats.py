@@ -87,7 +87,7 @@ class Heartbeats:
 
     def begin_generation(self) -> None:
         """Record the start of a generation."""
-        # The response to JoinGroup proves that the coordinator knows the member.
+        # The response to JoinGroup proves that the coordinator has the member in its group.
         self.last_answer_s = self._network.now_s()
         self._next_beat_s = self.last_answer_s + self._settings.heartbeat_interval_ms / 1000
 
@@ -159,7 +159,7 @@ class Heartbeats:
             log.warning("removed from group %s: %s; rejoining", self._link.group_id, error)
             self._membership.reset(
                 f"heartbeat: {ErrorCode(code).name}",
-                # With ILLEGAL_GENERATION the coordinator still knows the member id.
+                # With ILLEGAL_GENERATION, the member id is still valid.
                 keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
             )
         elif isinstance(error, FencedInstanceId):

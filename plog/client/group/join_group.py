@@ -102,8 +102,8 @@ class GroupJoin:
             self._membership.begin_join()
             try:
                 answer = await self._ask_to_join(topics, owned)
-                # KIP-394: a coordinator gives a new member its id before it adds it to the group,
-                # so that a client whose responses are lost does not leave phantom members.
+                # KIP-394: a coordinator sends a new member its id before it adds the member to the
+                # group, so that a client whose responses are lost does not leave phantom members.
                 if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                     self._membership.given_member_id(answer.member_id)
                     continue
@@ -268,7 +268,7 @@ class GroupJoin:
         for member in subscriptions.keys() - assignments.keys():
             raise ValueError(f"assignor {assignor.name} returned no assignment for {member}")
         log.info(
-            "group %s: assigned for generation %s by %s: %s",
+            "group %s: assignment for generation %s by %s: %s",
             self._link.group_id,
             joined.generation_id,
             assignor.name,

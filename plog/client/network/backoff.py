@@ -43,7 +43,7 @@ class Backoff:
         self._next_s = min(self._next_s * _GROWTH, self._longest_s)
 
     async def wait_or_raise(self, error: KafkaError) -> None:
-        """Wait before the next attempt, or raise `error` with the time spent if none is left."""
+        """Wait before the next attempt; if no time is left, raise `error` with the time spent."""
         if not self.is_over:
             await self.wait()
         # An attempt with no time left would fail with an error that hides the reason.

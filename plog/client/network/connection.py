@@ -106,10 +106,10 @@ class Connection:
             version = self.version_of(request)
         if timeout_s is None:
             timeout_s = self._request_timeout_s
-        # A caller with enough time needs no timer of its own.
+        # A caller with enough time needs no separate timer.
         if deadline is None or (left_s := deadline.left_s) >= timeout_s:
             return self._channel.ask(request, response, version, timeout_s=timeout_s)
-        # Nothing was sent, so nothing is in doubt.
+        # Nothing was sent, so the outcome is not in doubt.
         if left_s <= 0:
             raise RequestTimedOut(
                 f"cannot send a request to {self.address}: the call timed out after"
@@ -210,7 +210,7 @@ async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> Api
     versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
     # KIP-511: the broker responds in version 0 with the versions that it supports.
     if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
-        raise WireError("a response in version 0")
+        raise WireError("the broker responded in version 0")
     if versions.error_code:
         raise error_from_code(versions.error_code, f"{channel.address} rejected ApiVersions")
     return versions

@@ -180,7 +180,7 @@ class Node:
             raise
         self._failures = 0
         self._connection = connection
-        log.debug("connected to %s:%d by %s", self.host, self.port, settings.security_protocol)
+        log.debug("connected to %s:%d over %s", self.host, self.port, settings.security_protocol)
         # The node was closed while the connection was being opened.
         if self._is_closed:
             connection.close()

@@ -79,7 +79,7 @@ class PrivateReactor:
         current = cls._current
         if current is not None and current.is_own_thread:
             raise IllegalState(
-                "cannot block in the client's own thread, which runs callbacks and would wait for"
+                "cannot block in the client's own thread: it runs the callbacks and would wait for"
                 " itself; make the call in a thread of the application"
             )
 

@@ -204,7 +204,7 @@ class Security:
                     " ssl.enabled.protocols and its suites from ssl.cipher.suites"
                 )
             if not allowed:
-                raise ValueError("OpenSSL supports no TLS version of ssl.enabled.protocols")
+                raise ValueError("OpenSSL supports none of the ssl.enabled.protocols")
             if tls_1_2:
                 context.set_ciphers(":".join(tls_1_2))
         except (ValueError, ssl.SSLError) as error:

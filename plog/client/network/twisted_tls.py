@@ -112,7 +112,7 @@ def _read(what: Callable[[], _T], explain: Callable[[str], str]) -> _T:
 
 @implementer(IOpenSSLClientConnectionCreator)
 class TlsClient:
-    """The TLS of one connection to `host`."""
+    """The TLS state of one connection to `host`."""
 
     def __init__(self, context: SSL.Context, host: str, *, checks_host_name: bool) -> None:
         self._context = context
@@ -124,7 +124,7 @@ class TlsClient:
 
     @classmethod
     def of(cls, security: Security, host: str) -> Self:
-        """Return the TLS of one connection. Thread-safe; blocks on files. Raises TlsFailed."""
+        """Return the TLS state of a connection. Thread-safe; blocks on files. Raises TlsFailed."""
         context = make_openssl_context(security)
         return cls(context, host, checks_host_name=security.checks_host_name)
 

@@ -76,7 +76,7 @@ class RemotePartitionDeleteMetadataRecord(
 class RemoteLogSegmentMetadataSnapshotRecord(
     MetadataRecord, record_key=3, versions="0", flexible="0+"
 ):
-    """A segment in a snapshot, which identifies the partition elsewhere."""
+    """A segment in a snapshot; the snapshot itself identifies the partition."""
 
     segment_id: uuid = field()
     start_offset: int64 = field()

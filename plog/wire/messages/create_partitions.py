@@ -1,7 +1,9 @@
 """CreatePartitions (key 37): add partitions to existing topics.
 
-2  flexible
-3  THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599)
+Changes by version:
+
+  2  flexible
+  3  THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599)
 """
 
 from __future__ import annotations

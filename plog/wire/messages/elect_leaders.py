@@ -1,7 +1,9 @@
 """ElectLeaders (key 43): run elections of partition leaders.
 
-1  preferred or unclean elections (KIP-460), an error code for the request
-2  flexible
+Changes by version:
+
+  1  preferred or unclean elections (KIP-460), an error code for the request
+  2  flexible
 """
 
 from __future__ import annotations

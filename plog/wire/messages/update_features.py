@@ -1,7 +1,9 @@
 """UpdateFeatures (key 57): change the levels of the cluster's features (KIP-584).
 
-1  validate only, types of downgrade (KIP-778)
-2  results by feature removed (KIP-1022)
+Changes by version:
+
+  1  validate only, types of downgrade (KIP-778)
+  2  results by feature removed (KIP-1022)
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def test_cipher_suites_have_standard_names(tmp_path: Path, trusting: dict[str, o
                 "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
                 "ssl_enabled_protocols": "TLSv1.3",
             },
-            "supports no TLS version",
+            "supports none of the ssl.enabled.protocols",
         ),
         ({"ssl_cipher_suites": "ECDHE-RSA-NONE"}, "ssl.cipher.suites: No cipher"),
     ],
