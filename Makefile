@@ -1,5 +1,5 @@
-# One line a target, each a command of CONTRIBUTING.md.
-.PHONY: run check test test-long test-oldest fuzz bench deb
+# One line per target; CONTRIBUTING.md describes the commands.
+.PHONY: run check test test-long test-oldest fuzz bench deb deb-test
 run: ; ./run
 check: ; ./test checks
 test: ; ./test
@@ -8,3 +8,4 @@ test-oldest: ; ./test oldest
 fuzz: ; ./test fuzz
 bench: ; ./test bench
 deb: ; packaging/build-deb bookworm && packaging/build-deb trixie
+deb-test: ; ./test deb

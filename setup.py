@@ -1,7 +1,7 @@
-"""Compiles the modules that pay for it (decision 0011); all else about building is in setup.cfg.
+"""Compile the record codec (decision 0011); setup.cfg has the rest of the build.
 
-Needs Cython (3, or 0.29.32 as in Debian 12) and a C compiler. Where one of them is missing, or
-PLOG_INTERPRETED is set, plog is built without: it then runs the same sources interpreted.
+This needs Cython (3, or 0.29.32 as in Debian 12) and a C compiler. If one of them is missing or
+PLOG_INTERPRETED is set, nothing is compiled, and plog interprets the same sources.
 """
 
 import ast
@@ -19,22 +19,22 @@ PACKAGE = "plog.records"
 FOLDER = Path("plog/records")
 DIRECTIVES = {
     "language_level": 3,
-    # Types are what the .pxd says; an annotation remains what it is in Python.
+    # Types come from the .pxd alone; annotations keep their meaning in Python.
     "annotation_typing": False,
     "always_allow_keywords": True,
 }
 
 
 def main() -> None:
-    """What pip, build and dpkg-buildpackage call."""
-    # Run by themselves: an installer may lack what `import plog` needs.
+    """Run the command of pip, build or dpkg-buildpackage."""
+    # Run as a script: an installer may lack the dependencies of `import plog`.
     compiled = runpy.run_path("plog/compiled.py")
     modules = _assigned("COMPILED", FOLDER / "__init__.py")
-    # With 32 bits, the codec's positions could leave their integers.
+    # With 32 bits, the codec's positions could overflow their integers.
     wanted = not os.environ.get(compiled["INTERPRETED"]) and struct.calcsize("P") == 8
     folder = compiled["folder_name"](str(FOLDER), modules)
     extensions = [
-        # Only the folder's name differs from the module's own name, under which Cython knows it.
+        # Only the folder differs from the name under which Cython compiles the module.
         Extension(
             f"{PACKAGE}.{folder}.{module}",
             [str(FOLDER / f"{module}.py")],
@@ -48,16 +48,16 @@ def main() -> None:
 
 
 def _assigned(name: str, path: Path) -> tuple[str, ...]:
-    """What a module assigns to a name, without running it."""
+    """Return the value that the module at `path` assigns to `name`, without running it."""
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             value: tuple[str, ...] = ast.literal_eval(node.value)
             return value
-    raise LookupError(f"{path} does not say {name}")
+    raise LookupError(f"{path} does not assign {name}")
 
 
 class CompileOrDoWithout(build_ext):
-    """Compiles all of them; or none, says so in one line, and lets the build go on."""
+    """Compiles all modules; if one fails, prints why in one line and builds without them."""
 
     def run(self) -> None:
         try:
@@ -77,7 +77,7 @@ class CompileOrDoWithout(build_ext):
         from Cython import __version__
         from Cython.Build import cythonize
 
-        # With it functions tell their parameters; Cython 0.29 trips over annotations then.
+        # It gives functions a signature; Cython 0.29 then fails at annotations.
         directives = {**DIRECTIVES, "binding": not __version__.startswith("0.")}
         module = Extension(f"{PACKAGE}.{Path(extension.sources[0]).stem}", extension.sources)
         [made] = cythonize(
@@ -91,7 +91,7 @@ class CompileOrDoWithout(build_ext):
         return source
 
     def _remove_others(self) -> None:
-        """What was compiled of older sources."""
+        """Delete the folders compiled from older sources."""
         current = {extension.name.split(".")[-2] for extension in self.extensions}
         for folder in FOLDER.glob("compiled_*"):
             if folder.name not in current:

@@ -13,27 +13,6 @@ from functools import cache
 from plog.error_base import KafkaError as KafkaError  # Re-exported.
 from plog.error_base import PlogError as PlogError
 from plog.error_codes import ErrorCode as ErrorCode
-from plog.transaction_errors import (
-    ConcurrentTransactions as ConcurrentTransactions,
-)
-from plog.transaction_errors import (
-    InvalidProducerIdMapping as InvalidProducerIdMapping,
-)
-from plog.transaction_errors import (
-    InvalidTransactionTimeout as InvalidTransactionTimeout,
-)
-from plog.transaction_errors import (
-    InvalidTxnState as InvalidTxnState,
-)
-from plog.transaction_errors import (
-    ProducerFenced as ProducerFenced,
-)
-from plog.transaction_errors import (
-    TransactionAbortable as TransactionAbortable,
-)
-from plog.transaction_errors import (
-    TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed,
-)
 
 
 class OffsetOutOfRange(KafkaError):
@@ -156,12 +135,6 @@ class UnknownMemberId(KafkaError):
     code = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-class InvalidCommitOffsetSize(KafkaError):
-    """The offsets of one request do not fit into one batch: commit them in several requests."""
-
-    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-
-
 class InvalidSessionTimeout(KafkaError):
     """The session timeout is outside the bounds of group.min/max.session.timeout.ms."""
 
@@ -172,6 +145,12 @@ class RebalanceInProgress(KafkaError):
     """The group is rebalancing: join again."""
 
     code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class InvalidCommitOffsetSize(KafkaError):
+    """The offsets of one request do not fit into one batch: commit them in several requests."""
+
+    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 class TopicAuthorizationFailed(KafkaError):
@@ -280,6 +259,36 @@ class InvalidProducerEpoch(KafkaError):
     """A newer producer has fenced this one, or a transaction has timed out."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class InvalidTxnState(KafkaError):
+    """The operation is not allowed in the transaction's state."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class InvalidProducerIdMapping(KafkaError):
+    """The producer id does not belong to this transactional id."""
+
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+class InvalidTransactionTimeout(KafkaError):
+    """The transaction timeout exceeds transaction.max.timeout.ms, or is not positive."""
+
+    code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+class ConcurrentTransactions(KafkaError):
+    """The coordinator is still completing the producer's previous transaction."""
+
+    code = ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+class TransactionalIdAuthorizationFailed(KafkaError):
+    """The principal may not use this transactional id."""
+
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class KafkaStorageError(KafkaError):
@@ -402,10 +411,28 @@ class NoReassignmentInProgress(KafkaError):
     code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
+class GroupSubscribedToTopic(KafkaError):
+    """Members of the group consume the topic, so its offsets cannot be deleted."""
+
+    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
 class InvalidRecord(KafkaError):
     """A batch's records break the rules of the format or of the topic."""
 
     code = ErrorCode.INVALID_RECORD
+
+
+class UnstableOffsetCommit(KafkaError):
+    """An offset was committed in a transaction that has not ended yet."""
+
+    code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+
+
+class ProducerFenced(KafkaError):
+    """A newer producer with the same transactional id has fenced this one: close it."""
+
+    code = ErrorCode.PRODUCER_FENCED
 
 
 class ResourceNotFound(KafkaError):
@@ -444,18 +471,6 @@ class InconsistentTopicId(KafkaError):
     code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-class GroupSubscribedToTopic(KafkaError):
-    """Members of the group consume the topic, so its offsets cannot be deleted."""
-
-    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-
-
-class UnstableOffsetCommit(KafkaError):
-    """An offset was committed in a transaction that has not ended yet."""
-
-    code = ErrorCode.UNSTABLE_OFFSET_COMMIT
-
-
 class FetchSessionTopicIdError(KafkaError):
     """A fetch session switched between topic names and topic ids."""
 
@@ -472,6 +487,12 @@ class UnsupportedEndpointType(KafkaError):
     """The type of endpoint is unknown."""
 
     code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+
+
+class TransactionAbortable(KafkaError):
+    """The transaction cannot be committed: abort it, then begin a new one."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
 
 
 _CLASS_BY_CODE: dict[int, type[KafkaError]] = {x.code: x for x in KafkaError.__subclasses__()}

@@ -26,6 +26,7 @@ from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettin
 from plog.settings import settings_of
 from plogd.apis.api_table import HANDLERS
 from plogd.config.broker_config import BrokerConfig
+from plogd.tap import Options
 from plogd.testing.broker_thread import BrokerThread
 from plogd.topic_config import TopicConfig
 from tests.bench.peers import free_ports
@@ -125,6 +126,9 @@ def _command_lines() -> Iterator[str]:
                 if not isinstance(action, argparse._SubParsersAction):
                     names = " ".join(action.option_strings) or action.dest
                     yield f"flag {parser.prog}: {names}"
+    yield "command plog-broker"
+    for long_name in sorted(Options().longOpt):
+        yield f"flag plog-broker: --{long_name.rstrip('=')}"
 
 
 def _setting_lines() -> Iterator[str]:

@@ -1,12 +1,13 @@
 """``plog-broker`` and ``python -m plogd``: the broker in the foreground, without twistd.
 
 The exit code is 0 after a clean stop (SIGTERM, SIGINT), 1 if the broker cannot start or has to
-stop, and 2 if the command line or the settings are wrong.
+stop, and 2 if the command line or the settings are wrong or contradict a socket from systemd.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from twisted.internet import epollreactor
 from twisted.logger import globalLogBeginner
 from twisted.python import usage
 
+from plogd.sdnotify import ServiceNotifier
 from plogd.tap import Options
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def run(
         options.parseOptions(list(argv))  # type: ignore[no-untyped-call]
     except usage.UsageError as error:
         print(f"plog-broker: {error}", file=sys.stderr)
+        ServiceNotifier(os.environ).status(str(error))
         return 2
     assert options.observer is not None
     globalLogBeginner.beginLoggingTo([options.observer], redirectStandardIO=False)

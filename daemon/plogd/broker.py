@@ -333,6 +333,7 @@ class Broker:
                 "by those of a backup, and start it again",
                 count=len(missing),
                 partitions=shown_partitions(missing),
+                topic_partitions=missing,
                 level="warn",
             )
 
@@ -342,6 +343,7 @@ class Broker:
         return spawn(self._stop())
 
     async def _stop(self) -> None:
+        self.log_manager.stop_loading()
         self.replica_manager.append_queues.close()
         await self.group_coordinator.shutdown()
         await self.log_manager.shutdown()
@@ -377,7 +379,7 @@ class Broker:
                 topic = self.cache.topic(name)
                 if topic is None or self.store.get(("topic", name))[0] is None:
                     return  # Its logs are being created or deleted.
-                self._report_change(f"topic {name}", topic.config, value)
+                self._report_change(f"topic {name}", topic.config, value, topic=name)
                 self.replica_manager.topics.update_topic_config(name, value or {})
             case ("config", "broker", ""):
                 self._report_change("all brokers", self._dynamic_settings.cluster, value)
@@ -389,10 +391,10 @@ class Broker:
                 self._use_settings()
 
     def _report_change(
-        self, what: str, old: Mapping[str, str], new: Mapping[str, str] | None
+        self, what: str, old: Mapping[str, str], new: Mapping[str, str] | None, **fields: object
     ) -> None:
         changes = describe_changes(old, new or {})
-        self._report("settings of {what} changed: {changes}", what=what, changes=changes)
+        self._report("settings of {what} changed: {changes}", what=what, changes=changes, **fields)
 
     def _topic_defaults(self) -> Defaults:
         return Defaults(

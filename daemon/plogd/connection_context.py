@@ -1,7 +1,7 @@
 """The context of a client's connection: listener, addresses, principal, software.
 
 The transport creates a `ConnectionContext` for each connection, and ApiVersions adds the client's
-software to it. The context of a single request is in apis/request_context.py.
+software and client id to it. The context of a single request is in apis/request_context.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class ConnectionContext:
     principal: str = ANONYMOUS
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
+    client_id: str = ""
+    """The client id of the last ApiVersions request, for log events; empty before it."""
     works: bool = False
     """Whether the client has sent a request that is not only for discovery."""
     mute_ms: int = 0

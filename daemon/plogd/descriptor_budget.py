@@ -48,6 +48,11 @@ class DescriptorBudget:
         """The part of the logs' share for reads and for segments that are not sealed yet."""
 
     @property
+    def max_clients(self) -> int:
+        """The maximum number of client connections while logs use only their share."""
+        return max(0, self.limit - self._internal - self._reserved_for_logs)
+
+    @property
     def max_idle(self) -> int:
         """The maximum number of log files that stay open while they are not being written."""
         wanted = min(2 * self._spare, self._logs_max() - self.writing)

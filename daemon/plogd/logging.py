@@ -1,10 +1,10 @@
 """Log output: a log event is one line on standard error, filtered by level and rate.
 
-A line has the form ``2026-01-31T12:00:00.000Z WARN plogd.net.listeners: text``. Under systemd,
-whose journal adds the time, it is ``<4>plogd.net.listeners: text`` with the syslog priority.
-Control characters are escaped, so text from a client cannot forge another line. Only a traceback
-adds lines, which are indented. Modules log through twisted.logger; service.py installs the
-observer.
+A line has the form ``2026-01-31T12:00:00.000Z WARN plogd.net.listeners: text``. If systemd's
+journal reads standard error, an event becomes an entry with fields (journal.py); without the
+journal's socket it is the line ``<4>plogd.net.listeners: text`` with the syslog priority. Control
+characters are escaped, so text from a client cannot forge another line. Only a traceback adds
+lines, which are indented. Modules log through twisted.logger; service.py installs the observer.
 """
 
 from __future__ import annotations
@@ -19,6 +19,15 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from plogd.journal import (
+    IDENTIFIER,
+    NATIVE_SOCKET,
+    JournalSender,
+    JournalWriter,
+    context_fields,
+)
+
+_VALUE_CHARACTERS_MAX = 256
 _SYSLOG_PRIORITY = {
     LogLevel.debug: 7,
     LogLevel.info: 6,
@@ -37,11 +46,14 @@ _CONTROL_CHARACTERS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}  # Some readers sp
 
 @implementer(ILogObserver)
 class LineObserver:
-    """Writes log events of at least `level` as lines; the level may change at any time."""
+    """Writes log events of at least `level`; the level may change at any time.
 
-    def __init__(self, write: Callable[[str], object], level: str, *, for_journal: bool) -> None:
-        self._write = write
-        self._for_journal = for_journal
+    Args:
+        to: writes a line, or has the journal's entries.
+    """
+
+    def __init__(self, to: Callable[[str], object] | JournalWriter, level: str) -> None:
+        self._to = to
         self.set_level(level)
 
     def set_level(self, level: str) -> None:
@@ -64,29 +76,58 @@ class LineObserver:
         if level is LogLevel.info and namespace.partition(".")[0] in _CHATTY_NAMESPACES:
             level = LogLevel.debug
         if _IMPORTANCE[level] >= self._least:
-            self._write(self._format(event, level, namespace))
+            self._write(event, level, namespace)
 
-    def _format(self, event: Mapping[str, Any], level: Any, namespace: str) -> str:
-        lines = [f"{namespace}: {one_line(formatEvent(dict(event)))}"]
-        failure = event.get("log_failure")
-        if isinstance(failure, Failure):
-            traceback = failure.getTraceback().rstrip("\n").split("\n")
-            lines += [f"    {one_line(line)}" for line in traceback]
-        if self._for_journal:
-            prefix = f"<{_SYSLOG_PRIORITY[level]}>"
-            return "".join(f"{prefix}{line}\n" for line in lines)
-        lines[0] = f"{_iso_time(event.get('log_time', 0.0))} {level.name.upper()} {lines[0]}"
-        return "".join(f"{line}\n" for line in lines)
+    def _write(self, event: Mapping[str, Any], level: Any, namespace: str) -> None:
+        lines = [one_line(formatEvent(dict(event))), *_traceback(event)]
+        first = f"{namespace}: {lines[0]}"
+        if isinstance(self._to, JournalWriter):
+            priority = _SYSLOG_PRIORITY[level]
+            prefixed = "".join(f"<{priority}>{line}\n" for line in [first, *lines[1:]])
+            self._to.write(_entry(event, "\n".join(lines), priority, namespace), prefixed)
+            return
+        lines[0] = f"{_iso_time(event.get('log_time', 0.0))} {level.name.upper()} {first}"
+        self._to("".join(f"{line}\n" for line in lines))
 
 
-def stream_observer(stream: TextIO, environment: Mapping[str, str], level: str) -> LineObserver:
-    """Return an observer that writes to `stream`, in the journal's form if the journal reads it."""
+def _traceback(event: Mapping[str, Any]) -> list[str]:
+    failure = event.get("log_failure")
+    if not isinstance(failure, Failure):
+        return []
+    traceback = failure.getTraceback().rstrip("\n").split("\n")
+    return [f"    {one_line(line)}" for line in traceback]
+
+
+def _entry(
+    event: Mapping[str, Any], message: str, priority: int, namespace: str
+) -> list[tuple[str, str]]:
+    context = context_fields(event)
+    return [
+        ("MESSAGE", message),
+        ("PRIORITY", str(priority)),
+        IDENTIFIER,
+        ("PLOG_MODULE", namespace),
+        *((name, one_line(value)[:_VALUE_CHARACTERS_MAX]) for name, value in context),
+    ]
+
+
+def stream_observer(
+    stream: TextIO,
+    environment: Mapping[str, str],
+    level: str,
+    *,
+    journal_socket: str = NATIVE_SOCKET,
+) -> LineObserver:
+    """Return an observer that writes to `stream`, or to the journal if it reads `stream`."""
+    if _is_journal(stream, environment):
+        writer = JournalWriter(JournalSender(journal_socket), stream.fileno())
+        return LineObserver(writer, level)
 
     def write(text: str) -> None:
         stream.write(text)
         stream.flush()
 
-    return LineObserver(write, level, for_journal=_is_journal(stream, environment))
+    return LineObserver(write, level)
 
 
 def one_line(text: str) -> str:

@@ -147,10 +147,6 @@ class Registry:
         """Register a gauge that is set, or whose value `function` returns at each scrape."""
         return self._add(name, help, Gauge(function))
 
-    def gauges(self, name: str, help: str, labels: Sequence[str]) -> Family[Gauge]:
-        """Register a gauge for each combination of label values."""
-        return self._add(name, help, Family(Gauge.kind, _checked(labels), Gauge))
-
     def ask(
         self,
         name: str,

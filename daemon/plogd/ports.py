@@ -294,6 +294,8 @@ class Report(Protocol):
         """Report `message`, a format string with named fields that is stable enough to grep for.
 
         The field `level` is not part of the text: ``info`` (the default), ``warn`` or ``error``.
+        Name what the event is about by the fields of journal.py (`topic`, `topic_partition`,
+        `topic_partitions`), also if the text does not contain them.
         """
         ...
 

@@ -8,11 +8,14 @@ service.py calls these methods on the reactor's thread, which is the main thread
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 
+from plogd.net.passed_sockets import take_passed_descriptors
 from plogd.sdnotify import ServiceNotifier
+from plogd.start_errors import LogDirRemedies
 
 _COLLECT_AFTER = (25_000, 20, 50)
 """Thresholds of the garbage collector's three generations. Python's default of 700 objects for the
@@ -20,10 +23,13 @@ youngest is reached by 20 waiting fetches."""
 
 
 class OwnProcess:
-    """A process that runs only the broker; `environment` names the service manager's socket."""
+    """A process that runs only the broker; `environment` has what the service manager passes."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
+        # Here and not in `begin`: twistd may fork in between, which changes the process id.
+        self.passed_descriptors = take_passed_descriptors(environment, os.getpid())
         self.notifier = ServiceNotifier(environment)
+        self.remedies = LogDirRemedies(environment)
 
     def begin(self, hang_up: Callable[[], None]) -> int:
         """Call `hang_up` on SIGHUP and raise the limit of open files; return that limit."""

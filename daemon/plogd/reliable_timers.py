@@ -33,10 +33,11 @@ class ReliableTimers:
             return self._timers.call_later(delay_ms, function)
         except Exception as error:
             timer = _UnsetTimer(self._unset, self._clock.monotonic_ms() + delay_ms, function)
+            self._on_bug("setting a timer", error)
             try:
                 self._turn.defer(self._set_again)
-            finally:
-                self._on_bug("setting a timer", error)
+            except Exception as second_error:  # Any later turn, or the next call, sets it.
+                self._on_bug("setting a timer at the end of the turn", second_error)
             return timer
 
     def _set_again(self) -> None:

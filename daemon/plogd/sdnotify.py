@@ -1,12 +1,13 @@
 """Notify systemd of the broker's state: ready, reloading, stopping, alive.
 
 The messages are those of sd_notify(3), sent to the datagram socket that systemd names in
-``NOTIFY_SOCKET``. Without that variable nothing is sent. service.py is the caller. A message that
-cannot be sent is logged, and the broker continues.
+``NOTIFY_SOCKET``. Without that variable nothing is sent. supervision.py is the main caller. The
+first of several messages that cannot be sent is logged, and the broker continues.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Mapping
 
@@ -27,17 +28,36 @@ def send_datagram(address: str, message: bytes) -> None:
 class ServiceNotifier:
     """A connection to the service manager that started this process, if there is one."""
 
-    def __init__(self, environment: Mapping[str, str], send: Send = send_datagram) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        send: Send = send_datagram,
+        get_pid: Callable[[], int] = os.getpid,
+    ) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
         # A leading "@" stands for the zero byte of Linux's abstract socket names.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._send = send
+        self._get_pid = get_pid
         self._watchdog_usec = environment.get("WATCHDOG_USEC", "")
+        self._watchdog_pid = environment.get("WATCHDOG_PID", "")
+        self._has_failed = False
+        """Whether the last message could not be sent."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a service manager."""
+        return bool(self._address)
 
     @property
     def watchdog_interval_ms(self) -> float | None:
-        """The interval at which to call `alive`: half the watchdog timeout; None without one."""
+        """The interval at which to call `alive`: half the watchdog timeout; None without one.
+
+        A watchdog whose variables name another process, such as the parent, does not count.
+        """
         if not self._address or not self._watchdog_usec.isdigit():
+            return None
+        if self._watchdog_pid and self._watchdog_pid != str(self._get_pid()):
             return None
         return int(self._watchdog_usec) / 1000 / 2 or None
 
@@ -53,13 +73,17 @@ class ServiceNotifier:
         """Set the line that ``systemctl status`` shows."""
         self._notify(f"STATUS={_one_line(text)}")
 
-    def stopping(self) -> None:
-        """Report that the broker is stopping."""
-        self._notify("STOPPING=1\nSTATUS=stopping")
+    def stopping(self, status: str) -> None:
+        """Report that the broker is stopping; "" keeps the status that was sent before."""
+        self._notify("STOPPING=1" + (f"\nSTATUS={_one_line(status)}" if status else ""))
 
-    def extend_timeout(self, milliseconds: int) -> None:
-        """Extend the timeout for starting or stopping to `milliseconds` from now."""
-        self._notify(f"EXTEND_TIMEOUT_USEC={milliseconds * 1000}")
+    def progress(self, status: str | None, extend_ms: int) -> None:
+        """Extend the timeout for starting or stopping to `extend_ms` from now.
+
+        A `status` replaces the line that ``systemctl status`` shows.
+        """
+        shown = "" if status is None else f"\nSTATUS={_one_line(status)}"
+        self._notify(f"EXTEND_TIMEOUT_USEC={extend_ms * 1000}{shown}")
 
     def alive(self) -> None:
         """Report that the reactor is running, for systemd's watchdog."""
@@ -71,7 +95,11 @@ class ServiceNotifier:
         try:
             self._send(self._address, message.encode())
         except OSError as error:
-            log.warn("cannot notify the service manager: {error}", error=error)
+            if not self._has_failed:  # Statuses follow every few seconds.
+                log.warn("cannot notify the service manager: {error}", error=error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
 
 
 def _one_line(text: str) -> str:

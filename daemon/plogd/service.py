@@ -37,8 +37,11 @@ from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.connections import Connections
 from plogd.net.detached_jobs import DetachedJobs
 from plogd.net.listeners import Listeners
+from plogd.net.passed_sockets import PassedSocket, SocketUnusable, match_sockets
 from plogd.ports import Later
 from plogd.process import OwnProcess
+from plogd.start_errors import listen_problem
+from plogd.supervision import Supervision
 from plogd.tasks import BROKER_TASKS, Running, RunningTasks, start_tasks
 
 if TYPE_CHECKING:
@@ -85,7 +88,6 @@ class BrokerService(Service):
         self._log_level = loaded.config.plog_log_level
         self._machine = machine or Machine(reactor)
         self._process = process or OwnProcess(os.environ)
-        self._notifier = self._process.notifier
         self._clock = self._machine.clock
         self._registry = Registry()
         register_process_metrics(self._registry, start_time_seconds=self._clock.now_ms() / 1000)
@@ -93,7 +95,7 @@ class BrokerService(Service):
         self._http: IListeningPort | None = None
         self._listeners: Listeners | None = None
         self._tls: TlsServers | None = None
-        self._addresses = ""
+        self._passed: list[PassedSocket] = []
         self._stopping = False
 
     # -- start --------------------------------------------------------------------------------
@@ -102,11 +104,7 @@ class BrokerService(Service):
         """Start the broker; it serves requests once its data has been loaded."""
         super().startService()  # type: ignore[no-untyped-call]
         config = self._loaded.config
-        where = ", ".join(os.path.abspath(path) for path in config.data_dirs)
-        if config.log_dirs is None:
-            log.info("data directory: {where} (log.dirs is not set)", where=where)
-        else:
-            log.info("data directories: {where}", where=where)
+        self._log_data_dirs()
         for warning in self._loaded.warnings:
             log.warn("{warning}", warning=warning)
         limit = self._process.begin(self._hang_up)
@@ -117,15 +115,44 @@ class BrokerService(Service):
             limit=limit,
         )
         self._machine.files.descriptors.set_limit(limit, config.max_connections)
+        self._check_max_connections()
         self._make_parts()
+        self._supervision.starting()
         try:
             self._tls = self._make_tls()
+            self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
             self._http = self._listen_http()
-        except (CannotListenError, ConfigError) as error:
+        except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
         # With `map`, an error in `_serve` also ends the process instead of only being logged.
         self.broker.start().map(lambda _: self._serve()).then(lambda _: None, self._cannot_start)
+
+    def _log_data_dirs(self) -> None:
+        config = self._loaded.config
+        where = ", ".join(os.path.abspath(path) for path in config.data_dirs)
+        if config.log_dirs is not None:
+            log.info("data directories: {where}", where=where)
+        elif config.state_directory is not None:
+            text = "data directory: {where} (from $STATE_DIRECTORY, because log.dirs is not set)"
+            log.info(text, where=where)
+        else:
+            log.info("data directory: {where} (log.dirs is not set)", where=where)
+
+    def _check_max_connections(self) -> None:
+        """Warn if the operator expects more connections than the limit of open files allows."""
+        config, descriptors = self._loaded.config, self._machine.files.descriptors
+        if "max.connections" not in config.explicit:
+            return  # The default means no limit of its own.
+        if config.max_connections > descriptors.max_clients:
+            log.warn(
+                "max.connections={wanted} exceeds the {possible} connections that the limit of "
+                "{limit} open files allows; raise LimitNOFILE or ulimit -n, or lower "
+                "max.connections",
+                wanted=config.max_connections,
+                possible=descriptors.max_clients,
+                limit=descriptors.limit,
+            )
 
     def _make_parts(self) -> None:
         config, machine = self._loaded.config, self._machine
@@ -136,6 +163,7 @@ class BrokerService(Service):
         self.broker.on_last_log_dir_failed = self._all_log_dirs_failed
         self.broker.on_config = self._use
         self.broker.logs = self._observer
+        self.broker.log_manager.dirs.remedy = self._process.remedies.remedy
         self._connections = Connections(
             machine.dispatch_of(self.broker),
             config,
@@ -143,6 +171,13 @@ class BrokerService(Service):
             descriptors=machine.files.descriptors,
         )
         self.broker.copy_memory = self._connections.memory
+        self._supervision = Supervision(
+            self._process.notifier,
+            self.broker,
+            self._connections,
+            clock=self._clock,
+            timers=self.broker.timers,
+        )
         register_connection_gauges(self._registry, self._connections)
         self._advertised = AdvertisedCheck(config, self._connections, resolve=self._resolve)
         self.broker.on_address_advertised = self._advertised.record_advertised
@@ -175,7 +210,10 @@ class BrokerService(Service):
             health=self._health,
             ready=self._ready,
         )
-        return site.listen(self._reactor, self._loaded.config, pages)
+        try:
+            return site.listen(self._reactor, self._loaded.config, pages)
+        except CannotListenError as error:
+            raise _CannotOpen(listen_problem(error, "plog.http.port")) from error
 
     def _serve(self) -> None:
         """Open the listeners and notify the service manager, once the data has been loaded."""
@@ -183,41 +221,51 @@ class BrokerService(Service):
             return
         config = self._loaded.config
         tls = self._tls.by_listener if self._tls is not None else None
-        listeners = Listeners(self._reactor, self._connections, tls)
+        listeners = Listeners(self._reactor, self._connections, tls, self._passed)
         try:
             bound = listeners.open_all(config.bound_listeners())
         except CannotListenError as error:
             self._cannot_start(error)
             return
         self._listeners = listeners
-        self._addresses = ",".join(map(str, bound))
+        addresses = ",".join(map(str, bound))
         self._tasks = start_tasks(
             BROKER_TASKS,
-            Running(broker=self.broker, connections=self._connections),
+            Running(
+                broker=self.broker,
+                connections=self._connections,
+                supervision=self._supervision,
+            ),
             config=config,
             reactor=self._reactor,
             registry=self._registry,
         )
         self._process.serving()
-        log.info("listening on {addresses}", addresses=self._addresses)
+        log.info("listening on {addresses}", addresses=addresses)
         self._advertised.start()
-        self._notifier.ready(f"listening on {self._addresses}")
+        self._supervision.serving(addresses)
 
     def _cannot_start(self, error: Exception) -> None:
         if self._stopping:
             return
-        if isinstance(error, PlogError | OSError | CannotListenError):
+        if isinstance(error, CannotListenError):
+            error = _CannotOpen(listen_problem(error, "listeners"))
+        if isinstance(error, PlogError | OSError):
             log.critical("cannot start: {error}", error=str(error))
         else:
             _log_bug("start", error)
-        self._end_process()
+        self._supervision.failed(f"cannot start: {error}")
+        # Another start would find the same sockets, so systemd should not try.
+        self._end_process(2 if isinstance(error, SocketUnusable) else 1)
 
     def _all_log_dirs_failed(self) -> None:
-        log.critical("stopping: all log directories have failed")
+        why = "all log directories have failed"
+        log.critical("stopping: {why}", why=why)
+        self._supervision.failed(why)
         self._end_process()
 
-    def _end_process(self) -> None:
-        self.exit_code = 1
+    def _end_process(self, exit_code: int = 1) -> None:
+        self.exit_code = exit_code
         if not self._stopping:
             self._reactor.callLater(0, self._reactor.stop)
 
@@ -244,7 +292,7 @@ class BrokerService(Service):
         applied. Nothing changes if the files cannot be read in time, for example because a file
         system hangs.
         """
-        self._notifier.reloading(self._clock.monotonic_ms())
+        self._process.notifier.reloading(self._clock.monotonic_ms())
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)
         read.then(self._loaded_again, self._not_loaded)
 
@@ -300,7 +348,7 @@ class BrokerService(Service):
 
     def _reloaded(self) -> None:
         if self._listeners is not None:
-            self._notifier.ready(f"listening on {self._addresses}")
+            self._supervision.ready()
 
     def _apply(self, loaded: LoadedConfig, reload: Reload) -> None:
         for warning in loaded.warnings:
@@ -345,17 +393,19 @@ class BrokerService(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         self._stopping = True
         self._process.stopping()
-        self._notifier.stopping()
+        self._supervision.stopping()
         stopped = Deferred.fromCoroutine(self._stop())
         stopped.addErrback(_log_failure, "the stop was not clean")
         return stopped
 
     async def _stop(self) -> None:
         log.info("stopping")
-        if self._http is not None:
-            await maybeDeferred(self._http.stopListening)
+        # Before anything is waited for: a client that connects from now on waits in the queue of a
+        # socket from systemd until the next broker serves it.
         if self._listeners is not None:
             await self._listeners.close()
+        if self._http is not None:
+            await maybeDeferred(self._http.stopListening)
         abort = self._reactor.callLater(_RESPONSES_MAX_MS / 1000, self._connections.abort_all)
         await as_deferred(self._connections.close_all())
         if abort.active():
@@ -365,7 +415,12 @@ class BrokerService(Service):
         await as_deferred(self.broker.stop())
         self._detached_jobs.close()
         self._jobs.close()
+        self._supervision.ended()
         log.info("stopped")
+
+
+class _CannotOpen(PlogError):
+    """An address cannot be opened; the message says which, why and what to do."""
 
 
 def as_deferred(later: Later[Any]) -> Deferred[Any]:

@@ -8,6 +8,7 @@ is Twisted's name for the module with a plugin's `Options` and `makeService`.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import time
@@ -69,7 +70,12 @@ class Options(usage.Options):
 
     def load(self) -> LoadedConfig:
         """Read the settings files and return the settings. Raises ConfigError."""
-        return load_config(self.files, self.overrides, read=self._read_file)
+        return load_config(
+            self.files,
+            self.overrides,
+            read=self._read_file,
+            state_directories=os.environ.get("STATE_DIRECTORY", ""),
+        )
 
     def _read_file(self, file: Path) -> bytes:
         try:
@@ -129,9 +135,12 @@ def makeService(options: Options) -> IService:
     """Return the broker as a Twisted service; twistd calls this."""
     from twisted.internet import reactor
 
+    from plogd.net.passed_sockets import restore_variables
     from plogd.service import BrokerService
 
     assert options.loaded is not None
+    with contextlib.suppress(OSError):  # Without /proc, as in some chroots, twistd gets no sockets.
+        restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
         # twistd has no exit code: it would exit with 0 although the broker could not start.

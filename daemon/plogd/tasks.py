@@ -24,6 +24,7 @@ from plogd.config import BrokerConfig
 from plogd.metrics import Counter, Registry
 from plogd.net.connections import Connections
 from plogd.ports import Later
+from plogd.supervision import Supervision
 
 log = Logger()
 
@@ -54,6 +55,7 @@ class Running:
 
     broker: Broker
     connections: Connections
+    supervision: Supervision
 
 
 BROKER_TASKS: tuple[Task[Running], ...] = (
@@ -101,6 +103,11 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
         name="idle-connections",
         interval_setting="plog.connections.sweep.interval.ms",
         function=lambda at: at.connections.sweep(),
+    ),
+    Task(
+        name="status",
+        interval_setting="plog.status.interval.ms",
+        function=lambda at: at.supervision.update(),
     ),
 )
 

@@ -12,6 +12,7 @@ size, except `encode_request`, whose result includes it.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import NamedTuple
 
 from plog.errors import UnsupportedVersion
@@ -115,6 +116,7 @@ def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
     return _SIZE.pack(len(frame)) + frame
 
 
+@cache
 def response_tags(api_key: int, version: int) -> bytes:
     """Return the bytes after the correlation id of a response: an empty tag section, or nothing."""
     if api_key == ApiKey.API_VERSIONS or version < API_BY_KEY[api_key].response.flexible_from:

@@ -16,6 +16,7 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from plog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,7 +24,15 @@ from plog.wire.messages.offset_commit import (
 )
 from plog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.attack.conftest import Attack
-from tests.attack.frames import create_topic, now_ms, produce, response_size, small_batch
+from tests.attack.frames import (
+    PRODUCE_VERSION,
+    create_topic,
+    now_ms,
+    produce,
+    produce_request,
+    response_size,
+    small_batch,
+)
 from tests.attack.probe import PROBE_TOPIC
 from tests.attack.target import Target
 from tests.fault.peers import request_frame
@@ -64,6 +73,30 @@ def test_fetch_of_one_partition_49000_times(target: Target, attack: Attack) -> N
             nbytes = response_size(peer, frame)
             assert nbytes is not None
             assert nbytes < _SMALL_BYTES, f"a response of {nbytes:,} bytes"
+
+
+def test_produces_of_one_partition_49000_times(target: Target, attack: Attack) -> None:
+    """Without records, so that each request is small and almost all of its cost is decoding."""
+    create_topic(target, "produced-to")
+    request = produce_request("produced-to", *[b""] * _JUST_ALLOWED)
+    frame = request_frame(request, PRODUCE_VERSION)
+    with attack(), ExitStack() as stack:
+        peers = [stack.enter_context(target.connect()) for _ in range(10)]
+        for peer in peers:
+            peer.send(frame)
+        for peer in peers:
+            assert len(peer.response()) < 100 * _JUST_ALLOWED
+
+
+def test_metadata_of_49000_missing_topics_on_20_connections(target: Target, attack: Attack) -> None:
+    topics = [MetadataRequestTopic(name=f"missing-{number}") for number in range(_JUST_ALLOWED)]
+    frame = request_frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 4)
+    with attack(), ExitStack() as stack:
+        peers = [stack.enter_context(target.connect()) for _ in range(20)]
+        for peer in peers:
+            peer.send(frame)
+        for peer in peers:
+            peer.response()
 
 
 def test_fetch_session_that_grows_by_missing_partitions(target: Target, attack: Attack) -> None:

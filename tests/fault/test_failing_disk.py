@@ -92,7 +92,7 @@ def test_failed_sync_fails_the_produce_and_stops_a_broker_without_directories(
                 client.produce("t", 0, [Record(value=b"lost")])
         process = broker._process
         assert process is not None
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
         assert "stopping: all log directories have failed" in broker.log_text()
         assert not (broker.data_dir / CLEAN_MARK).exists()
         assert isinstance(raised.value, KafkaStorageError), raised.value

@@ -2,7 +2,7 @@
 
     with open_face("aio") as face:
         producer = face.producer(bootstrap_servers=…)
-        producer.send("topic", b"value").result(10)
+        producer.send("topic", b"value").result(60)
 
 The face's loop or reactor runs in a separate thread all the time, as in an application; calls wait
 for that thread. It also calls listeners and callbacks, except with the blocking face, which calls

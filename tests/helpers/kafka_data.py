@@ -5,7 +5,8 @@
     data.log("clicks", 0, batch(values, base_offset=0))
     data.stop()
 
-It contains only the files that an import reads. tests/integration/test_adoption.py uses real ones.
+It contains only the files that an import reads. tests/integration/broker/test_adoption.py uses
+real ones.
 """
 
 from __future__ import annotations

@@ -297,9 +297,9 @@ def spied(files: SimFiles, *names: str) -> Callable[[], list[str]]:
     """Record the path of every later operation that is one of `names`."""
     paths: list[str] = []
 
-    def hear(operation: Any) -> None:
+    def observe(operation: Any) -> None:
         if operation.name in names:
             paths.append(operation.path)
 
-    files.on_operation = hear
+    files.on_operation = observe
     return lambda: list(paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from plog.wire.primitives import Part
@@ -21,6 +22,7 @@ class FakeWire:
         self.is_closed = self.is_aborted = False
         self.has_left = False
         self.takes_answers = True
+        self.on_close: Callable[[], None] = lambda: None
         self.connection: Connection | None = None
 
     def write_answer(self, answer: list[Part]) -> None:
@@ -41,6 +43,7 @@ class FakeWire:
 
     def close(self) -> None:
         self.is_closed = True
+        self.on_close()
 
     def abort(self) -> None:
         self.is_aborted = True

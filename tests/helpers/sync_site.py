@@ -59,9 +59,9 @@ class Site:
             max_unsynced_bytes=max_unsynced_bytes,
             use_sync_fs=True,
         )
-        self.files.on_operation = self._hear
+        self.files.on_operation = self._observe
 
-    def _hear(self, operation: Operation) -> None:
+    def _observe(self, operation: Operation) -> None:
         if operation.name.startswith("sync"):
             self.operations.append(operation.name)
 
@@ -74,12 +74,12 @@ class Site:
     def let_take(self, **ms: float) -> None:
         """Set the duration of operations, by name."""
 
-        def hear(operation: Operation) -> None:
-            self._hear(operation)
+        def observe(operation: Operation) -> None:
+            self._observe(operation)
             took_ms = ms.get(operation.name, 0.0)
             self.ports.clock.advance_to(self.ports.clock.monotonic_ms() + took_ms)
 
-        self.files.on_operation = hear
+        self.files.on_operation = observe
 
     def sync(self, log: DirtyLog) -> list[str]:
         """Return the disk operations of one sync round of this log."""

@@ -13,7 +13,7 @@ from tests.helpers.confluent import confluent_kafka, consumer
 from tests.helpers.faces import Face
 from tests.helpers.java_process import JavaProcess
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 _LONG_MS = 600_000
 """No transaction that a test leaves open may time out."""
 

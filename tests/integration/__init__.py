@@ -1,4 +1,9 @@
-"""Real clients against a real broker process."""
+"""Real clients against a real broker process, with a package for each kind of client.
+
+The tests here concern the repository: its examples, its compiled codec and its public surface.
+kafka_comparison sends the same requests to Apache Kafka. The programs of other languages are in
+go, java and node.
+"""
 
 import pytest
 

@@ -2,10 +2,12 @@
 
 python -m tests.sim --seed 7 --steps 400          one run, the same every time
 python -m tests.sim --seeds 1-100 --steps 400     many seeds, until one fails
+python -m tests.sim --seeds 1-9999 --keep-going   all of them; lists the failed seeds at the end
 python -m tests.sim --seed 7 --steps 400 --trace  print every notable event
 python -m tests.sim --plant ack-before-flush      with a planted bug
 
-Exits with 0, or with 1 and the name of the anomaly on the last line.
+Exits with 0, or with 1 and the name of the anomaly on the last line. With --keep-going, the last
+line contains the failed seeds.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the seeds that the command line selects; return the exit status."""
     options = _parse(arguments)
     seeds = [options.seed] if options.seed is not None else options.seeds
+    failed: list[int] = []
     with planted(options.plant):
         for seed in seeds:
             world = World(
@@ -46,9 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     again += " --exceptions" if options.exceptions else " --no-exceptions"
                 print(f"replay: python -m tests.sim --seed {seed} --steps {options.steps}{again}")
                 print(anomaly.name)
-                return 1
-            print(_summary(world))
-    return 0
+                failed.append(seed)
+                if not options.keep_going:
+                    return 1
+            else:
+                print(_summary(world))
+    if options.keep_going:
+        print(f"{len(failed)} of {len(seeds)} seeds failed:", *failed)
+    return 1 if failed else 0
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -56,6 +64,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seed", type=int, help="run this seed")
     parser.add_argument("--seeds", type=_range, default=_DEFAULT_SEEDS, help="run seeds A-B")
+    parser.add_argument("--keep-going", action="store_true", help="continue after a failed seed")
     parser.add_argument("--steps", type=int, default=400, help="number of steps of the clients")
     parser.add_argument("--members", type=int, help="group members (default: chosen by the seed)")
     parser.add_argument(

@@ -7,7 +7,9 @@ Committed offsets are in registers.py. Neither module knows anything of the brok
 A crash may lose a generation for which members have only received JoinGroup responses, and its
 number is then used again; a generation whose assignment was sent may not be lost. So knowledge of
 the first kind is valid for one life of the coordinator, which ends with the broker's life or when
-the coordinator reloads.
+the coordinator reloads. The SyncGroup of a lost generation's leader may arrive after the crash and
+is valid for the generation that has its number now, as in Kafka. Members that only the new one has
+then receive no assignment.
 """
 
 from __future__ import annotations
@@ -65,11 +67,21 @@ class Standing:
     """Why the coordinator must reject the request; None if it may accept it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """A leader's assignment to the members that its JoinGroup response listed in `life`."""
+
+    life: int
+    generation: int
+    member_ids: frozenset[str]
+
+
 @dataclass(slots=True)
 class _Generation:
     """A generation that was assigned."""
 
-    decision: int
+    decisions: set[int]
+    """The decisions that explain all responses so far."""
     owners: dict[TopicPartition, str] = field(default_factory=dict)
 
 
@@ -85,11 +97,10 @@ class GroupView:
     """The last generation whose assignment a member received."""
     loaded_in: int = 0
     """The last life of the broker in which a response showed that the group is loaded."""
-    decisions: int = 0
-    """How many assignments its leaders have made; each has its own number."""
     _joined_generation: tuple[int, int] = (0, 0)
     """The life of the broker, and the last generation of which a member was notified in it."""
     _leaders: dict[tuple[int, int], str] = field(default_factory=dict)
+    _decisions: list[_Decision] = field(default_factory=list)
     _generations: dict[int, _Generation] = field(default_factory=dict)
     _held: tuple[tuple[int, int], dict[TopicPartition, str]] = ((0, 0), {})
     """The life and number of the last generation, with the partitions that cooperative members
@@ -169,17 +180,23 @@ class GroupView:
 
     # -- SyncGroup ----------------------------------------------------------------------------
 
+    def decides(self, life: int, generation: int, member_ids: Iterable[str]) -> int:
+        """Return the number of a leader's decision for the members listed to it in `life`."""
+        self._decisions.append(_Decision(life, generation, frozenset(member_ids)))
+        return len(self._decisions)
+
     def assigned(
         self, membership: Membership, generation: int, assignment: Assignment | None
     ) -> None:
         """Record a SyncGroup response."""
         what = f"{self.name} generation {generation}: {membership} receives {assignment}"
         if assignment is None:
-            raise Anomaly("wrong-assignment", f"{what}, but no member has an empty one")
+            self._left_out(membership, generation, what)
+            return
         is_for_us = (assignment.group, assignment.generation) == (self.name, generation)
         if not is_for_us or not membership.is_or_was(assignment.member_id):
             raise Anomaly("wrong-assignment", what)
-        known = self._generations.setdefault(generation, _Generation(assignment.decision))
+        known = self._generations.setdefault(generation, _Generation({assignment.decision}))
         of, held = self._held
         held = held if of == (self.life(), generation) else {}
         for partition in assignment.partitions:
@@ -187,9 +204,36 @@ class GroupView:
             holder = held.get(partition, membership.place)
             if {owner, holder} != {membership.place}:
                 raise Anomaly("two-owners", f"{what}; {partition} belongs to {owner}, {holder}")
-        if known.decision != assignment.decision:
-            raise Anomaly("two-assignments", f"{what}, others received {known.decision}")
+        if assignment.decision not in known.decisions:
+            raise Anomaly("two-assignments", f"{what}, others received {known.decisions}")
+        known.decisions = {assignment.decision}
         self.assigned_generation = max(self.assigned_generation, generation)
+
+    def _left_out(self, membership: Membership, generation: int, what: str) -> None:
+        """Record an empty assignment, which only a decision for a lost generation explains."""
+        lost = {
+            number
+            for number, decision in enumerate(self._decisions, 1)
+            if decision.generation == generation and self._is_lost_to(decision, membership)
+        }
+        known = self._generations.setdefault(generation, _Generation(lost))
+        known.decisions &= lost
+        if not known.decisions:
+            raise Anomaly("wrong-assignment", f"{what}, but no lost generation explains it")
+        self.assigned_generation = max(self.assigned_generation, generation)
+
+    def _is_lost_to(self, decision: _Decision, membership: Membership) -> bool:
+        """Whether `decision` is of an earlier life than a generation with this member."""
+        if decision.life >= self.life() or membership.member_id in decision.member_ids:
+            return False
+        # The share of a static member's former id would be its own, unless it joined after the
+        # crash: then a later leader has seen it.
+        return not any(map(membership.is_or_was, decision.member_ids)) or any(
+            other.generation == decision.generation
+            and other.life > decision.life
+            and membership.member_id in other.member_ids
+            for other in self._decisions
+        )
 
     # -- what members may do ------------------------------------------------------------------
 

@@ -62,6 +62,10 @@ class _Fenced(Exception):
     """Another client has taken over this member's instance id."""
 
 
+class _LeftOut(Exception):
+    """This member received no assignment; Kafka's consumer fails then."""
+
+
 class _Past(NamedTuple):
     """A former state of a member."""
 
@@ -129,6 +133,8 @@ class Member(GroupClient):
             except ConnectionLost:
                 # The response to a JoinGroup or SyncGroup was lost: join again.
                 self.needs_join = self.needs_join or self.assigned_generation != self._generation
+            except _LeftOut:
+                stays = False
             except _Fenced:
                 break
         else:
@@ -267,6 +273,7 @@ class Member(GroupClient):
     # -- syncing ------------------------------------------------------------------------------
 
     async def _sync(self, connection: Connection, answer: JoinGroupResponse) -> None:
+        life = self.view.life()
         is_late = self.world.working and not self.plan.is_well_behaved
         if is_late and self.chance.random() < 0.1:
             await self.world.sleep(self.plan.rebalance_timeout_ms * self.chance.random() ** 2 * 1.5)
@@ -274,7 +281,7 @@ class Member(GroupClient):
         withheld = False
         shares: dict[str, bytes] = {}
         if answer.members and not answer.skip_assignment:
-            shares, withheld = self._decide(answer)
+            shares, withheld = self._decide(answer, life)
         elif answer.skip_assignment and not self.world.working:
             # A returning static leader keeps its previous assignment (KIP-814). In a cooperative
             # group this may interrupt a rebalance that only the leader can complete, as in Kafka.
@@ -294,7 +301,8 @@ class Member(GroupClient):
         self.view.accepted(standing, "sync")
         assignment = Assignment.decode(response.assignment)
         self.view.assigned(self.membership, self._generation, assignment)
-        assert assignment is not None
+        if assignment is None:
+            raise _LeftOut
         before, self.owned = self.owned, frozenset(assignment.partitions)
         self.assigned_generation = self._generation
         # Cooperative: revoked partitions are free now, so all members must join again.
@@ -302,17 +310,17 @@ class Member(GroupClient):
         if self.owned - before:
             await self.read_offsets(sorted(self.owned - before))
 
-    def _decide(self, answer: JoinGroupResponse) -> tuple[dict[str, bytes], bool]:
+    def _decide(self, answer: JoinGroupResponse, life: int) -> tuple[dict[str, bytes], bool]:
         """Return each member's share, and whether any partition is left unassigned."""
         divide = divide_cooperatively if self.plan.is_cooperative else divide_eagerly
         shares = divide(self.plan.partitions, answer.members)
-        self.view.decisions += 1
+        decision = self.view.decides(life, answer.generation_id, shares)
         encoded = {}
         for member in answer.members:
             assignment = Assignment(
                 group=self.plan.name,
                 generation=answer.generation_id,
-                decision=self.view.decisions,
+                decision=decision,
                 member_id=member.member_id,
                 partitions=tuple(shares[member.member_id]),
             )

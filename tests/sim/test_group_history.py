@@ -113,6 +113,32 @@ def two_assignments(scene: Scene) -> None:
     scene.give(A, 1, decision=2)
 
 
+def two_assignments_of_a_lost_generation(scene: Scene) -> None:
+    decision = scene.view.decides(1, 2, ["a"])
+    scene.life = 2
+    scene.view.assigned(B, 2, None)
+    scene.give(A, 2, decision=decision + 1)
+
+
+def leave_out_a_member_of_the_decision(scene: Scene) -> None:
+    scene.view.decides(1, 2, ["a", "b"])
+    scene.life = 2
+    scene.view.assigned(B, 2, None)
+
+
+def leave_out_a_member_after_it_was_assigned(scene: Scene) -> None:
+    scene.view.decides(1, 2, ["a"])
+    scene.life = 2
+    scene.give(A, 2, decision=scene.view.decides(2, 2, ["a", "b"]))
+    scene.view.assigned(B, 2, None)
+
+
+def leave_out_the_successor_of_a_static_member(scene: Scene) -> None:
+    scene.view.decides(1, 2, ["a", "i-1"])
+    scene.life = 2
+    scene.view.assigned(Membership("i-2", "i"), 2, None)
+
+
 ANOMALIES: list[tuple[str, Callable[[Scene], object]]] = [
     ("committed-offset-fell", commit_older_value),
     ("committed-offset-fell", read_older_value),
@@ -128,6 +154,10 @@ ANOMALIES: list[tuple[str, Callable[[Scene], object]]] = [
     ("two-assignments", two_assignments),
     ("wrong-assignment", lambda scene: scene.give(A, 1, member_id="b")),
     ("wrong-assignment", lambda scene: scene.view.assigned(A, 1, None)),
+    ("wrong-assignment", leave_out_a_member_of_the_decision),
+    ("wrong-assignment", leave_out_a_member_after_it_was_assigned),
+    ("wrong-assignment", leave_out_the_successor_of_a_static_member),
+    ("two-assignments", two_assignments_of_a_lost_generation),
 ]
 
 
@@ -177,3 +207,21 @@ def test_unassigned_generation_number_may_be_reused_after_a_crash() -> None:
     scene.view.joined(B, 2, leads=True, held=())
     scene.give(B, 2)
     assert scene.view.standing(A, 1).why_stale == "generation 2 is known"
+
+
+def test_late_decision_of_a_lost_generation_leaves_out_new_members() -> None:
+    scene = Scene()
+    lost = scene.view.decides(1, 2, ["a"])
+    scene.life = 2
+    scene.view.decides(2, 2, ["a", "b"])
+    scene.view.assigned(B, 2, None)
+    scene.give(A, 2, decision=lost)
+
+
+def test_late_decision_leaves_out_a_static_member_that_joined_after_the_crash() -> None:
+    scene = Scene()
+    lost = scene.view.decides(1, 2, ["a", "i-1"])
+    scene.life = 2
+    scene.view.decides(2, 2, ["a", "i-2"])
+    scene.give(A, 2, decision=lost)
+    scene.view.assigned(Membership("i-2", "i"), 2, None)

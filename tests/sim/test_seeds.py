@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim import __main__ as command
 from tests.sim.__main__ import main
+from tests.sim.checker import Anomaly
 from tests.sim.world import World
 
 STEPS = 400
@@ -15,6 +17,7 @@ SEEDS = range(1, 31)
 REMEMBERED: tuple[int, ...] = (
     51,  # A roll that failed halfway left a segment that recovery accepted.
     187,  # The same bug, found by a reader that was sent past records.
+    822,  # Retention deleted segments whose producers were not in a snapshot yet.
     1347,  # A stop did not wait for the next metadata write on a slow disk.
     1418,  # A failed start had created a log directory whose name never became durable.
 )
@@ -68,3 +71,21 @@ def test_command_line_prints_the_anomaly_last(
     assert replay.startswith("replay: python -m tests.sim --seed ")
     # Which one is reported depends on the retries.
     assert name in ("duplicate", "nonmonotonic-send")
+
+
+def test_command_line_lists_all_failed_seeds_with_keep_going(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FailingWorld(World):
+        def run(self) -> None:
+            if self.seed in (2, 4):
+                raise Anomaly("stuck", "on purpose")
+
+    monkeypatch.setattr(command, "World", FailingWorld)
+    assert main(["--seeds", "1-5", "--keep-going"]) == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert lines.count("stuck") == 2
+    assert last == "2 of 5 seeds failed: 2 4"
+    assert main(["--seeds", "1-5"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "stuck"
+    assert main(["--seeds", "5-6", "--keep-going"]) == 0

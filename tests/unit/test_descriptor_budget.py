@@ -62,3 +62,12 @@ def _write_all(budget: DescriptorBudget) -> None:
             budget.take_for_writing("/t-0")
     with pytest.raises(OSError, match="reserved"):
         budget.take_for_writing("/t-0")
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_maximum_number_of_clients_is_reached_without_logs(limit: int) -> None:
+    budget, clients = DescriptorBudget(limit), 0
+    budget.clients = lambda: clients
+    while budget.has_room_for_client():
+        clients += 1
+    assert clients == budget.max_clients

@@ -12,8 +12,15 @@ PAGES = sorted(
     path.relative_to(ROOT)
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md"))
 )
+SOURCES = [
+    f"/{path.relative_to(ROOT)}"
+    for folder in ("daemon", "plog", "tests", "twisted")
+    for path in (ROOT / folder).rglob("*.p*")
+] + ["/setup.py"]
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-_PATH = re.compile(r"`((?:daemon|docs|etc|plog|tests|twisted)/[\w./-]+\.\w+)`")
+_FOLDERS = "daemon|docs|etc|packaging|plog|systemd|tests|twisted"
+_PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./@-]+\.\w+)`")
+_END_OF_PATH = re.compile(r"`([\w/]+\.(?:py|pxd))`")
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
 _TOUR_ROW = re.compile(r"^\| `([^`]+)` \| (\d+) \|", re.MULTILINE)
 _HISTORY = ("CHANGELOG.md",)  # Its entries keep the file names of their time.
@@ -28,6 +35,15 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     if page.name in _HISTORY:
         pytest.skip("history")
     missing = [name for name in _PATH.findall(text_of(page)) if not (ROOT / name).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_sources_that_a_page_names_without_their_folder_exist(page: Path) -> None:
+    if page.name in _HISTORY:
+        pytest.skip("history")
+    names = set(_END_OF_PATH.findall(text_of(page)))
+    missing = [name for name in names if not any(path.endswith(f"/{name}") for path in SOURCES)]
     assert not missing
 
 
@@ -55,3 +71,12 @@ def test_index_lists_every_page() -> None:
     linked = {target for target, _ in _LINK.findall(index)}
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert pages <= linked
+
+
+def test_every_bound_of_plogs_own_is_listed_with_its_effect() -> None:
+    settings = (ROOT / "docs/configuration.md").read_text("utf-8")
+    bounds = set(re.findall(r"^\| `(plog\.[a-z.]*\.max\.[a-z.]+)`", settings, re.MULTILINE))
+    assert len(bounds) > 10
+    listed = (ROOT / "docs/security.md").read_text() + (ROOT / "docs/reliability.md").read_text()
+    rows = set(re.findall(r"^\| `(plog\.[a-z.]+)`", listed, re.MULTILINE))
+    assert bounds <= rows

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from twisted.logger import LogLevel
 from twisted.python.failure import Failure
 
+from plog.types import TopicPartition
 from plogd.logging import LineObserver, RateLimit, stream_observer
+from tests.helpers.journal import Entry, JournalSocket
 
 
 def event(text: str = "text", level: str = "info", **rest: Any) -> dict[str, Any]:
@@ -25,12 +29,57 @@ def event(text: str = "text", level: str = "info", **rest: Any) -> dict[str, Any
     }
 
 
-def written(*events: dict[str, Any], level: str = "debug", for_journal: bool = False) -> str:
+def written(*events: dict[str, Any], level: str = "debug") -> str:
     parts: list[str] = []
-    observer = LineObserver(parts.append, level, for_journal=for_journal)
+    observer = LineObserver(parts.append, level)
     for each in events:
         observer(each)
     return "".join(parts)
+
+
+class Journal:
+    """Receives entries and lines, as the journal does; `accepts` says whether it takes entries."""
+
+    def __init__(self, path: Path, *, accepts: bool) -> None:
+        self._socket = JournalSocket() if accepts else None
+        self._file = (path / "stderr").open("w+")
+        status = os.fstat(self._file.fileno())
+        self.observer = stream_observer(
+            self._file,
+            {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"},
+            "debug",
+            journal_socket=self._socket.path if self._socket else str(path / "none"),
+        )
+
+    def entries(self) -> list[Entry]:
+        """Return the entries that have arrived."""
+        assert self._socket is not None
+        return self._socket.entries()
+
+    def lines(self) -> list[str]:
+        """Return the lines that were written to standard error."""
+        self._file.seek(0)
+        return self._file.read().splitlines()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._file.close()
+        if self._socket is not None:
+            self._socket.close()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """A journal that accepts entries."""
+    with closing(Journal(tmp_path, accepts=True)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def journal_stream(tmp_path: Path) -> Iterator[Journal]:
+    """A journal that only reads standard error."""
+    with closing(Journal(tmp_path, accepts=False)) as opened:
+        yield opened
 
 
 def test_line_has_time_level_namespace_and_text() -> None:
@@ -41,8 +90,40 @@ def test_line_has_time_level_namespace_and_text() -> None:
     ("level", "priority"),
     [("debug", 7), ("info", 6), ("warn", 4), ("error", 3), ("critical", 2)],
 )
-def test_journal_gets_priority_instead_of_time_and_level(level: str, priority: int) -> None:
-    assert written(event(level=level), for_journal=True) == f"<{priority}>plogd.log.log: text\n"
+def test_journal_gets_priority_instead_of_time_and_level(
+    level: str, priority: int, journal: Journal, journal_stream: Journal
+) -> None:
+    journal.observer(event(level=level))
+    [entry] = journal.entries()
+    assert (entry["MESSAGE"], entry["PRIORITY"]) == (["text"], [str(priority)])
+    journal_stream.observer(event(level=level))
+    assert journal_stream.lines() == [f"<{priority}>plogd.log.log: text"]
+
+
+def test_journal_entry_has_module_and_context(journal: Journal) -> None:
+    where = TopicPartition("clicks", 3)
+    journal.observer(event(topic_partition=where, log_format="rolled {topic_partition}"))
+    assert journal.entries() == [
+        {
+            "MESSAGE": ["rolled clicks-3"],
+            "PRIORITY": ["6"],
+            "SYSLOG_IDENTIFIER": ["plog-broker"],
+            "PLOG_MODULE": ["plogd.log.log"],
+            "PLOG_TOPIC": ["clicks"],
+            "PLOG_PARTITION": ["3"],
+        }
+    ]
+    assert journal.lines() == []
+
+
+def test_text_of_a_client_cannot_forge_a_field(journal: Journal) -> None:
+    journal.observer(event("a\nPRIORITY=0", topic="b\nPLOG_TOPIC=c\x1b" + "d" * 1000))
+    [entry] = journal.entries()
+    assert entry["MESSAGE"] == ["a\\nPRIORITY=0"]
+    assert entry["PRIORITY"] == ["6"]
+    [topic] = entry["PLOG_TOPIC"]
+    assert topic.startswith("b\\nPLOG_TOPIC=c\\x1bdd")
+    assert len(topic) == 256
 
 
 def test_event_text_cannot_forge_a_second_line() -> None:
@@ -51,7 +132,9 @@ def test_event_text_cannot_forge_a_second_line() -> None:
     assert len(line.splitlines()) == 1
 
 
-def test_traceback_is_indented_and_each_line_has_the_priority() -> None:
+def test_traceback_is_indented_and_each_line_has_the_priority(
+    journal: Journal, journal_stream: Journal
+) -> None:
     try:
         raise ValueError("first\nsecond\x00")
     except ValueError:
@@ -60,8 +143,12 @@ def test_traceback_is_indented_and_each_line_has_the_priority() -> None:
     assert plain[0].endswith("CRITICAL plogd.log.log: text")
     assert all(line.startswith("    ") for line in plain[1:])
     assert any("second\\x00" in line for line in plain)
-    journal = written(event(level="critical", log_failure=failure), for_journal=True)
-    assert all(line.startswith("<2>") for line in journal.splitlines())
+    journal_stream.observer(event(level="critical", log_failure=failure))
+    assert len(journal_stream.lines()) == len(plain)
+    assert all(line.startswith("<2>") for line in journal_stream.lines())
+    journal.observer(event(level="critical", log_failure=failure))
+    [entry] = journal.entries()
+    assert entry["MESSAGE"] == ["\n".join(["text", *plain[1:]])]
 
 
 def test_events_below_the_level_are_not_written() -> None:
@@ -72,7 +159,7 @@ def test_events_below_the_level_are_not_written() -> None:
 
 def test_level_can_change_at_run_time() -> None:
     parts: list[str] = []
-    observer = LineObserver(parts.append, "error", for_journal=False)
+    observer = LineObserver(parts.append, "error")
     observer(event("before"))
     observer.set_level("debug")
     observer(event("after", "debug"))
@@ -94,16 +181,11 @@ def test_empty_event_is_written_as_a_line() -> None:
     assert written({}) == "1970-01-01T00:00:00.000Z INFO -: \n"
 
 
-def test_journal_stream_is_recognized_by_device_and_inode(tmp_path: Path) -> None:
+def test_stream_of_another_process_is_not_the_journal(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+") as stream:
-        status = os.fstat(stream.fileno())
-        named = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
-        stream_observer(stream, named, "info")(event())
         stream_observer(stream, {"JOURNAL_STREAM": "1:2"}, "info")(event())
         stream.seek(0)
-        lines = stream.read().splitlines()
-    assert lines[0] == "<6>plogd.log.log: text"
-    assert lines[1].startswith("2026-")
+        assert stream.read().startswith("2026-")
 
 
 @pytest.mark.parametrize("environment", [{}, {"JOURNAL_STREAM": "1:2"}])

@@ -39,7 +39,7 @@ def test_labels_are_escaped_and_sorted() -> None:
 
 
 def test_same_labels_return_the_same_metric() -> None:
-    family = Registry().gauges("g", "", ("a",))
+    family = Registry().counters("c_total", "", ("a",))
     assert family.labels("x") is family.labels("x")
 
 

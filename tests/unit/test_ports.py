@@ -15,7 +15,6 @@ from plogd.ports import (
     gather,
     ready,
     settle,
-    silence,
     spawn,
 )
 from tests.helpers.injection import Faults, When
@@ -77,14 +76,14 @@ def test_second_consumer_is_an_assertion_error() -> None:
 def test_cancel_notifies_both_sides_once_and_drops_the_outcome() -> None:
     gave_up: list[bool] = []
     later: Later[int] = Later(lambda: gave_up.append(True))
-    heard = Recorded(later)
+    outcomes = Recorded(later)
     later.cancel()
     later.cancel()
     later.succeed(1)
     later.fail(OSError())
     assert gave_up == [True]
-    assert heard.values == []
-    assert [type(error) for error in heard.errors] == [Cancelled]
+    assert outcomes.values == []
+    assert [type(error) for error in outcomes.errors] == [Cancelled]
     assert later.done
 
 
@@ -114,10 +113,10 @@ def test_map_returns_value_or_error_of_the_function() -> None:
 def test_cancelling_a_mapped_later_cancels_its_source() -> None:
     source = Later[int]()
     mapped = source.map(_twice)
-    heard = Recorded(mapped)
+    outcomes = Recorded(mapped)
     mapped.cancel()
     assert source.done
-    assert [type(error) for error in heard.errors] == [Cancelled]
+    assert [type(error) for error in outcomes.errors] == [Cancelled]
 
 
 # -- coroutines -------------------------------------------------------------------------------
@@ -308,7 +307,3 @@ def test_failing_call_does_not_stop_the_other_deferred_calls() -> None:
     assert calls == []
     ports.settle()
     assert calls == ["after it"]
-
-
-def test_silence_accepts_any_report() -> None:
-    silence("log directory {log_dir} goes offline", log_dir="/data")

@@ -1,13 +1,18 @@
-"""Texts of the product avoid phrases that read as word-by-word translations.
+"""Texts avoid phrases that read as word-by-word translations.
 
 A short list of the worst ones, with the form that a native speaker writes. It does not judge
 style; it keeps phrases out that were once everywhere. Identifiers are checked as well, because
-`tell_errors` and `mended` are read as often as any comment.
+`tell_errors` and `mended` are read as often as any comment. In the sources of tests, only comments,
+docstrings and the names of functions and classes count: their data may say anything.
 """
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,8 +57,12 @@ def _product_texts() -> list[Path]:
     sources = [
         path for folder in ("plog", "daemon", "twisted") for path in (ROOT / folder).rglob("*.py")
     ]
-    docs = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "etc").rglob("*.properties")]
-    return sorted([*sources, *docs, *ROOT.glob("*.md")])
+    docs = [
+        path for folder in ("docs", "tests", "packaging") for path in (ROOT / folder).rglob("*.md")
+    ]
+    settings = [*(ROOT / "etc").rglob("*.properties"), *(ROOT / "packaging").rglob("*.properties")]
+    scripts = [ROOT / name for name in ("run", "test", ".ci/venv.sh", "setup.cfg", "setup.py")]
+    return sorted([*sources, *docs, *settings, *scripts, *ROOT.glob("*.md")])
 
 
 def calques(text: str) -> list[str]:
@@ -65,9 +74,38 @@ def calques(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", _product_texts(), ids=lambda path: str(path.relative_to(ROOT)))
+def _texts_in(source: str) -> Iterator[str]:
+    """Yield the comments, docstrings and names in a source file."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+            yield getattr(node, "name", "")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", _product_texts(), ids=_name)
 def test_product_text_has_no_calque(path: Path) -> None:
     assert calques(path.read_text()) == []
+
+
+def _sources_of_tests() -> list[Path]:
+    return sorted({*(ROOT / "tests").rglob("*.py")} - {Path(__file__)})  # It lists the calques.
+
+
+@pytest.mark.parametrize("path", _sources_of_tests(), ids=_name)
+def test_text_of_a_test_has_no_calque(path: Path) -> None:
+    assert [found for text in _texts_in(path.read_text()) for found in calques(text)] == []
+
+
+def test_comments_docstrings_and_names_are_texts() -> None:
+    source = 'def name() -> str:\n    """Docstring."""\n    return "data"  # Comment.\n'
+    assert set(_texts_in(source)) == {"", "name", "Docstring.", "# Comment."}
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from plogd.ports import Timer
 from plogd.reliable_timers import ReliableTimers
 from tests.helpers.injection import Faults, When
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim_ports import SimPorts, SimTimers
 
 
 class _Site:
@@ -71,6 +72,22 @@ def test_call_is_set_with_the_next_one_when_the_end_of_turn_fails(
     site.call_later("b", 100)
     site.ports.advance(100)
     assert site.called == [("a", 200), ("b", 300)]
+
+
+def test_caller_gets_no_error_when_the_turn_cannot_be_scheduled_either(
+    site: _Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Timer:
+        raise MemoryError("injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimTimers, "call_later", fail)
+        site.call_later("a", 100)
+    assert len(site.bugs) == 2
+    with site.ports.turn:
+        pass
+    site.ports.advance(100)
+    assert site.called == [("a", 100)]
 
 
 @pytest.mark.parametrize("is_set", [False, True])

@@ -31,16 +31,20 @@ def test_each_state_is_one_datagram() -> None:
     notify.ready("serving 3 partitions\nREADY=0")
     notify.reloading(12.3456)
     notify.status("recovering")
-    notify.extend_timeout(90_000)
+    notify.progress("recovering 1 of 2 logs", 90_000)
+    notify.progress(None, 90_000)
     notify.alive()
-    notify.stopping()
+    notify.stopping("stopping")
+    notify.stopping("")
     assert [message for _, message in sent.messages] == [
         b"READY=1\nSTATUS=serving 3 partitions READY=0",
         b"RELOADING=1\nMONOTONIC_USEC=12345",
         b"STATUS=recovering",
+        b"EXTEND_TIMEOUT_USEC=90000000\nSTATUS=recovering 1 of 2 logs",
         b"EXTEND_TIMEOUT_USEC=90000000",
         b"WATCHDOG=1",
         b"STOPPING=1\nSTATUS=stopping",
+        b"STOPPING=1",
     ]
     assert {address for address, _ in sent.messages} == {"/run/notify"}
 
@@ -59,12 +63,17 @@ def test_nothing_is_sent_without_a_socket() -> None:
     assert notify.watchdog_interval_ms is None
 
 
-def test_message_that_cannot_be_sent_is_logged() -> None:
+def test_first_message_that_cannot_be_sent_is_logged() -> None:
     sent = Sent()
-    sent.error = OSError(111, "Connection refused")
+    notify = notifier(sent)
     with capturedLogs() as events:
-        notifier(sent).alive()
-    assert [e["log_level"] for e in events] == [LogLevel.warn]
+        for error in (OSError(111, "refused"), OSError(11, "again"), None, OSError(2, "gone")):
+            sent.error = error
+            notify.alive()
+    assert [(e["log_level"], e["error"].errno) for e in events] == [
+        (LogLevel.warn, 111),
+        (LogLevel.warn, 2),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,3 +81,10 @@ def test_message_that_cannot_be_sent_is_logged() -> None:
 )
 def test_watchdog_interval_is_half_of_the_timeout(usec: str, interval_ms: float | None) -> None:
     assert notifier(Sent(), WATCHDOG_USEC=usec).watchdog_interval_ms == interval_ms
+
+
+@pytest.mark.parametrize(("pid", "interval_ms"), [("41", None), ("42", 15_000)])
+def test_watchdog_of_another_process_is_ignored(pid: str, interval_ms: float | None) -> None:
+    environment = {"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": pid}
+    notify = ServiceNotifier(environment, Sent(), lambda: 42)
+    assert notify.watchdog_interval_ms == interval_ms

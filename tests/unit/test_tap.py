@@ -86,3 +86,11 @@ def test_missing_file_without_example_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     with pytest.raises(usage.UsageError, match=r"not found$"):
         options_of("--config", file)
+
+
+def test_data_is_stored_in_the_state_directory_unless_log_dirs_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/plog/broker:/var/lib/other")
+    assert config_of().data_dirs == ("/var/lib/plog/broker",)
+    assert config_of("-o", "log.dir=/srv/plog").data_dirs == ("/srv/plog",)

@@ -19,7 +19,18 @@ LINE_LENGTH_MAX = 100
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 500
 
-LONGER_FILES: dict[str, int] = {}
+LONGER_FILES = {
+    # A table: one class for each error code of the protocol.
+    "plog/errors.py": 600,
+    # One state machine each. Rules that are nouns of their own have files; the remaining methods
+    # share private state, and their order matters.
+    "daemon/plogd/log/log.py": 540,
+    "daemon/plogd/log/segment/log_segment.py": 540,
+    "daemon/plogd/metadata/embedded.py": 540,
+    "plog/client/group/member.py": 540,
+    # The facade of the consumer's engine: one short method for each call of an application.
+    "plog/client/consumer/core.py": 540,
+}
 """Files whose single noun needs more lines, with their own limits; reviewed like code."""
 
 PRODUCT = ("plog", "daemon", "twisted")

@@ -30,6 +30,7 @@ from plogd.broker import Broker
 from plogd.features import SUPPORTED
 
 _FIRST_VERSION_WITH_SOFTWARE = 3
+_CLIENT_ID_MAX_CHARACTERS = 256
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 
@@ -47,7 +48,8 @@ def handle_api_versions(
     broker: Broker,
     advertised: Sequence[Advertised],
 ) -> ApiVersionsResponse:
-    """Return the versions served, and record the client's software in its connection."""
+    """Return the versions served, and record the client's name and software in its connection."""
+    context.connection.client_id = (context.client_id or "")[:_CLIENT_ID_MAX_CHARACTERS]
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

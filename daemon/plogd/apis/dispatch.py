@@ -7,8 +7,8 @@ after the call returns.
 
 Decoding and encoding are sliced: after every `SLICE` elements the request waits for its next turn
 (fair_queue.py), so a large request does not delay other clients. A request with fewer elements is
-handled without a wait. Produce is decoded without waiting, because its records must be appended in
-this call.
+handled without a wait. A Produce is decoded without a wait up to 2,000 elements, because nearly all
+of them are appended in this call; a larger one runs alone (sliced_produce.py).
 
 net/request_queue.py calls this for every request, in the order of a connection's requests.
 Invariant: only CloseConnection is raised, and a Later fails only with that, unless it was
@@ -40,10 +40,12 @@ from plogd.apis.encoded_response import (
     encode_in_slices,
     memory_bytes,
 )
-from plogd.apis.encoding_memory import WorkMemory
+from plogd.apis.encoding_memory import Share, WorkMemory
+from plogd.apis.large_requests import LargeRequests, is_decoded, may_continue
 from plogd.apis.request_context import RequestContext
 from plogd.apis.unsupported_versions import explain_api, explain_version
 from plogd.broker import Broker
+from plogd.concurrency import shielded
 from plogd.connection_context import ConnectionContext
 from plogd.fair_queue import SLICE
 from plogd.log.segment.file_records import FileRegion
@@ -68,6 +70,10 @@ _DISCOVERY_KEYS = frozenset(
 _PRODUCE_KEY = b"\0\0"
 _FEW_BYTES = 512
 """A request of this size has too few elements to be decoded in slices."""
+_PRODUCE_ELEMENTS = 2_000
+"""Elements of a Produce that are decoded in one turn; each takes half a microsecond."""
+_FEW_PRODUCE_BYTES = 10_000
+"""A Produce of this size has too few elements to be decoded in slices: six bytes are the least."""
 
 Parts: TypeAlias = list[Part]
 """A framed response: bytes, and FileRegions that the transport closes."""
@@ -92,6 +98,7 @@ class Dispatcher:
 
     Attributes:
         memory: counts the responses that are being encoded.
+        large_requests: counts the elements of requests that are decoded in slices.
         shared_responses: responses that are encoded once for many clients.
     """
 
@@ -101,6 +108,7 @@ class Dispatcher:
         self._max_bytes = broker.config.plog_request_without_records_max_bytes
         self._max_response_bytes = broker.config.plog_response_max_bytes
         self.memory = WorkMemory(lambda: broker.config.plog_queued_max_response_bytes)
+        self.large_requests = LargeRequests()
         self.shared_responses = SharedResponses(broker, self.memory)
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
@@ -142,8 +150,7 @@ class Dispatcher:
         context = RequestContext(header, connection, len(frame))
         body = frame[position:]
         if row is self._produce_row:
-            started = self._start(row, self._decode(row, body, context), context)
-            return Dispatched(True, started, context.runs_alone)
+            return self._dispatch_produce(row, body, context)
         if len(body) <= _FEW_BYTES:
             return Dispatched(False, self._start(row, self._decode(row, body, context), context))
         if len(body) > self._max_bytes:
@@ -158,6 +165,27 @@ class Dispatcher:
         except WireError as error:
             raise self._unreadable(row, error) from error
         return Dispatched(False, self._start(row, request, context))
+
+    def _dispatch_produce(self, row: Row, body: memoryview, context: RequestContext) -> Dispatched:
+        """Start a Produce; one with very many elements is decoded in slices and runs alone."""
+        # A request larger than this bound would be refused: it is decoded without a copy.
+        may_be_copied = len(body) <= self._broker.config.plog_produce_parked_max_bytes
+        if len(body) > _FEW_PRODUCE_BYTES and may_be_copied:
+            try:
+                request = row.request.decode_bounded(body, context.version, _PRODUCE_ELEMENTS)
+            except TooManyElements:
+                context.runs_alone = True
+                # Its records are views of what is decoded, and the frame is reused.
+                answer = self._start_large(row, body, context, copy=bytearray(body))
+                # With acks=0, a client may disconnect before its records are appended.
+                return Dispatched(
+                    True, shielded(answer) if isinstance(answer, Later) else answer, True
+                )
+            except WireError as error:
+                raise self._unreadable(row, error) from error
+        else:
+            request = self._decode(row, body, context)
+        return Dispatched(True, self._start(row, request, context), context.runs_alone)
 
     def _start(
         self, row: Row, request: Request, context: RequestContext
@@ -185,32 +213,47 @@ class Dispatcher:
             raise self._unreadable(row, error) from error
 
     def _start_large(
-        self, row: Row, body: memoryview, context: RequestContext
+        self,
+        row: Row,
+        body: memoryview,
+        context: RequestContext,
+        copy: bytearray | None = None,
     ) -> MaybeLater[Parts | None]:
-        """Decode in slices, then start the request."""
-        decoding = row.request.decode_in_slices(body, context.version, self._max_elements, SLICE)
+        """Decode in slices, then start the request; the first slice needs no `copy` of `body`."""
+        data = body if copy is None else copy
+        decoding = row.request.decode_in_slices(data, context.version, self._max_elements, SLICE)
         try:
             next(decoding)
         except StopIteration as end:
             return self._start(row, end.value, context)
         except WireError as error:
             raise self._unreadable(row, error) from error
-        return spawn(self._start_later(row, decoding, bytes(body), context))
+        copy = bytearray(body) if copy is None else copy
+        return spawn(self._start_later(row, decoding, copy, context))
 
     async def _start_later(
         self,
         row: Row,
         decoding: Generator[None, Any, ApiMessage],
-        body: bytes,
+        body: bytearray,
         context: RequestContext,
     ) -> Parts | None:
-        request = await self._decode_later(row, decoding, body)
-        del body  # Its memory is no longer counted.
-        answer = self._start(row, request, context)
-        return await answer if isinstance(answer, Later) else answer
+        share = self.large_requests.begin(row.api_key)
+        try:
+            request = await self._decode_later(row, decoding, body, share)
+            del body  # Its memory is no longer counted.
+            is_decoded(share, row.api_key)
+            answer = self._start(row, request, context)
+            return await answer if isinstance(answer, Later) else answer
+        finally:
+            share.release()
 
     async def _decode_later(
-        self, row: Row, decoding: Generator[None, Any, ApiMessage], body: bytes
+        self,
+        row: Row,
+        decoding: Generator[None, Any, ApiMessage],
+        body: bytearray,
+        share: Share,
     ) -> ApiMessage:
         memory = self._broker.copy_memory
         if memory is not None:
@@ -218,7 +261,11 @@ class Dispatcher:
         try:
             while True:
                 await self._broker.fair_queue.turn()
+                if not may_continue(share):
+                    await share.wait()
+                    continue
                 decoding.send(memoryview(body))
+                share.resize(share.nbytes + SLICE)
         except StopIteration as end:
             request: ApiMessage = end.value
             return request

@@ -57,10 +57,11 @@ class WorkMemory:
         return outcome
 
     def release(self, share: Share) -> None:
-        """Remove `share` and its bytes."""
-        self.used_bytes -= share.nbytes
-        del self._shares[share]
-        self._wake()
+        """Remove `share` and its bytes; no effect the second time."""
+        if share in self._shares:
+            self.used_bytes -= share.nbytes
+            del self._shares[share]
+            self._wake()
 
     def _give_up(self, share: Share) -> None:
         del self._waiting[share]

@@ -36,12 +36,14 @@ from plog.errors import (
 )
 from plog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, Compression
 from plog.types import TopicPartition
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from plog.wire.single_produce import SingleProduce, encode_single_response
@@ -301,16 +303,15 @@ def refuse_produce(
         request = request.as_message()
     if request.acks == 0:
         raise CloseConnection(f"a produce request with acks=0 failed: {error.message}")
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    _error_response(data.index, error, log_start_offset=-1)
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+
+    def refused(data: PartitionProduceData) -> PartitionProduceResponse:
+        return _error_response(data.index, error, log_start_offset=-1)
+
+    def refused_topic(topic: TopicProduceData) -> TopicProduceResponse:
+        return TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=lazy_array(topic.partition_data, refused),
+        )
+
+    return ProduceResponse(responses=lazy_array(request.topic_data, refused_topic))

@@ -56,6 +56,8 @@ class BrokerConfig(
 
     # Names set in a file or on the command line, even if to the default. Not a setting itself.
     explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
+    # The directory that the service manager provides for data; used if log.dirs is not set.
+    state_directory: str | None = dataclasses.field(default=None, compare=False, repr=False)
     # Values set by clients, and the configuration without them. Neither is a setting.
     dynamic: DynamicSettings = dataclasses.field(
         default=DynamicSettings(), compare=False, repr=False
@@ -77,8 +79,8 @@ class BrokerConfig(
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """Return ``log.dirs``, or the default directory below the working directory."""
-        return self.log_dirs or (DEFAULT_DATA_DIR,)
+        """Return ``log.dirs``, or else the directory of the service manager, or the default."""
+        return self.log_dirs or (self.state_directory or DEFAULT_DATA_DIR,)
 
     def bound_listeners(self) -> tuple[Listener, ...]:
         """Return the listeners to open.

@@ -74,11 +74,14 @@ def load_config(
     overrides: Sequence[str] = (),
     *,
     read: Callable[[Path], bytes] = Path.read_bytes,
+    state_directories: str = "",
 ) -> LoadedConfig:
     """Load the settings of `files` and then of `overrides` (``name=value``).
 
     Args:
         read: returns the content of a file, or raises OSError.
+        state_directories: systemd's ``$STATE_DIRECTORY``: paths separated by ":". The first one
+            holds the data if ``log.dirs`` is not set.
 
     Raises:
         ConfigError: a file cannot be read or a value is invalid; the error lists every problem.
@@ -92,7 +95,12 @@ def load_config(
     if problems:
         raise ConfigError(problems, warnings)
     of_listeners = {name: values.pop(name) for name in list(values) if overridden_row(name)}
-    config = BrokerConfig(explicit=frozenset(chosen), listener_overrides=of_listeners, **values)
+    config = BrokerConfig(
+        explicit=frozenset(chosen),
+        listener_overrides=of_listeners,
+        state_directory=state_directories.partition(":")[0] or None,
+        **values,
+    )
     problems = [_located(name, problem, config, chosen) for name, problem in cross_check(config)]
     if problems:
         raise ConfigError(problems, warnings)

@@ -32,7 +32,8 @@ class GeneralSettings:
         "log.dirs",
         None,
         "Directories that store partitions. A new partition is placed in the directory with the"
-        f" fewest partitions. If not set, the broker uses `{DEFAULT_DATA_DIR}` and logs this in the"
+        " fewest partitions. If not set, the broker uses the first directory in `$STATE_DIRECTORY`,"
+        f" which systemd sets for its units, or else `{DEFAULT_DATA_DIR}`, and logs this in the"
         " first line.",
         type=SettingType.LIST,
         importance="high",
@@ -116,6 +117,15 @@ class GeneralSettings:
         "plog.http.host",
         "127.0.0.1",
         "Address for /metrics, /health and /ready. These pages require no authentication.",
+    )
+    plog_status_interval_ms: int = setting(
+        "plog.status.interval.ms",
+        10_000,
+        "Interval between updates of the line that `systemctl status` shows: listeners, partitions,"
+        " connections, bytes per second, and problems. Without systemd it has no effect.",
+        at_least=1000,
+        unit="ms",
+        importance="low",
     )
     plog_log_level: str = setting(
         "plog.log.level",

@@ -177,12 +177,11 @@ class NetworkSettings:
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         128 * MIB,
-        "Memory for incomplete requests, counted as their bytes arrive, and for large requests"
-        " without records until they are decoded. Three quarters are reserved for requests over 1"
-        " MiB, the rest for all others. While a part is full, the broker stops reading the"
-        " requests that need it, and closes connections whose requests take longer than 10 s to"
-        " arrive. -1, Kafka's default, means no limit. Must be at least"
-        " `socket.request.max.bytes`.",
+        "Memory for incomplete requests, counted as their bytes arrive, and for requests with many"
+        " elements until they are decoded. Three quarters are reserved for requests over 1 MiB, the"
+        " rest for all others. While a part is full, the broker stops reading the requests that"
+        " need it, and closes connections whose requests take longer than 10 s to arrive. -1,"
+        " Kafka's default, means no limit. Must be at least `socket.request.max.bytes`.",
         type=SettingType.LONG,
         at_least=1,
         also=(-1,),

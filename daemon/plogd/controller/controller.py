@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from plog.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
 from plogd.concurrency import Turns, shielded
 from plogd.controller.partition_creation import (
@@ -201,7 +201,7 @@ class Controller:
         await self._enter(key)
         try:
             if new.name in self._incomplete:
-                await self._remove(new.name)
+                await self._undo(self._topics[new.name])
             plan = self.plan(new)
             slices = Slices(self._queue)
             topic = await self._first_state(plan, slices)
@@ -209,7 +209,7 @@ class Controller:
             self._add_topic(topic, version)
             try:
                 await self._brokers.start_topic(topic)
-            except KafkaError:
+            except Exception:  # Of any kind: clients could neither use nor delete the topic.
                 await self._roll_back(topic)
                 raise
         finally:
@@ -264,6 +264,10 @@ class Controller:
             level="warn",
         )
         self._incomplete.add(topic.name)
+        await self._undo(topic)
+
+    async def _undo(self, topic: TopicState) -> None:
+        """Remove a topic and the logs that were created; may be repeated after a failure."""
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 
@@ -296,7 +300,7 @@ class Controller:
             try:
                 await self._brokers.create_logs(topic)
                 version = await self._write_partitions(topic, new, slices)
-            except KafkaError:
+            except Exception:
                 await self._brokers.remove_unserved_logs(topic)
                 raise
             topic = with_partitions(self._topics[requested.topic], new)  # It may have new settings.

@@ -105,7 +105,8 @@ class HttpFactory(Factory):
     def report(self, host: str, why: str) -> None:
         """Log why a connection was closed, at most once a minute per host and reason."""
         if self._peer_log.admit((host, why), self._seconds()) is not None:
-            log.warn("{host}: closed a connection to plog.http.port that {why}", host=host, why=why)
+            text = "{client}: closed a connection to plog.http.port that {why}"
+            log.warn(text, client=host, why=why)
 
 
 class HttpConnection(Protocol):

@@ -56,8 +56,9 @@ def listen(reactor: Any, config: BrokerConfig, site: HttpFactory) -> IListeningP
     port, host = config.plog_http_port, config.plog_http_host
     if port == 0:
         return None
+    backlog = config.socket_listen_backlog_size
     try:
-        return cast(IListeningPort, reactor.listenTCP(port, site, interface=host))
+        return cast(IListeningPort, reactor.listenTCP(port, site, backlog, host))
     except CannotListenError as error:
         if {"plog.http.port", "plog.http.host"} & config.explicit:
             raise

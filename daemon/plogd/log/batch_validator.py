@@ -216,17 +216,6 @@ def validate_batch(
     return _shape(data, header, rules, now_ms, origin, reading)
 
 
-def validate_replicated(data: memoryview, rules: BatchRules) -> list[ValidatedBatch]:
-    """Return the whole batches that a leader sent, unchanged. Raises CorruptMessage."""
-    validated: list[ValidatedBatch] = []
-    while len(data):
-        header = check_header(data, rules, AppendOrigin.REPLICATION)
-        size_bytes = header.batch_length + LOG_OVERHEAD
-        validated.append(_ready(data[:size_bytes], header, NO_TIMESTAMP))
-        data = data[size_bytes:]
-    return validated
-
-
 def _ready(view: memoryview, header: BatchHeader, log_append_time_ms: int) -> ValidatedBatch:
     return ValidatedBatch(
         view, header, header.max_timestamp, header.last_offset_delta, log_append_time_ms

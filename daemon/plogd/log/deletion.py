@@ -102,7 +102,7 @@ class Deletions:
             if self._is_disk_failure(log.log_dir, error):
                 _close(segments)
                 return
-            self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+            self._housekeeping.failed(_TASK, log.topic_partition, error)
             self._retry(lambda: self._rename(log, segments, is_noted=is_noted))
 
         spawn(self._rename_now(log, segments, is_noted=is_noted)).then(lambda _: None, failed)
@@ -152,13 +152,13 @@ class Deletions:
 
         def done(left: list[tuple[LogSegment, Exception]]) -> None:
             for _, error in left:
-                self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+                self._housekeeping.failed(_TASK, log.topic_partition, error)
             if left:
                 self._retry(lambda: self._unlink(log, [segment for segment, _ in left]))
 
         def failed(error: Exception) -> None:
             if not self._is_disk_failure(log.log_dir, error):
-                self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+                self._housekeeping.failed(_TASK, log.topic_partition, error)
                 self._retry(lambda: self._unlink(log, []))  # Only the snapshots remain.
 
         self._jobs.submit(lane_of(log.log_dir), unlink).then(done, failed)

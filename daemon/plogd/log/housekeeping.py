@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from plog.errors import PlogError
+from plog.types import TopicPartition
 from plogd.fair_queue import FairQueue
 from plogd.log.io_errors import describe
 from plogd.log.log import Log
@@ -80,12 +81,17 @@ class Housekeeping:
         # A missing file is damage to one log. Any other error concerns the disk, which may be full.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             self._operation_failed(log.log_dir, error)
-        self.failed(task, str(log.topic_partition), error)
+        self.failed(task, log.topic_partition, error)
 
     def failed(
-        self, task: str, subject: str, error: Exception, *, outcome: str = "it will be retried"
+        self,
+        task: str,
+        subject: str | TopicPartition,
+        error: Exception,
+        *,
+        outcome: str = "it will be retried",
     ) -> None:
-        """Count and report an `error` of `task` in `subject`, a log or a directory."""
+        """Count and report an `error` of `task` in `subject`, a partition or a directory."""
         self._errors[task] += 1
         limit = self._limits.setdefault(task, _Limit())
         if not limit.admits(self._clock.monotonic_ms()):
@@ -96,6 +102,7 @@ class Housekeeping:
             subject=subject,
             error=_describe(error),
             outcome=outcome,
+            topic_partition=subject if isinstance(subject, TopicPartition) else None,
             level="warn",
         )
 

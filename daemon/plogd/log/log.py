@@ -303,7 +303,7 @@ class Log:
         try:
             self._hooks.report(
                 "rolled segment of {topic_partition} at offset {offset}",
-                topic_partition=str(self.topic_partition),
+                topic_partition=self.topic_partition,
                 offset=self.log_end_offset,
             )
             self._hooks.seal(self, old, self.log_end_offset)
@@ -419,7 +419,7 @@ class Log:
             self.leader_epochs.truncate_from_start(offset)
             self._hooks.report(
                 "deleted records of {topic_partition} before offset {offset}",
-                topic_partition=str(self.topic_partition),
+                topic_partition=self.topic_partition,
                 offset=offset,
             )
         self._delete_segments(KEEP_EVERYTHING, 0)
@@ -448,7 +448,11 @@ class Log:
             try:
                 self.roll()
             except KafkaStorageError as error:  # Delete older segments anyway.
-                self._hooks.report("cannot roll a segment for retention: {error}", error=str(error))
+                self._hooks.report(
+                    "cannot roll a segment for retention: {error}",
+                    error=str(error),
+                    topic_partition=self.topic_partition,
+                )
 
     def _delete_first(self, count: int, new_start_offset: int) -> None:
         removed = self._segments.remove_first(count)
@@ -460,7 +464,7 @@ class Log:
         self._hooks.report(
             "deleted {count} segments of {topic_partition}, log start offset is {offset}",
             count=count,
-            topic_partition=str(self.topic_partition),
+            topic_partition=self.topic_partition,
             offset=self.log_start_offset,
         )
         self._hooks.retire(self, removed)

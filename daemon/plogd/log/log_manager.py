@@ -33,10 +33,11 @@ from plogd.log.housekeeping import Housekeeping
 from plogd.log.io_errors import describe, is_refusal
 from plogd.log.log import Log
 from plogd.log.log_state import LogHooks, LogState
+from plogd.log.recovery.load_progress import LoadProgress
 from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.recovery.log_loader import LogLoader
 from plogd.log.segment.index_rebuild import IndexRebuilds
-from plogd.log.segment.log_segment import UncheckedSegment
+from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
@@ -67,7 +68,11 @@ class LogManager:
         self._report = ports.report
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
+        self.closed_logs = 0
+        """Number of logs that the stop has closed."""
         self._refusals_quiet_until_ms: dict[str, float] = {}
+        self.refusals: dict[str, tuple[float, str]] = {}
+        """When each log directory last refused a write (monotonic milliseconds), and why."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Called with a log directory that failed, and its logs."""
@@ -122,11 +127,15 @@ class LogManager:
         )
         return LogHooks(
             seal=self._sealing.seal,
-            retire=self._deletions.retire,
+            retire=self._retire,
             operation_failed=self._operation_failed,
             report=self._report,
             on_bug=self._on_bug,
         )
+
+    def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
+        """Delete the files of segments removed from `log`, once their producers are on disk."""
+        self._sealing.after_seals(log, segments, lambda: self._deletions.retire(log, segments))
 
     # -- directories --------------------------------------------------------------------------
 
@@ -173,7 +182,8 @@ class LogManager:
                     await self._loading.load(log_dir, topic_partition, topic)
                     return self.logs[topic_partition]
                 except OSError as error:
-                    raise LogDirUnusable(f"cannot read {name}: {error}") from error
+                    why = self._dirs.explain(log_dir.path, error)
+                    raise LogDirUnusable(f"cannot read {name}: {why}") from error
         if self._dirs.offline_paths:
             raise LogDirUnusable(
                 f"cannot find {name}: it may be in {', '.join(self._dirs.offline_paths)}, which is "
@@ -202,6 +212,20 @@ class LogManager:
         already = [(log.topic_partition, log.log_dir) for log in self.logs.values()]
         await self._loading.load_all(topic_of, already)
         self._is_loaded = True
+
+    @property
+    def load_progress(self) -> LoadProgress:
+        """How much of the logs is loaded."""
+        return self._loading.progress
+
+    def stop_loading(self) -> None:
+        """End the recovery of logs between two batches; the loading then fails with LoadingStopped.
+
+        The next start recovers them. Logs that were closed cleanly are still loaded, which takes
+        little time, so that they are clean for the next start, too.
+        """
+        if not self._is_loaded:
+            self._loading.progress.stop()
 
     def _open(self, state: LogState) -> Log:
         log = Log(
@@ -373,6 +397,7 @@ class LogManager:
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
+        self.refusals[path] = (self._clock.monotonic_ms(), error.strerror or str(error))
         if self._may_report_refusal(path):
             text = "writes to {log_dir} are refused: {error}"
             self._report(text, log_dir=path, error=describe(error), level="error")
@@ -399,12 +424,9 @@ class LogManager:
         logs = self._logs_in(path)
         for log in logs:
             log.go_offline()
-        self._report(
-            "log directory {log_dir} is offline: {error}; repair the disk, then restart the broker",
-            log_dir=path,
-            error=describe(error),
-            level="error",
-        )
+        error_text = self._dirs.explain(path, error, "repair the disk, then restart the broker")
+        text = "log directory {log_dir} is offline: {error}"
+        self._report(text, log_dir=path, error=error_text, level="error")
         self.on_offline(path, logs)
         if not self._dirs.online:
             self.on_last_offline()
@@ -416,6 +438,9 @@ class LogManager:
         return spawn(self._shutdown())
 
     async def _shutdown(self) -> None:
+        if not self._is_loaded:
+            # No job may use a directory after its lock is released.
+            await self._loading.end_jobs()
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()  # Pending writes to a slow disk may request a sync.
         for log in self.logs.values():
@@ -429,7 +454,11 @@ class LogManager:
             while self._sealing.is_running(log_dir.path):
                 await self._jobs.submit(log_dir.lane, _nothing)
             if not log_dir.offline:
-                await self._close_logs(log_dir)
+                if self._is_loaded or not self.load_progress.is_stopped:
+                    await self._close_logs(log_dir)
+                else:  # Nothing was appended, and the next start recovers all logs.
+                    text = "stopped before the logs in {log_dir} were loaded"
+                    self._report(text, log_dir=log_dir.path)
                 await self._jobs.submit(_read_lane(log_dir.path), _nothing)
         for log_dir in self._dirs:
             log_dir.release()
@@ -437,7 +466,7 @@ class LogManager:
     async def _close_logs(self, log_dir: LogDir) -> None:
         """Close all logs of a directory and mark it clean, unless one of them fails to close."""
         closings = [
-            self._jobs.submit(self._loading.lane(log_dir), log.close_durably)
+            self._jobs.submit(self._loading.lane(log_dir), log.close_durably).map(self._closed)
             for log in self._logs_in(log_dir.path)
         ]
         try:
@@ -454,6 +483,9 @@ class LogManager:
         if self.logs or self._loading.has_begun:
             text = "cannot mark {log_dir} as cleanly shut down: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
+
+    def _closed(self, _: None) -> None:
+        self.closed_logs += 1
 
 
 def _read_lane(log_dir: str) -> str:

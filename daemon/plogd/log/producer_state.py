@@ -430,10 +430,12 @@ class ProducerStateManager:
                 self.delete_snapshot(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots of offsets below `offset`."""
-        for snapshot_offset in self.snapshot_offsets():
-            if snapshot_offset < offset:
-                self.delete_snapshot(snapshot_offset)
+        """Delete the snapshots of offsets below `offset`, except the newest one up to it.
+
+        It is needed until there is a snapshot at `offset`.
+        """
+        for snapshot_offset in [one for one in self.snapshot_offsets() if one <= offset][:-1]:
+            self.delete_snapshot(snapshot_offset)
 
     def delete_snapshot(self, end_offset: int) -> None:
         """Delete a snapshot if it exists."""

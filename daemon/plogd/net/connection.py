@@ -34,8 +34,6 @@ log = Logger()
 TURN_MAX_MS = 2.0
 SHORT_TURN_MAX_MS = 0.1
 """Maximum turn while many connections are ready at the same time; usually one request."""
-NOTABLE_TURN_MS = 0.25
-"""Shorter turns are not counted: hundreds of them cause no noticeable delay."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
 """Produce, Fetch, Heartbeat and ApiVersions do little work per element. They start on arrival even
 if many connections are ready; other requests then wait in the run queue."""
@@ -106,8 +104,8 @@ class Connection:
         settings = shared.settings
         self._shared = shared
         self._wire = wire
-        self.host, port = context.client_address
-        self._peer = f"{self.host}:{port}"
+        self.host, _ = context.client_address
+        self.context = context
         self._listener_name = context.listener_name
         self._inbox = ReceiveBuffer(
             shared.shared_buffer,
@@ -186,19 +184,29 @@ class Connection:
                 return
             self._turn(now_ms)
             spent_ms = shared.clock.monotonic_ms() - now_ms
-            if spent_ms > NOTABLE_TURN_MS:
+            if spent_ms > shared.notable_turn_ms:
                 run_queue.spent(spent_ms)
         else:
             self._inbox.keep(self._may_grow)
             self._read_as_allowed()
 
     def end_of_stream(self) -> None:
-        """Close the connection after all requests that may start have started."""
+        """Close the connection after all requests that may start have started.
+
+        Thousands of clients may leave in one pass of the reactor; most of them then get their end
+        in a turn of the run queue.
+        """
         self._at_end_of_stream = True
-        if self._blocked in (Blocked.NO, Blocked.PARKED) and not self._waits_for_quota():
+        run_queue, clock = self._shared.run_queue, self._shared.clock
+        is_free = self._blocked in (Blocked.NO, Blocked.PARKED) and not self._waits_for_quota()
+        if is_free and not run_queue.is_behind:
+            began_ms = clock.monotonic_ms()
             self.close("the client has closed the connection")
-        else:
-            self._wire.set_reading(False)
+            run_queue.spent(clock.monotonic_ms() - began_ms)
+            return
+        self._wire.set_reading(False)
+        if is_free:
+            self._may_start_again()
 
     def take_turn(self) -> None:
         """Start requests, in order, within the limits of a turn."""
@@ -269,7 +277,7 @@ class Connection:
         """Abort the connection because its client does not read `nbytes` of responses."""
         problem = f"does not read its responses: {nbytes} bytes are unsent"
         cause = "plog.queued.max.response.bytes is exceeded over all connections"
-        self._shared.report(self.host, "unread", f"closed a connection that {problem}; {cause}")
+        self._shared.report(self.context, "unread", f"closed a connection that {problem}; {cause}")
         self.abort("it does not read its responses")
 
     def close(self, reason: str) -> None:
@@ -318,7 +326,7 @@ class Connection:
             try:
                 has_started = queue.offer(frame)
             except Exception:
-                log.failure("request of {peer} failed unexpectedly", peer=self._peer)
+                log.failure("request of {client} failed unexpectedly", client=self.context)
                 self.abort("its request failed unexpectedly")
                 return Blocked.NO
             finally:
@@ -413,7 +421,7 @@ class Connection:
         return mistake is not None
 
     def _refuse(self, kind: str, why: str) -> None:
-        self._shared.report(self.host, kind, f"closed a connection that {why}")
+        self._shared.report(self.context, kind, f"closed a connection that {why}")
         self.close(why)
 
     def _is_too_slow(self, now_ms: float) -> bool:
@@ -443,9 +451,11 @@ class Connection:
 
     def _close_for(self, reason: str, error: Exception | None) -> None:
         if error is not None:
-            log.error("{peer}: {reason}: {error!r}", peer=self._peer, reason=reason, error=error)
+            log.error(
+                "{client}: {reason}: {error!r}", client=self.context, reason=reason, error=error
+            )
         if not self._is_finishing:
-            self._shared.report(self.host, "closed", f"closed a connection: {reason}")
+            self._shared.report(self.context, "closed", f"closed a connection: {reason}")
         self.close(reason)
 
     def _stop(self, reason: str) -> bool:
@@ -454,7 +464,11 @@ class Connection:
             return False
         self._is_closing = True
         self._active_ms = self._shared.clock.monotonic_ms()
-        log.debug("closing connection of {peer}: {reason}", peer=self._peer, reason=reason)
+        # Not the context itself: an observer may keep the events of all connections.
+        peer = str(self.context)
+        log.debug(
+            "closing connection of {peer}: {reason}", peer=peer, reason=reason, client=self.host
+        )
         self._wire.set_reading(False)
         self._queue.connection_lost()
         self._inbox.close()

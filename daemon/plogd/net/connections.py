@@ -15,6 +15,7 @@ from collections import Counter
 from twisted.logger import Logger
 
 from plogd.config.network_settings import NetworkSettings
+from plogd.connection_context import ConnectionContext
 from plogd.descriptor_budget import DescriptorBudget
 from plogd.logging import RateLimit
 from plogd.net.memory_shortage import MemoryShortage
@@ -23,12 +24,15 @@ from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
 from plogd.net.request_queue import Dispatch, RequestSlots
 from plogd.net.response_memory import ResponseMemory
-from plogd.net.run_queue import RunQueue
+from plogd.net.run_queue import DIRECT_MAX_MS, RunQueue
 from plogd.ports import Later, Ports
 
 log = Logger()
 
 _PEER_LOG_INTERVAL_MS = 60_000.0
+_NOTABLE_TURN_MS = 0.25
+"""Shorter turns of a few connections are not counted, because counting takes a timer."""
+_FEW_CONNECTIONS = 100
 
 
 class Connections:
@@ -40,6 +44,8 @@ class Connections:
         accepted, refused, closed: total numbers of connections.
         bytes_in, bytes_out: total numbers of bytes received and sent.
         requests: total number of requests started.
+        notable_turn_ms: a shorter turn is not counted, because it causes no noticeable delay even
+            if each connection takes one.
     """
 
     def __init__(
@@ -72,9 +78,11 @@ class Connections:
         )
         self.slots = RequestSlots(settings.queued_max_requests)
         self.run_queue = RunQueue(self.timers, self.clock)
+        self.notable_turn_ms = 0.0
         self.accepted = self.refused = self.closed = 0
         self.bytes_in = self.bytes_out = self.requests = 0
         self._open: dict[OpenConnection, None] = {}
+        self._set_notable_turn()
         self._open_by_host: Counter[str] = Counter()
         self._peer_log = RateLimit(_PEER_LOG_INTERVAL_MS)
         self._all_closed: Later[None] | None = None
@@ -110,11 +118,13 @@ class Connections:
         """Count a new connection."""
         self.accepted += 1
         self._open[connection] = None
+        self._set_notable_turn()
         self._open_by_host[connection.host] += 1
 
     def remove(self, connection: OpenConnection) -> None:
         """Remove a closed connection."""
         del self._open[connection]
+        self._set_notable_turn()
         self.closed += 1
         self._open_by_host[connection.host] -= 1
         if not self._open_by_host[connection.host]:
@@ -122,12 +132,28 @@ class Connections:
         if self._all_closed is not None and not self._open:
             self._all_closed.succeed(None)
 
-    def report(self, host: str, kind: str, what: str) -> None:
-        """Log an event of a client, at most once a minute per host and `kind`."""
-        suppressed = self._peer_log.admit((host, kind), self.clock.monotonic_ms())
+    def _set_notable_turn(self) -> None:
+        is_few = len(self._open) <= _FEW_CONNECTIONS
+        self.notable_turn_ms = _NOTABLE_TURN_MS if is_few else DIRECT_MAX_MS / len(self._open)
+
+    def report(self, client: ConnectionContext | str, kind: str, what: str) -> None:
+        """Log an event of a client, at most once a minute per host and `kind`.
+
+        `client` is its connection, or its address if it has none.
+        """
+        host = client if isinstance(client, str) else client.client_address[0]
+        self._report(host, kind, what, client=client)
+
+    def report_port(self, port: int, kind: str, what: str) -> None:
+        """Log an event of a listening port, at most once a minute per port and `kind`."""
+        self._report(f"port {port}", kind, what)
+
+    def _report(self, subject: str, kind: str, what: str, **fields: object) -> None:
+        suppressed = self._peer_log.admit((subject, kind), self.clock.monotonic_ms())
         if suppressed is not None:
             again = f" ({suppressed} more suppressed)" if suppressed else ""
-            log.warn("{host}: {what}{again}", host=host, what=what, again=again)
+            text = "{subject}: {what}{again}"
+            log.warn(text, subject=subject, what=what, again=again, **fields)
 
     def all_open(self) -> list[OpenConnection]:
         """Return the open connections."""

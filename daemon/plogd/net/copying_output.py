@@ -236,7 +236,12 @@ class CopyingOutput:
         """Abort the connection, because its response is incomplete."""
         if not self._is_dead and self.connection is not None:
             self._is_reading_file = True  # Prevents further writes.
-            log.error("cannot send to {peer}: {error}", peer=self.connection.host, error=error)
+            log.error(
+                "cannot send to {host}: {error}",
+                host=self.connection.host,
+                error=error,
+                client=self.connection.context,
+            )
             self.connection.abort("the records of its response could not be read")
 
     def _write(self, data: bytes | memoryview) -> None:

@@ -75,20 +75,44 @@ class PlainPort(tcp.Port):
 
     Args:
         is_dual_stack: whether an IPv6 socket also accepts IPv4 clients.
+        passed: a socket that listens already and that other processes also have open.
     """
 
     transport = ServerTransport
 
     def __init__(
-        self, shared: Connections, *args: Any, is_dual_stack: bool = False, **kwargs: Any
+        self,
+        shared: Connections,
+        *args: Any,
+        is_dual_stack: bool = False,
+        passed: socket.socket | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._shared = shared
         self._is_dual_stack = is_dual_stack
+        # Twisted does not bind such a socket, and does not shut it down when it closes it:
+        # shutdown() would also end the queue of waiting clients in the other processes.
+        self._preexistingSocket = passed
+
+    def startListening(self) -> None:
+        """Begin to accept clients."""
+        passed = self._preexistingSocket
+        if passed is not None:
+            self._set_inherited_options(passed)
+            passed.listen(self.backlog)
+        super().startListening()
 
     def createInternetSocket(self) -> socket.socket:
         """Create the listening socket with the options that its connections inherit."""
         sock: socket.socket = super().createInternetSocket()  # type: ignore[no-untyped-call]
+        self._set_inherited_options(sock)
+        if self.addressFamily == socket.AF_INET6:
+            # Set explicitly, so as not to depend on the sysctl net.ipv6.bindv6only.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._is_dual_stack)
+        return sock
+
+    def _set_inherited_options(self, sock: socket.socket) -> None:
         settings = self._shared.settings
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -97,10 +121,6 @@ class PlainPort(tcp.Port):
         if settings.socket_receive_buffer_bytes > 0:
             nbytes = settings.socket_receive_buffer_bytes
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, nbytes)
-        if self.addressFamily == socket.AF_INET6:
-            # Set explicitly, so as not to depend on the sysctl net.ipv6.bindv6only.
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._is_dual_stack)
-        return sock
 
     def doRead(self) -> None:
         """Accept waiting clients for a limited time, so that open connections are also served."""
@@ -138,7 +158,7 @@ class PlainPort(tcp.Port):
             transport = self.transport(accepted, protocol, address, self, number, self.reactor)
             protocol.makeConnection(transport)
         except Exception:
-            log.failure("cannot start the connection of {host}", host=address[0])
+            log.failure("cannot start the connection of {client}", client=plain_host(address[0]))
             if transport is None:
                 accepted.close()
             else:
@@ -147,7 +167,7 @@ class PlainPort(tcp.Port):
     def _pause(self, why: str, *, is_remediable: bool = True) -> None:
         remedy = "; raise LimitNOFILE or ulimit -n" if is_remediable else ""
         event = f"paused accepting connections: {why}{remedy}"
-        self._shared.report(f"port {self._realPortNumber}", "exhausted", event)
+        self._shared.report_port(self._realPortNumber or 0, "exhausted", event)
         self.stopReading()  # type: ignore[no-untyped-call]
         self._shared.timers.call_later(ACCEPT_PAUSE_MS, self._resume)
 

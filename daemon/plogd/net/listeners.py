@@ -2,7 +2,8 @@
 
 A configured listener needs one or more listening sockets: a name such as ``localhost`` may resolve
 to an IPv4 and an IPv6 address, and an empty host means all interfaces. Each socket is a `PlainPort`
-(listener_port.py) or a `TlsPort` (tls_port.py), which accept the connections.
+(listener_port.py) or a `TlsPort` (tls_port.py), which accept the connections. A listener for which
+systemd has opened sockets (passed_sockets.py) uses only these.
 
 Reactor thread only.
 """
@@ -21,6 +22,7 @@ from twisted.internet.error import CannotListenError
 from plogd.config.listener import Listener
 from plogd.net.connections import Connections
 from plogd.net.listener_port import ListenerFactory, PlainPort
+from plogd.net.passed_sockets import PassedSocket, listening_addresses
 
 if TYPE_CHECKING:
     from plogd.net.tls_context import TlsServer
@@ -45,24 +47,32 @@ class Listeners:
 
     Args:
         tls: the `TlsServer` of each TLS listener, by listener name.
+        passed: the sockets that are open already.
     """
 
     def __init__(
-        self, reactor: Any, shared: Connections, tls: Mapping[str, TlsServer] | None = None
+        self,
+        reactor: Any,
+        shared: Connections,
+        tls: Mapping[str, TlsServer] | None = None,
+        passed: Sequence[PassedSocket] = (),
     ) -> None:
         self._reactor = reactor
         self._shared = shared
         self._tls = tls or {}
+        self._passed = passed
         self._ports: list[PlainPort] = []
 
     def open_all(self, listeners: Sequence[Listener]) -> list[BoundListener]:
         """Open all `listeners`, or none if one fails.
 
+        Returns one or more addresses for each listener.
+
         Raises:
             CannotListenError: an address is in use, not permitted, or not an address of this host.
         """
         try:
-            return [self._open(listener, listeners) for listener in listeners]
+            return [bound for each in listeners for bound in self._open(each, listeners)]
         except CannotListenError:
             self.close()
             raise
@@ -73,34 +83,50 @@ class Listeners:
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
 
-    def _open(self, listener: Listener, all_listeners: Sequence[Listener]) -> BoundListener:
+    def _open(self, listener: Listener, all_listeners: Sequence[Listener]) -> list[BoundListener]:
         """Listen on all addresses of one listener; port 0 selects one free port for all."""
         if listener.protocol != "PLAINTEXT" and listener.name not in self._tls:
             raise ValueError(f"cannot open {listener}: it has no TLS context")
+        if any(passed.listener.name == listener.name for passed in self._passed):
+            return self._adopt(listener)
         port = listener.port
         missing: CannotListenError | None = None
         has_opened = False
-        for address in _addresses(listener.host, port):
+        for address in listening_addresses(listener):
             is_dual_stack = address == "::" and not _shares_port_with_ipv4(listener, all_listeners)
             try:
-                opened = self._listen(listener, address, port, is_dual_stack=is_dual_stack)
+                port = self._listen(listener, address, port, is_dual_stack=is_dual_stack)
             except CannotListenError as error:
                 if error.socketError.errno not in _NO_SUCH_ADDRESS_HERE:
                     raise
                 missing = error
                 continue
-            self._ports.append(opened)
             has_opened = True
-            port = opened.socket.getsockname()[1]
             if is_dual_stack:
                 break
         if missing is not None and not has_opened:
             raise missing
-        return BoundListener(listener=listener, port=port)
+        return [BoundListener(listener=listener, port=port)]
+
+    def _adopt(self, listener: Listener) -> list[BoundListener]:
+        """Listen on the sockets that were passed for this listener."""
+        passed = [each for each in self._passed if each.listener == listener]
+        for each in passed:
+            self._listen(
+                listener, each.host, each.port, is_dual_stack=each.is_dual_stack, sock=each.sock
+            )
+        return [BoundListener(listener=each.bound_listener(), port=each.port) for each in passed]
 
     def _listen(
-        self, listener: Listener, address: str, port: int, *, is_dual_stack: bool
-    ) -> PlainPort:
+        self,
+        listener: Listener,
+        address: str,
+        port: int,
+        *,
+        is_dual_stack: bool,
+        sock: socket.socket | None = None,
+    ) -> int:
+        """Open a port, on `sock` if it is given; return its number."""
         kind, factory = PlainPort, ListenerFactory(self._shared, listener)
         if listener.protocol != "PLAINTEXT":
             kind, factory = self._tls_port(listener)
@@ -112,9 +138,11 @@ class Listeners:
             interface=address,
             reactor=self._reactor,
             is_dual_stack=is_dual_stack,
+            passed=sock,
         )
         opened.startListening()
-        return opened
+        self._ports.append(opened)
+        return int(opened.socket.getsockname()[1])
 
     def _tls_port(self, listener: Listener) -> tuple[type[PlainPort], Any]:
         # Imported here because OpenSSL is not needed without TLS listeners.
@@ -130,16 +158,3 @@ def _shares_port_with_ipv4(listener: Listener, all_listeners: Sequence[Listener]
         other is not listener and other.port == listener.port != 0 and "." in other.host
         for other in all_listeners
     )
-
-
-def _addresses(host: str, port: int) -> list[str]:
-    """Return the addresses to listen on, in order; "::" and "0.0.0.0" for an empty host."""
-    if not host:
-        return ["::", "0.0.0.0"]  # The second is used if the system has no IPv6.
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise CannotListenError(host, port, error) from error
-    # IPv4 first: with port 0, the first address determines the port.
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -4,9 +4,9 @@ A turn is limited in requests and time. The kernel reports no event for the byte
 they have been read already. Such a connection is queued here and gets another turn after the
 reactor has polled all other sockets.
 
-The reactor calls every readable socket before it polls again, so the turns of hundreds of
-connections in one pass add up. `spent` adds up the turns of a pass; while the total is too long,
-`is_behind` is set, and connections take short turns or are queued here.
+The reactor calls every readable socket before it polls again, so the turns and the ends of hundreds
+of connections in one pass add up. `spent` adds up their time in a pass; while the total is too
+long, `is_behind` is set, and connections take short turns or are queued here.
 
 Reactor thread only. Invariant: a connection is queued at most once, and a timer is set while any
 connection is queued.
@@ -22,6 +22,10 @@ PASS_MAX_MS = 8.0
 """Maximum time for queued turns before the reactor polls the sockets again."""
 DIRECT_MAX_MS = 8.0
 """Maximum total time of turns in one pass of the reactor before further turns are short."""
+UNTIMED_MS = 2.0
+"""Turns of this total time set no timer that begins the next pass, because a timer per turn is 4 %
+of the steps of small Produces. Such turns count until some later pass ends, so `is_behind` can be
+set too early by this time, never too late."""
 
 
 class TakesTurns(Protocol):
@@ -61,13 +65,14 @@ class RunQueue:
         self._waiting.pop(connection, None)
 
     def spent(self, turn_ms: float) -> None:
-        """Add the time of a turn that a connection took without being queued."""
+        """Add the time of a turn, or of an end, that a connection took without being queued."""
         if turn_ms <= 0:
             return
-        if not self._spent_ms:
+        spent_ms = self._spent_ms + turn_ms
+        if self._spent_ms <= UNTIMED_MS < spent_ms:
             self._timers.call_later(0, self._begin_pass)
-        self._spent_ms += turn_ms
-        self.is_behind = self._spent_ms > DIRECT_MAX_MS
+        self._spent_ms = spent_ms
+        self.is_behind = spent_ms > DIRECT_MAX_MS
 
     def _begin_pass(self) -> None:
         self._spent_ms = 0.0

@@ -123,7 +123,7 @@ class TlsConnection(ProtocolConnection):
     def _refuse(self, kind: str, why: str) -> None:
         self._cancel_deadline()
         line = f"closed a connection to the TLS listener {self._listener_name} that {why}"
-        self._shared.report(self.context.client_address[0], kind, line)
+        self._shared.report(self.context, kind, line)
         transport: Any = self.transport
         transport.abortConnection()
 
@@ -136,7 +136,7 @@ class TlsConnection(ProtocolConnection):
             owner=failure.owner if failure is not None else "",
         )
         line = f"TLS handshake with listener {self._listener_name} failed: {text}"
-        self._shared.report(self.context.client_address[0], f"tls {kind}", line)
+        self._shared.report(self.context, f"tls {kind}", line)
 
     def _cancel_deadline(self) -> None:
         deadline, self._deadline = self._deadline, None

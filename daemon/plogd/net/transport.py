@@ -89,11 +89,16 @@ class ServerTransport(tcp.Server):
     def connectionLost(self, reason: Failure) -> None:
         """Release all resources before the socket is closed."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.lost()
-            self._output.close()
-            del self._receive, self._output  # Avoid reference cycles.
+        if connection is None:
+            super().connectionLost(reason)
+            return
+        run_queue, clock = self._shared.run_queue, self._shared.clock
+        began_ms = clock.monotonic_ms()
+        connection.lost()
+        self._output.close()
+        del self._receive, self._output  # Avoid reference cycles.
         super().connectionLost(reason)
+        run_queue.spent(clock.monotonic_ms() - began_ms)
 
     def write(self, data: bytes) -> None:
         """Queue bytes like a response: sent directly, they could end up inside a file region."""
@@ -177,7 +182,12 @@ class ServerTransport(tcp.Server):
             outcome = output.flush(self.socket)
         except (OSError, RegionTruncated) as error:
             if not (isinstance(error, OSError) and error.errno in _PEER_IS_GONE):
-                log.error("cannot send to {peer}: {error}", peer=self.hostname, error=error)
+                log.error(
+                    "cannot send to {host}: {error}",
+                    host=self.hostname,
+                    error=error,
+                    client=connection.context,
+                )
             connection.abort("its socket cannot be written to")
             return None
         has_sent = output.sent_bytes != sent_before

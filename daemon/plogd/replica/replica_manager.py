@@ -27,12 +27,10 @@ from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.ports import MaybeLater, Ports, settle, spawn
 from plogd.replica.append_queue import AppendQueues, AppendRequest
-from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.fetch_reader import FetchReader
-from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.hosted_topics import HostedTopics
-from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead
+from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
 
@@ -95,6 +93,8 @@ class ReplicaManager:
             begin_read=log_manager.begin_read,
             on_bug=on_bug,
         )
+        self.fetch_records = self._fetch_reader.fetch
+        """Reads each partition up to its high watermark; see `FetchReader.fetch`."""
 
     # -- look-ups -----------------------------------------------------------------------------
 
@@ -190,14 +190,6 @@ class ReplicaManager:
             append.error = KafkaError("unexpected error; see the broker's log")
         if append.partition is not None:
             append.log_start_offset = append.partition.log.log_start_offset
-
-    # -- fetch --------------------------------------------------------------------------------
-
-    def fetch_records(
-        self, items: Sequence[FetchItem], params: FetchParams
-    ) -> MaybeLater[list[PartitionRead]]:
-        """Read each partition up to its high watermark; see `FetchReader.fetch`."""
-        return self._fetch_reader.fetch(items, params)
 
     # -- completion of delayed requests -------------------------------------------------------
 

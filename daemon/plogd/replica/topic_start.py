@@ -45,6 +45,7 @@ class TopicStart:
                 "offline until there is room",
                 count=len(missing),
                 partitions=shown_partitions(missing),
+                topic_partitions=missing,
                 error=str(error),
                 level="error",
             )

@@ -29,6 +29,7 @@ from plogd.testing.controlled_machine import ControlledMachine
 from plogd.testing.controls import Controls
 from plogd.testing.embedded_process import EmbeddedProcess, ThreadObserver
 from plogd.testing.mock_time import MovableReactor
+from plogd.testing.ready_socket import addresses_in
 from plogd.testing.running_broker import (
     ASK_TIMEOUT_S,
     NOT_RUNNING,
@@ -40,8 +41,6 @@ from plogd.testing.running_broker import (
 )
 
 log = Logger()
-
-_LISTENING = "listening on "
 
 
 class BrokerThread(RunningBroker):
@@ -110,7 +109,7 @@ class BrokerThread(RunningBroker):
         if status is None:
             self._join(run)
             raise BrokerFailed(f"the broker exited with code {run.exit_code}\n{self._log_tail()}")
-        return status.removeprefix(_LISTENING).split(",")
+        return addresses_in(status)
 
     def _join(self, run: _Run) -> None:
         run.thread.join(STOP_TIMEOUT_S)

@@ -17,8 +17,8 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from plog.errors import ErrorCode, KafkaError
 
-WAIT_TIMEOUT_S = 30.0
-RESET_TIMEOUT_S = 5.0
+WAIT_TIMEOUT_S = 60.0
+RESET_TIMEOUT_S = 60.0
 
 Failing: TypeAlias = type[KafkaError] | KafkaError | ErrorCode | int
 """An error for `Hooks.fail`; an int is an error code."""

@@ -9,6 +9,7 @@ Used by broker_process.py. Source: sd_notify(3), pidfd_open(2).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -68,11 +69,49 @@ class ReadySocket:
                         )
         finally:
             os.close(pidfd)
-        return fields["STATUS"].removeprefix(_LISTENING).split(",")
+        return addresses_in(fields["STATUS"])
+
+    def wait_for_exit(self, process: subprocess.Popen[bytes]) -> int:
+        """Discard messages until the process has exited; return its exit code."""
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                selector.register(pidfd, selectors.EVENT_READ)
+                while all(key.fileobj != pidfd for key, _ in selector.select()):
+                    self.drain()
+        finally:
+            os.close(pidfd)
+        return process.wait()
+
+    def drain(self) -> None:
+        """Discard the messages received so far; a full socket would lose the next ones."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._receive()
+
+    def wait_for(self, field: str, value: str, timeout_s: float) -> None:
+        """Wait until the process reports ``field=value``. Raises NotReadyError."""
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            while selector.select(max(deadline - time.monotonic(), 0.0)):
+                if self._receive().get(field) == value:
+                    return
+        raise NotReadyError(f"it did not report {field}={value} within {timeout_s:g} s")
 
     def _receive(self) -> dict[str, str]:
         text = self._socket.recv(_LONGEST_DATAGRAM_BYTES).decode()
         return {name: value for name, _, value in (x.partition("=") for x in text.splitlines())}
+
+
+def addresses_in(status: str) -> list[str]:
+    """Return the addresses in the status of a broker that serves requests.
+
+    >>> addresses_in("listening on 127.0.0.1:9092,[::1]:9092; 3 partitions, 0 connections")
+    ['127.0.0.1:9092', '[::1]:9092']
+    """
+    return status.removeprefix(_LISTENING).partition(";")[0].split(",")
 
 
 def _is_complete(fields: dict[str, str]) -> bool:

@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             broker.wait()
             return 1
         _print(f"The data is in {where}. Ctrl-C stops the broker.")
-        return broker.wait()
+        return ready_socket.wait_for_exit(broker)
 
 
 def _start(arguments: list[str], notify_socket: str) -> subprocess.Popen[bytes]:

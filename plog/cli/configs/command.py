@@ -8,6 +8,7 @@ Source: Kafka 4.3 ConfigCommand.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 
 from plog.cli.admin_client import run_admin
@@ -19,7 +20,6 @@ from plog.cli.configs.entities import (
     add_entity_options,
     entities_of,
 )
-from plog.cli.configs.values import parse_assignments
 from plog.cli.options import (
     UsageError,
     add_admin_options,
@@ -45,6 +45,8 @@ from plog.errors import (
 )
 
 _UNKNOWN = (UnknownTopicOrPartition, BrokerNotAvailable)
+# A comma outside brackets: no closing bracket follows it before the next opening one.
+_COMMA = re.compile(r",(?=[^\]]*(?:\[|$))")
 _DYNAMIC_SOURCE = {
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
     ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
@@ -347,3 +349,18 @@ async def _alter_resource(
     changes = [AlterConfig(name, value) for name, value in added.items()]
     changes += [AlterConfig(name, operation=AlterOperation.DELETE) for name in deleted]
     (await admin.incremental_alter_configs({resource: changes})).raise_first()
+
+
+def parse_assignments(text: str) -> dict[str, str]:
+    """Return the settings in ``--add-config a=1,b=[2,3]``. Raises UsageError.
+
+    >>> parse_assignments("a=1, b=[2,3],c=")
+    {'a': '1', 'b': '2,3', 'c': ''}
+    """
+    values: dict[str, str] = {}
+    for part in _COMMA.split(text):
+        name, separator, value = part.partition("=")
+        if not separator or not name.strip():
+            raise UsageError(f"--add-config: '{part.strip()}' is not name=value")
+        values[name.strip()] = value.replace("[", "").replace("]", "").strip()
+    return values

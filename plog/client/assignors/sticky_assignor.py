@@ -138,9 +138,9 @@ def _divide(
     wanted = wanted_topics(subscriptions.values())
     counts = {topic: partition_counts[topic] for topic in wanted if partition_counts.get(topic)}
     members = in_hash_order(subscriptions)
-    told = {member: claims[member] for member in members}
+    claimed = {member: claims[member] for member in members}
     generations = {member: subscriptions[member].generation_id for member in members}
-    settled = OwnedPartitions(told, generations, counts)
+    settled = OwnedPartitions(claimed, generations, counts)
     wishes = {member: subscriptions[member].topics for member in members}
     if len({frozenset(topics) for topics in wishes.values()}) == 1:
         constrained = ConstrainedAssignment(counts, settled.owned, settled.contested)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plog.client.errors import BrokenAnswer
 from plog.client.errors import ConnectionFailed as ConnectionFailed
+from plog.client.network.host_addresses import look_up_within
 from plog.client.network.tls_failures import handshake_failure, is_end, tls_failure
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
@@ -54,7 +55,7 @@ class SocketConnection:
         self._socket: socket.socket | None = None
         context = None if security is None else security.make_ssl_context()
         try:
-            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket = _connect(host, port, timeout_s)
             # Requests are written whole, so Nagle's algorithm would only add latency.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
@@ -158,6 +159,34 @@ class SocketConnection:
         return tls_failure(
             error, address=self.address, host=self._host, has_begun=True
         ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
+
+
+def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Return a socket connected to the first address of `host` that accepts.
+
+    Its timeout is what `timeout_s` leaves for a TLS handshake. Each address may use an equal part
+    of the remaining time, so that a silent one does not prevent the others. Raises
+    ConnectionFailed if the name has no address, and otherwise the OSError of the first address.
+    """
+    deadline_s = time.monotonic() + timeout_s
+
+    def left_s() -> float:
+        # Never 0, which would make the socket nonblocking.
+        return max(0.001, deadline_s - time.monotonic())
+
+    addresses = look_up_within(host, port, timeout_s)
+    failures: list[OSError] = []
+    for tried, address in enumerate(addresses):
+        try:
+            connected = socket.create_connection(
+                (address, port), left_s() / (len(addresses) - tried)
+            )
+        except OSError as error:
+            failures.append(error)
+        else:
+            connected.settimeout(left_s())
+            return connected
+    raise failures[0]
 
 
 def _pending_alert(connection: socket.socket) -> OSError | None:

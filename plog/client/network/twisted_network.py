@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -21,6 +20,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.python.failure import Failure
 
 from plog.client.errors import ConnectionFailed
+from plog.client.network.host_addresses import is_address, late_look_up, look_up
 from plog.client.network.ports import Cancelled
 from plog.client.network.twisted_channel import ChannelFactory, TwistedChannel
 
@@ -240,20 +240,9 @@ class TwistedNetwork(DeferredNetwork):
     def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
         """Return all addresses of a name, in the order in which the system would try them."""
         # An IP address needs no thread for the resolver.
-        if _is_address(host):
+        if is_address(host):
             return defer.succeed([host])
-
-        def look_up() -> list[str]:
-            try:
-                infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            except OSError as error:
-                raise ConnectionFailed(f"cannot resolve {host}:{port}: {error.strerror}") from error
-            except UnicodeError as error:
-                raise ConnectionFailed(f"{host!r} is not a host name") from error
-            return list(dict.fromkeys(str(info[4][0]) for info in infos))
-
-        late = f"cannot resolve {host}:{port}: the resolver took too long"
-        return self._job_within(look_up, timeout_s, late)
+        return self._job_within(lambda: look_up(host, port), timeout_s, late_look_up(host, port))
 
     def job(self, work: Callable[[], T]) -> Deferred[T]:
         done: Deferred[T] = Deferred(lambda d: d.errback(Failure(Cancelled())))
@@ -287,13 +276,3 @@ def _settle(finish: Callable[[Any], None], outcome: Any) -> None:
         finish(outcome)
     except defer.AlreadyCalledError:
         pass
-
-
-def _is_address(host: str) -> bool:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            socket.inet_pton(family, host)
-        except OSError:
-            continue
-        return True
-    return False

@@ -62,8 +62,8 @@ class CommonSettings:
     metadata_recovery_strategy: str = setting(
         "metadata.recovery.strategy",
         "rebootstrap",
-        "What to do if no known broker is reachable: `rebootstrap` from `bootstrap.servers`, or"
-        " `none`.",
+        "What to do if no known broker is reachable. Accepted but without effect: the client always"
+        " connects to `bootstrap.servers` then.",
         one_of=("rebootstrap", "none"),
         any_case=True,
         importance="low",
@@ -71,7 +71,8 @@ class CommonSettings:
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         "metadata.recovery.rebootstrap.trigger.ms",
         5 * MINUTE_MS,
-        "With `rebootstrap`: also rebootstrap if no broker has responded for this long.",
+        "Time without a response after which to rebootstrap. Accepted but without effect: see"
+        " `metadata.recovery.strategy`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",

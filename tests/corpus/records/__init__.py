@@ -1,7 +1,7 @@
-"""Record batches written by Kafka's own clients and brokers: see README.md beside this file.
+"""Record batches written by Kafka's own clients and brokers, described in README.md.
 
-A test that needs real batches takes them from here: `load` gives the bytes, `RECORDS` what the
-producers were told to send.
+A test that needs real batches takes them from here: `load` returns the bytes, `RECORDS` the
+records that the producers sent.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tests.integration.kafka_comparison.versions import lowest_and_highest
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]
-_KAFKA_APPLIES_WITHIN_S = 10
+_KAFKA_APPLIES_WITHIN_S = 60
 UNORDERED = ("responses", "config_resources")
 
 

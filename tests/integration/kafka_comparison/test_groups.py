@@ -36,7 +36,6 @@ from tests.helpers.side_by_side import Comparison, Pair, Request, Side
 from tests.integration.kafka_comparison.test_records import create
 from tests.integration.kafka_comparison.versions import lowest_and_highest
 
-COORDINATOR_LOADS = 14
 MEMBER_ID_REQUIRED = 79
 _FIRST_JOIN_WITH_REQUIRED_ID = 4
 _FIRST_COMMIT_WITH_IDS = _FIRST_FETCH_WITH_IDS = 10

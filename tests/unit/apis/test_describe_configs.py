@@ -126,7 +126,7 @@ def test_resource_types_without_settings_have_empty_results(
 
 def test_logger_level_is_described() -> None:
     started = SimBroker().start()
-    started.broker.logs = LineObserver(lambda _: None, "warn", for_journal=False)
+    started.broker.logs = LineObserver(lambda _: None, "warn")
     [config] = ask(started, LOGGER, "1").configs
     assert (config.name, config.value, config.config_source) == ("root", "WARN", 6)
 

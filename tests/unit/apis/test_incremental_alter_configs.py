@@ -275,7 +275,7 @@ def test_change_is_logged() -> None:
 
 def test_logger_level_is_changed() -> None:
     broker = make()
-    broker.broker.logs = LineObserver(lambda _: None, "info", for_journal=False)
+    broker.broker.logs = LineObserver(lambda _: None, "info")
     done(broker, resource("1", ("root", SET, "ERROR"), resource_type=LOGGER))
     assert broker.broker.logs.level == "error"
 

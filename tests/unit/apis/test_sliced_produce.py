@@ -12,6 +12,9 @@ from plog.wire.header import RequestHeader, encode_request
 from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from plogd.apis import sliced_produce
 from plogd.apis.dispatch import CloseConnection
+from plogd.fair_queue import SLICE
+from plogd.net.request_memory import RequestMemory
+from plogd.ports import Later
 from tests.helpers.sim_broker import (
     Asked,
     SimBroker,
@@ -19,6 +22,7 @@ from tests.helpers.sim_broker import (
     produce_request,
     records_of,
 )
+from tests.helpers.sim_ports import outcome
 
 COUNT = 3 * sliced_produce.AT_ONCE
 RECORDS = records_of((b"v",))
@@ -180,3 +184,69 @@ def test_slices_of_a_late_request_are_not_appended() -> None:
     broker.ports.advance(200_000)
     assert sum(ends(broker)) < COUNT / 2
     assert broker.broker.replica_manager.append_queues.parked_bytes == 0
+
+
+# -- decoding ---------------------------------------------------------------------------------
+
+
+VERY_MANY = 3_000
+"""More elements than are decoded in one turn."""
+
+
+def frame_of(asked: ProduceRequest) -> bytearray:
+    return bytearray(encode_request(RequestHeader(0, 9, 1, "test"), asked)[4:])
+
+
+def test_request_for_very_many_partitions_is_decoded_in_slices() -> None:
+    broker = make()
+    large = broker.begin(request([("t", VERY_MANY)]), 9)
+    slices = 0
+    while ends(broker) == [0] * 10:
+        broker.ports.timers.run_next()
+        slices += 1
+    assert slices >= VERY_MANY // SLICE
+    broker.settle()
+    assert answered(large) == [("t", [number % 10 for number in range(VERY_MANY)], {0})]
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_records_are_appended_when_the_frame_is_reused_and_the_client_leaves(acks: int) -> None:
+    broker = make()
+    frame = frame_of(request([("t", VERY_MANY)], acks=acks))
+    dispatched = broker.dispatch_frame(memoryview(frame))
+    assert (dispatched.is_produce, dispatched.runs_alone) == (True, True)
+    frame[:] = bytes(len(frame))
+    assert isinstance(dispatched.result, Later)
+    dispatched.result.cancel()
+    broker.settle()
+    assert ends(broker) == [VERY_MANY // 10] * 10
+    assert broker.bugs == []
+
+
+def test_copy_of_request_is_counted_until_it_is_decoded() -> None:
+    broker = make()
+    memory = broker.broker.copy_memory = RequestMemory(-1)
+    frame = frame_of(request([("t", VERY_MANY)]))
+    broker.dispatch_frame(memoryview(frame))
+    assert memory.used_bytes > len(frame) - 100
+    while memory.used_bytes:
+        broker.ports.timers.run_next()
+    assert broker.broker.replica_manager.append_queues.parked_bytes > VERY_MANY * len(RECORDS) / 2
+
+
+def test_invalid_request_closes_the_connection_without_an_append() -> None:
+    broker = make()
+    frame = frame_of(request([("t", VERY_MANY)]))
+    dispatched = broker.dispatch_frame(memoryview(frame)[:-10])
+    broker.settle()
+    with pytest.raises(CloseConnection, match="invalid Produce request"):
+        outcome(dispatched.result)
+    assert ends(broker) == [0] * 10
+
+
+def test_request_with_invalid_acks_is_refused_in_slices() -> None:
+    broker = make()
+    large = broker.begin(request([("t", VERY_MANY)], acks=5), 9)
+    broker.settle()
+    [(_, partitions, codes)] = answered(large)
+    assert (len(partitions), codes) == (VERY_MANY, {ErrorCode.INVALID_REQUIRED_ACKS})

@@ -19,7 +19,7 @@ def test_signal_requests_the_end(number: signal.Signals, code: int) -> None:
         assert not stopping.requested
         assert stopping.exit_code == 0
         os.kill(os.getpid(), number)
-        assert stopping.wait(10)
+        assert stopping.wait(60)
         assert stopping.requested
     assert wakeups == [True]
     assert stopping.exit_code == code

@@ -39,7 +39,7 @@ class ScriptedBroker:
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(10)  # Without a client, the test fails instead of hanging.
+        self._listener.settimeout(60)  # Without a client, the test fails instead of hanging.
         self.port: int = self._listener.getsockname()[1]
         self.requests: list[tuple[RequestHeader, ApiMessage]] = []
         self._thread = Thread(target=self._run)
@@ -54,7 +54,7 @@ class ScriptedBroker:
 
     def _run(self) -> None:
         connection, _ = self._listener.accept()
-        connection.settimeout(10)
+        connection.settimeout(60)
         with connection, connection.makefile("rb") as stream:
             for step in self._steps:
                 (size,) = _SIZE.unpack(stream.read(_SIZE.size))

@@ -56,6 +56,11 @@ def test_data_directory_is_in_the_working_directory_without_log_dirs() -> None:
     assert BrokerConfig(log_dirs=("/a", "/b")).data_dirs == ("/a", "/b")
 
 
+def test_data_directory_is_the_state_directory_without_log_dirs() -> None:
+    assert BrokerConfig(state_directory="/s").data_dirs == ("/s",)
+    assert BrokerConfig(state_directory="/s", log_dirs=("/a",)).data_dirs == ("/a",)
+
+
 def test_default_listener_uses_all_interfaces_and_advertises_nothing() -> None:
     assert [str(x) for x in BrokerConfig().bound_listeners()] == ["PLAINTEXT://:9092"]
     assert BrokerConfig().advertised_by_name() == {}

@@ -95,6 +95,15 @@ def test_file_may_be_utf_8_or_latin_1(tmp_path: Path, data: bytes, expected: str
     assert load_config([file]).config.log_dirs == (expected,)
 
 
+@pytest.mark.parametrize(
+    ("variable", "expected"), [("", None), ("/s", "/s"), ("/s:/t", "/s"), (":", None)]
+)
+def test_first_state_directory_is_used(variable: str, expected: str | None) -> None:
+    config = load_config([], state_directories=variable).config
+    assert config.state_directory == expected
+    assert config.log_dirs is None
+
+
 def test_alias_sets_the_setting() -> None:
     loaded = load_config([], ["broker.id=7", "log.dir=/a"])
     assert (loaded.config.node_id, loaded.config.log_dirs) == (7, ("/a",))

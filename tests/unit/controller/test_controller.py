@@ -74,28 +74,30 @@ class MemoryStore:
 
 
 class FakeBrokers:
-    """Records its calls; `refuse` makes the next start fail."""
+    """Records its calls; `refuse` makes starts and creations fail, `refuse_stop` stops."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
         self.refuse = False
+        self.refuse_stop = False
+        self.error: Exception = KafkaStorageError("no room")
 
     def start_topic(self, topic: TopicState) -> Later[None]:
         self.told.append(f"start {topic.name}")
         later: Later[None] = Later()
         if self.refuse:
-            later.fail(KafkaStorageError("no room"))
+            later.fail(self.error)
         else:
             later.succeed(None)
         return later
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
         self.told.append(f"stop {topic.name}")
-        return ready(None)
+        return failed(self.error) if self.refuse_stop else ready(None)
 
     def create_logs(self, topic: TopicState) -> Later[None]:
         self.told.append(f"create logs of {topic.name} with {len(topic.partitions)}")
-        return failed(KafkaStorageError("no room")) if self.refuse else ready(None)
+        return failed(self.error) if self.refuse else ready(None)
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
         self.told.append(f"remove logs of {topic.name}")
@@ -213,14 +215,16 @@ def test_failed_write_fails_the_creation_and_frees_the_name() -> None:
     assert setup.created("t").name == "t"
 
 
-def test_creation_is_rolled_back_when_its_logs_cannot_be_created() -> None:
+@pytest.mark.parametrize("error", [KafkaStorageError("no room"), MemoryError()])
+def test_creation_is_rolled_back_when_its_logs_cannot_be_created(error: Exception) -> None:
     setup = Setup()
     setup.brokers.refuse = True
+    setup.brokers.error = error
     creation = setup.create("t")
     setup.store.finish()
     assert setup.brokers.told == ["start t", "stop t"]
     setup.store.finish()
-    with pytest.raises(KafkaStorageError):
+    with pytest.raises(type(error)):
         outcome(creation)
     assert setup.store.load(("topic",)) == {}
     setup.brokers.refuse = False
@@ -244,6 +248,22 @@ def test_incomplete_topic_is_removed_by_the_next_creation_of_its_name() -> None:
     assert setup.store.load(("topic",))["topic", "t"][0].topic_id == topic.topic_id
     with pytest.raises(TopicAlreadyExists):
         setup.controller.plan(NewTopic(name="t"))
+
+
+def test_incomplete_topic_is_stopped_again_when_its_rollback_failed() -> None:
+    """A log that is still open would become a log of the next topic of this name."""
+    setup = Setup()
+    setup.brokers.refuse = setup.brokers.refuse_stop = True
+    creation = setup.create("t")
+    setup.store.finish()
+    with pytest.raises(KafkaStorageError):
+        outcome(creation)
+    setup.brokers.refuse = setup.brokers.refuse_stop = False
+    again = setup.create("t")
+    for _ in range(2):
+        setup.store.finish()
+    assert outcome(again).name == "t"
+    assert setup.brokers.told == ["start t", "stop t", "stop t", "start t"]
 
 
 def test_planning_changes_nothing() -> None:
@@ -289,11 +309,13 @@ class TestCreatePartitions:
         again.store.finish()
         assert len(outcome(creation).partitions) == 4
 
-    def test_topic_is_unchanged_when_its_logs_cannot_be_created(self) -> None:
+    @pytest.mark.parametrize("error", [KafkaStorageError("no room"), MemoryError()])
+    def test_topic_is_unchanged_when_its_logs_cannot_be_created(self, error: Exception) -> None:
         setup = Setup()
         setup.created("t")
         setup.brokers.refuse = True
-        with pytest.raises(KafkaStorageError):
+        setup.brokers.error = error
+        with pytest.raises(type(error)):
             outcome(self.more(setup))
         assert setup.brokers.told[1:] == ["create logs of t with 3", "remove logs of t"]
         assert setup.store.waiting == []

@@ -92,10 +92,10 @@ class TakenPorts(MemoryReactorClock):
 
 def test_site_listens_on_the_configured_address() -> None:
     reactor = MemoryReactorClock()
-    opened = listen(reactor, BrokerConfig(plog_http_port=81, plog_http_host="::1"), site())
-    assert opened is not None
-    [(port, _, _, interface)] = reactor.tcpServers
-    assert (port, interface) == (81, "::1")
+    config = BrokerConfig(plog_http_port=81, plog_http_host="::1", socket_listen_backlog_size=1000)
+    assert listen(reactor, config, site()) is not None
+    [(port, _, backlog, interface)] = reactor.tcpServers
+    assert (port, backlog, interface) == (81, 1000, "::1")
 
 
 def test_port_0_disables_the_site() -> None:

@@ -35,7 +35,6 @@ from plogd.log.batch_validator import (
     BatchRules,
     ValidatedBatch,
     validate_batch,
-    validate_replicated,
 )
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import T0, client_batch
@@ -381,26 +380,6 @@ def test_metadata_batches_may_be_of_any_size() -> None:
     config = replace(PLAIN, max_message_bytes=10)
     _validate(client_batch(), config, origin=AppendOrigin.RAFT_LEADER)
     _refuse(MessageTooLarge, client_batch(), config, origin=AppendOrigin.COORDINATOR)
-
-
-def _offset(batch: memoryview, base_offset: int) -> bytes:
-    return bytes(_with_header(batch, base_offset=base_offset, attributes=0x08))
-
-
-def test_replicated_batches_are_split_and_unchanged() -> None:
-    data = _offset(client_batch(2, key=None), 70) + _offset(client_batch(3, key=None), 72)
-    config = replace(PLAIN, cleanup_policy=("compact",), compression_type="gzip")
-    view = memoryview(bytearray(data))
-    batches = validate_replicated(view, BatchRules.of(config))
-    assert [batch.header.base_offset for batch in batches] == [70, 72]
-    assert b"".join(batch.view for batch in batches) == data
-
-
-def test_replicated_batches_are_checked_for_damage() -> None:
-    data = bytearray(_offset(client_batch(2), 70) + _offset(client_batch(3), 72))
-    data[-1] ^= 1
-    with pytest.raises(CorruptMessage):
-        validate_replicated(memoryview(data), BatchRules.of(PLAIN))
 
 
 # -- properties -------------------------------------------------------------------------------

@@ -86,12 +86,12 @@ def test_log_start_is_on_disk_before_the_first_rename() -> None:
     site, log = four_segments()
     starts: list[int] = []
 
-    def hear(operation: Operation) -> None:
+    def observe(operation: Operation) -> None:
         if operation.path.endswith(".log"):
             path = f"/a/{file_names.LOG_START_OFFSET_CHECKPOINT}"
             starts.append(read_offsets(site.files, path)[KEY])
 
-    site.files.on_operation = hear
+    site.files.on_operation = observe
     _delete_below(site, log, 10)
     site.settle()
     assert starts == [10, 10]
@@ -139,16 +139,16 @@ def test_crash_during_a_deletion_leaves_no_gap(full: bool) -> None:
 
 
 def test_segments_are_renamed_one_by_one_on_a_full_disk() -> None:
-    """Retention must free space even if there is none for a checkpoint."""
+    """Retention must free space even if a checkpoint does not fit."""
     site, log = four_segments()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     operations: list[str] = []
 
-    def hear(operation: Operation) -> None:
+    def observe(operation: Operation) -> None:
         if operation.name == "sync_dir" or operation.path.endswith(".log"):
             operations.append(operation.name)
 
-    site.files.on_operation = hear
+    site.files.on_operation = observe
     _delete_below(site, log, 10)
     site.settle()
     assert operations == ["rename", "sync_dir", "rename", "sync_dir"]

@@ -165,11 +165,11 @@ def test_directory_is_synced_in_the_round_that_passes_a_new_segments_base() -> N
     site.settle()
     operations: list[tuple[str, str]] = []
 
-    def hear(operation: Operation) -> None:
+    def observe(operation: Operation) -> None:
         if operation.name in ("sync", "sync_dir"):
             operations.append((operation.name, operation.path))
 
-    site.files.on_operation = hear
+    site.files.on_operation = observe
     site.fill(log, 1)
     site.ports.timers.run_due()
     site.ports.jobs.run_one("sync:1")

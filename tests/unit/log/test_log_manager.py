@@ -163,7 +163,8 @@ def test_logs_are_loaded_on_the_configured_number_of_lanes() -> None:
     site = site.next_life()
     site.settle(site.manager.open_directories())
     loading = site.manager.load_logs(site._topic_of)
-    site.ports.jobs.run_one("dir:/a")
+    site.ports.jobs.run_one("dir:/a")  # Find the logs,
+    site.ports.jobs.run_one("dir:/a")  # and measure what recovery will scan.
     assert sorted(site.ports.jobs.waiting) == ["dir:/a:0", "dir:/a:1", "dir:/a:2"]
     site.settle(loading)
     assert len(site.manager.logs) == 5

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from plogd.log import file_names
+from plogd.log.recovery.load_progress import LoadingStopped
 from tests.helpers.log_site import (
     CONFIG,
     LogSite,
@@ -135,3 +137,62 @@ def test_clean_stop_marks_only_the_online_directories() -> None:
     site.stop()
     assert file_names.CLEAN_SHUTDOWN_FILE not in site.files.listdir("/a")
     assert file_names.CLEAN_SHUTDOWN_FILE in site.files.listdir("/b")
+
+
+def _stopped_during_recovery(reads: int) -> LogSite:
+    """Kill a site with two logs, and stop its next life after `reads` reads of recovery."""
+    site = LogSite(num_recovery_threads_per_data_dir=1).start()
+    for name in ("t-0", "t-1"):
+        site.fill(site.create(name), 17)
+    site = site.next_life()
+    site.settle(site.manager.open_directories())
+    loading = site.manager.load_logs(site._topic_of)
+    seen = 0
+
+    def count(operation: Any) -> None:
+        nonlocal seen
+        seen += operation.name == "sync_dir" and operation.path.startswith("/a/t-")
+        if seen == reads:
+            site.manager.stop_loading()
+
+    site.files.on_operation = count
+    with pytest.raises(LoadingStopped):
+        site.settle(loading)
+    return site
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+def test_stop_ends_a_recovery_and_the_next_start_recovers(reads: int) -> None:
+    site = _stopped_during_recovery(reads)
+    assert len(site.manager.logs) == reads - 1
+    site.stop()
+    assert not site.files.exists(f"/a/{file_names.CLEAN_SHUTDOWN_FILE}")
+    site = site.kill()
+    assert [list(values(site.log(name))) for name in ("t-0", "t-1")] == [list(range(17))] * 2
+
+
+def test_stop_during_recovery_releases_the_directories_after_the_jobs() -> None:
+    site = _stopped_during_recovery(1)
+    site.stop()
+    assert site.ports.jobs.waiting == []
+    LogSite(files=site.files).start()
+
+
+def test_stop_while_clean_logs_are_loaded_leaves_them_clean() -> None:
+    site, _ = four_segments()
+    site.stop()
+    site = site.next_life()
+    site.settle(site.manager.open_directories())
+    loading = site.manager.load_logs(site._topic_of)
+    site.manager.stop_loading()
+    site.settle(loading)
+    site.stop()
+    assert site.files.exists(f"/a/{file_names.CLEAN_SHUTDOWN_FILE}")
+
+
+def test_closed_logs_are_counted_during_a_stop() -> None:
+    site = LogSite(("/a", "/b")).start()
+    for number in range(4):
+        site.create(f"t-{number}")
+    site.stop()
+    assert site.manager.closed_logs == 4

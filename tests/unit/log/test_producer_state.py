@@ -375,6 +375,12 @@ def test_snapshots_are_deleted_along_with_their_segments() -> None:
     assert manager.snapshot_offsets() == [30]
 
 
+def test_newest_snapshot_is_kept_when_there_is_none_at_the_first_segment() -> None:
+    _, manager = _with_snapshots(10, 20, 40)
+    manager.delete_snapshots_before(30)
+    assert manager.snapshot_offsets() == [20, 40]
+
+
 def test_other_files_are_not_snapshots() -> None:
     files = SimFiles(["/log"])
     for name in ("00000000000000000010.log", "x.snapshot", "00000000000000000010.snapshot.tmp"):

@@ -247,14 +247,14 @@ class TestBugsOfOthers:
     def test_failing_watcher_does_not_affect_the_others(self) -> None:
         disk = Disk()
         store = disk.open()
-        heard: list[Key] = []
+        changed: list[Key] = []
         store.watch(("producer_ids",), lambda *_: 1 // 0)
-        store.watch(("producer_ids",), lambda key, *_: heard.append(key))
+        store.watch(("producer_ids",), lambda key, *_: changed.append(key))
         first, second = (store.write([producer_ids(n, ABSENT)]) for n in (1000, 2000))
         with pytest.raises(ZeroDivisionError):
             disk.ports.settle()
         disk.ports.settle()
-        assert heard == [PRODUCERS]
+        assert changed == [PRODUCERS]
         assert [type(one) for later in (first, second) for one in outcome(later)] == [
             Written,
             Conflict,

@@ -8,8 +8,9 @@ import pytest
 
 from plogd.net.connection import TURN_MAX_MS
 from plogd.net.receive_buffer import HELD_MAX_BYTES
+from plogd.net.run_queue import DIRECT_MAX_MS
 from tests.helpers.collector import no_collector
-from tests.helpers.net_connection import ConnectionHarness
+from tests.helpers.net_connection import ConnectionHarness, FakeWire
 from tests.helpers.net_parts import FETCH, METADATA, PRODUCE, frame, response
 
 
@@ -148,6 +149,47 @@ def test_turns_are_short_while_many_connections_are_ready() -> None:
     assert harness.dispatch.started[1:] == ["a"] * 20
 
 
+def test_shorter_turns_count_when_more_connections_are_open() -> None:
+    harness = ConnectionHarness()
+    busy(harness, 0.1)
+    wires = [harness.wire]
+    for _ in range(1_000):
+        harness.connect()
+        wires.append(harness.wire)
+    for wire in wires:
+        assert wire.connection is not None
+        harness.wire, harness.connection = wire, wire.connection
+        harness.feed(frame(METADATA, "light"))
+    assert len(harness.dispatch.started) < 100
+    harness.ports.settle()
+    assert len(harness.dispatch.started) == 1_001
+
+
+def test_clients_that_leave_together_are_removed_in_several_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = ConnectionHarness()
+    clock = harness.ports.clock
+    closed: list[FakeWire] = []
+
+    def close(wire: FakeWire) -> None:
+        closed.append(wire)
+        clock.advance_to(clock.monotonic_ms() + 0.1)
+
+    monkeypatch.setattr(FakeWire, "close", close)
+    for number in range(1_000):
+        connection = harness.connect()
+        harness.feed(frame(FETCH if number % 2 else METADATA, "slow"))
+        connection.end_of_stream()
+    assert len(closed) < 100
+    harness.connect()
+    harness.feed(frame(PRODUCE, "prompt"))
+    assert harness.answers == ["prompt"]
+    harness.ports.settle()
+    assert len(closed) == 1_000
+    assert len(harness.dispatch.cancelled) == 1_000
+
+
 def test_incomplete_request_is_read_while_many_connections_are_ready() -> None:
     harness = ConnectionHarness()
     busy(harness, 9)
@@ -185,6 +227,31 @@ def test_end_of_stream_is_handled_after_the_requests_that_may_start() -> None:
     assert not harness.wire.is_reading
     harness.ports.settle()
     assert harness.dispatch.started == ["a", "b", "c"]
+    assert harness.wire.is_closed
+
+
+def test_connection_closes_in_its_turn_when_many_clients_leave_at_the_same_time() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(FETCH, "slow"))
+    harness.shared.run_queue.spent(DIRECT_MAX_MS + 1)
+    harness.connection.end_of_stream()
+    assert not harness.wire.is_reading
+    assert not harness.wire.is_closed
+    harness.ports.timers.run_due()
+    assert harness.wire.is_closed
+    assert harness.dispatch.cancelled == ["slow"]
+    assert not len(harness.shared.run_queue)
+
+
+def test_time_that_closing_takes_delays_the_ends_of_other_clients() -> None:
+    harness = ConnectionHarness()
+    clock, first = harness.ports.clock, harness.wire
+    harness.wire.on_close = lambda: clock.advance_to(clock.monotonic_ms() + DIRECT_MAX_MS + 1)
+    harness.connection.end_of_stream()
+    harness.connect().end_of_stream()
+    assert first.is_closed
+    assert not harness.wire.is_closed
+    harness.ports.settle()
     assert harness.wire.is_closed
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plogd.net.run_queue import DIRECT_MAX_MS, PASS_MAX_MS, RunQueue
+from plogd.net.run_queue import DIRECT_MAX_MS, PASS_MAX_MS, UNTIMED_MS, RunQueue
 from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts
 
@@ -120,3 +120,34 @@ def test_queue_is_behind_when_turns_of_one_pass_last_too_long(
     queue.spent(DIRECT_MAX_MS)
     assert not queue.is_behind
     ports.settle()
+
+
+def test_short_turns_set_no_timer(ports: SimPorts, queue: RunQueue) -> None:
+    queue.spent(UNTIMED_MS)
+    assert ports.timers.next_due_ms is None
+    queue.spent(0.5)
+    assert ports.timers.next_due_ms is not None
+    ports.settle()
+    queue.spent(UNTIMED_MS)
+    assert ports.timers.next_due_ms is None, "the count has started again"
+
+
+def test_turns_without_a_timer_count_until_a_pass_ends(ports: SimPorts, queue: RunQueue) -> None:
+    queue.spent(UNTIMED_MS)
+    ports.settle()
+    queue.spent(DIRECT_MAX_MS)
+    assert queue.is_behind
+    ports.settle()
+    assert not queue.is_behind
+
+
+def test_pass_gets_its_timer_with_the_next_turn_when_setting_it_failed(ports: SimPorts) -> None:
+    faults = Faults()
+    queue = RunQueue(faults.timers(ports.timers), ports.clock)
+    faults.arm(1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        queue.spent(DIRECT_MAX_MS + 1)
+    queue.spent(DIRECT_MAX_MS + 1)
+    assert queue.is_behind
+    ports.settle()
+    assert not queue.is_behind

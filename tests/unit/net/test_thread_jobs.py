@@ -126,7 +126,7 @@ def test_jobs_of_a_lane_neither_overlap_nor_overtake(jobs: ThreadJobs, pump: Pum
 
 def test_lanes_run_concurrently(jobs: ThreadJobs, pump: Pump) -> None:
     both_are_here = threading.Barrier(2)
-    laters = [jobs.submit(lane, lambda: both_are_here.wait(10)) for lane in ("a", "b")]
+    laters = [jobs.submit(lane, lambda: both_are_here.wait(60)) for lane in ("a", "b")]
     pump.until(lambda: all(later.done for later in laters))
     assert sorted(outcome(later) for later in laters) == [0, 1]
 
@@ -140,7 +140,7 @@ def test_empty_lane_gets_a_thread_for_its_next_job(jobs: ThreadJobs, pump: Pump)
 
 def test_only_the_thread_that_became_free_last_is_woken(jobs: ThreadJobs, pump: Pump) -> None:
     all_are_here = threading.Barrier(4)
-    laters = [jobs.submit(f"{n}", lambda: all_are_here.wait(10)) for n in range(4)]
+    laters = [jobs.submit(f"{n}", lambda: all_are_here.wait(60)) for n in range(4)]
     pump.until(lambda: all(later.done for later in laters))
     names: set[str] = set()
     for _ in range(50):
@@ -194,7 +194,7 @@ def test_close_waits_for_submitted_jobs_and_accepts_no_more(jobs: ThreadJobs, pu
     done: list[int] = []
 
     def job(number: int) -> None:
-        may_go_on.wait(10)
+        may_go_on.wait(60)
         done.append(number)
 
     laters = [jobs.submit("lane", lambda n=n: job(n)) for n in range(3)]  # type: ignore[misc]
@@ -212,7 +212,7 @@ def test_close_waits_for_queued_lanes(jobs: ThreadJobs) -> None:
     done: list[int] = []
 
     def job(number: int) -> None:
-        may_go_on.wait(10)
+        may_go_on.wait(60)
         done.append(number)
 
     for number in range(12):

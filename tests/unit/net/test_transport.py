@@ -471,6 +471,15 @@ def test_small_responses_are_sent_without_delay(make_broker: Any) -> None:
     assert transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
+def test_time_of_closing_a_connection_counts_in_its_pass(make_broker: Any) -> None:
+    broker = make_broker()
+    spent: list[float] = []
+    broker.shared.run_queue.spent = spent.append
+    broker.connect().close()
+    broker.until(lambda: not len(broker.shared))
+    assert len(spent) == 2, "at the end of the stream, and when the connection was lost"
+
+
 def test_lost_connection_is_freed_without_the_garbage_collector(make_broker: Any) -> None:
     broker = make_broker()
     with no_collector():

@@ -187,11 +187,6 @@ class Group:
         return self._waiting_joins
 
     @property
-    def static_count(self) -> int:
-        """Number of members with a group instance id."""
-        return len(self._static_member_ids)
-
-    @property
     def has_all_joined(self) -> bool:
         """Whether all members have joined and no member id is pending."""
         return self._waiting_joins == len(self.members) and not self.pending_joins

@@ -128,7 +128,7 @@ class GroupMetadataManager:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing: join again")
         assignments: dict[str, bytes] = {}
         if group.state is not STABLE and group.leader_id == member.member_id:
-            # Not element by element: a request may have 50,000 for members there are not.
+            # Not element by element: a request may name 50,000 unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
         self._rebalances.on_sync(group, member)

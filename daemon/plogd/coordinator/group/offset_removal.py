@@ -14,6 +14,7 @@ from collections import deque
 from typing import Generic
 
 from plog.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator
+from plog.types import TopicPartition
 from plogd.coordinator.group.group_shard import G, GroupShard
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from plogd.coordinator.runtime.shard_runtime import RuntimeContext, ShardRuntime
@@ -109,9 +110,8 @@ class OffsetRemoval(Generic[G]):
                 pass  # The next run, or the new coordinator, expires them.
             except KafkaError as error:
                 self._context.ports.report(
-                    "cannot remove expired offsets of {topic}-{number}, will retry: {error}",
-                    topic=self._runtime.topic,
-                    number=number,
+                    "cannot remove expired offsets of {topic_partition}, will retry: {error}",
+                    topic_partition=TopicPartition(self._runtime.topic, number),
                     error=error.message,
                     level="warn",
                 )

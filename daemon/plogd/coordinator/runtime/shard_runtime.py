@@ -171,25 +171,25 @@ class ShardRuntime(Generic[S]):
         self.state = ShardState.ACTIVE
         if loaded.records:
             self._report(
-                "loaded {count} records of {partition}",
+                "loaded {count} records of {topic_partition}",
                 count=loaded.records,
-                partition=str(self.partition.topic_partition),
+                topic_partition=self.partition.topic_partition,
             )
         if loaded.unknown_records:
             self._report(
-                "skipped {count} records of {partition} that belong to protocols this broker does "
-                "not support: consumer, share or streams groups",
+                "skipped {count} records of {topic_partition} that belong to protocols this broker "
+                "does not support: consumer, share or streams groups",
                 count=loaded.unknown_records,
-                partition=str(self.partition.topic_partition),
+                topic_partition=self.partition.topic_partition,
                 level="warn",
             )
         if loaded.undecodable is not None:
             self._context.skipped_records.inc(loaded.undecodable.count)
             self._report(
-                "skipped {count} records of {partition} that cannot be replayed, the first at"
+                "skipped {count} records of {topic_partition} that cannot be replayed, the first at"
                 " offset {offset}: {reason}; their groups and offsets are lost",
                 count=loaded.undecodable.count,
-                partition=str(self.partition.topic_partition),
+                topic_partition=self.partition.topic_partition,
                 offset=loaded.undecodable.first_offset,
                 reason=loaded.undecodable.reason,
                 level="error",
@@ -212,6 +212,7 @@ class ShardRuntime(Generic[S]):
         self._report(
             "{shard} failed and reloads in {seconds} s: {error}",
             shard=str(self),
+            topic_partition=self.partition.topic_partition,
             seconds=int(reload_after_ms / 1000),
             error=str(error),
             level="error",

@@ -62,8 +62,8 @@ class LogDir:
             self._unlock = self.files.lock(posixpath.join(self.path, file_names.LOCK_FILE))
         except BlockingIOError as error:
             raise LogDirUnusable(
-                f"cannot lock {self.path}: in use by another broker; give each broker its own "
-                "log.dirs"
+                f"cannot lock {self.path}: in use by another broker; stop that broker, or give "
+                "each broker its own log.dirs"
             ) from error
         try:
             self.identity = checkpoint_files.read_meta_properties(self.files, self.path)

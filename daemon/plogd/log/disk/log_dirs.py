@@ -20,6 +20,7 @@ from plogd.log.disk.checkpoint_files import MetaProperties
 from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.slow_disk import SlowDisk
+from plogd.log.io_errors import describe
 from plogd.ports import Ports
 
 
@@ -47,7 +48,11 @@ class LogDirs:
         }
         self._rounds: dict[int, SyncRounds] = {}
         self._rounds_by_path: dict[str, SyncRounds] = {}
+        self._failures: list[str] = []
+        """Why directories could not be opened."""
         self.cluster_id = ""
+        self.remedy: Callable[[str, OSError], str] = lambda log_dir, error: ""
+        """Returns what the operator can do about an error in a directory; "" if unknown."""
 
     def __iter__(self) -> Iterator[LogDir]:
         return iter(self._dirs.values())
@@ -119,10 +124,12 @@ class LogDirs:
         try:
             await self._jobs.submit(log_dir.lane, job)
         except OSError as error:
+            problem = self.explain(log_dir.path, error)
+            self._failures.append(f"{log_dir.path}: {problem}")
             self._report(
                 "cannot use log directory {log_dir}: {error}",
                 log_dir=log_dir.path,
-                error=str(error),
+                error=problem,
                 level="error",
             )
             log_dir.offline = True
@@ -130,7 +137,13 @@ class LogDirs:
 
     def _check_any_online(self) -> None:
         if not self.online:
-            raise LogDirUnusable(f"cannot use any of log.dirs: {', '.join(self._dirs)}")
+            raise LogDirUnusable(f"cannot use any of log.dirs: {', '.join(self._failures)}")
+
+    def explain(self, path: str, error: OSError, default_remedy: str = "") -> str:
+        """Return the text of an error in the directory `path`, with a remedy if one is known."""
+        text = describe(error)
+        remedy = self.remedy(path, error) or (default_remedy if text == str(error) else "")
+        return f"{text}; {remedy}" if remedy else text
 
     def _agree_on_identity(self) -> None:
         known = [log_dir for log_dir in self.online if log_dir.identity is not None]
@@ -142,10 +155,12 @@ class LogDirs:
                     f"{log_dir.path} belongs to cluster {log_dir.identity.cluster_id}, but "
                     f"{known[0].path} to {self.cluster_id}; correct log.dirs"
                 )
-            if log_dir.identity.node_id not in (None, self._config.node_id):
+            node_id = log_dir.identity.node_id
+            if node_id not in (None, self._config.node_id):
                 raise LogDirUnusable(
-                    f"{log_dir.path} belongs to broker {log_dir.identity.node_id}, but node.id "
-                    f"is {self._config.node_id}; correct node.id or log.dirs"
+                    f"{log_dir.path} belongs to broker {node_id}, but node.id is "
+                    f"{self._config.node_id}; set node.id={node_id} to continue with its data, or "
+                    "change log.dirs"
                 )
         if not self.cluster_id and self.offline_paths:
             raise LogDirUnusable(

@@ -26,7 +26,7 @@ class DamageReport:
     """Reports the damage found in one log."""
 
     def __init__(self, topic_partition: TopicPartition, directory: str, report: Report) -> None:
-        self._name = str(topic_partition)
+        self._topic_partition = topic_partition
         self._directory = directory
         self._report = report
 
@@ -39,7 +39,7 @@ class DamageReport:
                 "bytes {start} to {end} of {path}; other records are served, but consumers get "
                 "CORRUPT_MESSAGE at these offsets; seek past them, or stop the broker and restore "
                 "the file from a backup",
-                topic_partition=self._name,
+                topic_partition=self._topic_partition,
                 first=damaged.base_offset,
                 last=damaged.end_offset - 1,
                 start=damaged.position,
@@ -52,7 +52,7 @@ class DamageReport:
                 "truncated {nbytes} bytes of {topic_partition} at offset {offset}, in {path}: "
                 "{reason}",
                 nbytes=recovered.truncated_bytes,
-                topic_partition=self._name,
+                topic_partition=self._topic_partition,
                 offset=recovered.next_offset,
                 path=path,
                 reason=recovered.reason,
@@ -66,7 +66,7 @@ class DamageReport:
             "their files are kept in {directory} as *{suffix}: {names}; remove them if their "
             "records are not needed",
             count=len(segments),
-            topic_partition=self._name,
+            topic_partition=self._topic_partition,
             offset=segments[0].base_offset,
             why=why,
             directory=self._directory,
@@ -102,7 +102,7 @@ class DamageReport:
             "{topic_partition} has lost offsets {first} to {last}, which were durable: a file in "
             "{directory} was truncated or removed; {consequence}; to recover the records, stop "
             "the broker and restore the file from a backup",
-            topic_partition=self._name,
+            topic_partition=self._topic_partition,
             first=first_offset,
             last=end_offset - 1,
             directory=self._directory,
@@ -116,7 +116,7 @@ class DamageReport:
             self._report(
                 "{topic_partition} is damaged on disk: the batch at offset {offset} in {directory} "
                 "has leader epoch {epoch}, which never existed; its records are valid and served",
-                topic_partition=self._name,
+                topic_partition=self._topic_partition,
                 offset=entry.start_offset,
                 directory=self._directory,
                 epoch=entry.epoch,
@@ -131,7 +131,7 @@ class DamageReport:
             "wrong; the log now starts, empty, at {start}, and its old files are kept as "
             "*{suffix}; if the checkpoint is wrong, stop the broker, remove that suffix again, "
             "remove the files of segment {start}, and correct the checkpoint",
-            topic_partition=self._name,
+            topic_partition=self._topic_partition,
             start=log_start_offset,
             end=log_end_offset,
             directory=self._directory,

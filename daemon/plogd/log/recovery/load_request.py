@@ -6,9 +6,10 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from plog.types import TopicPartition, Uuid
+from plogd.log.recovery.load_progress import LoadWork
 from plogd.topic_config import TopicConfig
 
 
@@ -36,6 +37,8 @@ class LoadRequest:
     """Whether the checkpoint has an entry for the log; otherwise its start is 0."""
     durable_end_offset: int = 0
     """All records below it are known to have been on disk; set by `load_log`."""
+    work: LoadWork = field(default_factory=LoadWork)
+    """Counts the work of loading this log, and ends it if the broker stops."""
 
     @property
     def may_have_gaps(self) -> bool:

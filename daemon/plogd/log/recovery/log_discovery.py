@@ -19,7 +19,7 @@ from plogd.log import file_names
 from plogd.log.deletion import remove_tree
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint, read_topic_id
 from plogd.log.disk.log_dir import LogDir
-from plogd.ports import Files, Report
+from plogd.ports import Files, Report, size_of
 from plogd.topic_config import TopicConfig
 
 _STRAYS_NAMED = 3
@@ -64,6 +64,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
     """
     found: list[FoundLog] = []
     strays: list[str] = []
+    stray_partitions: list[TopicPartition] = []
     for name in files.listdir(log_dir.path):
         path = posixpath.join(log_dir.path, name)
         parsed = file_names.parse_partition_dir_name(name)
@@ -73,6 +74,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
             remove_tree(files, path)
         elif parsed.state == file_names.STRAY_DIR_SUFFIX:
             strays.append(name)
+            stray_partitions.append(parsed.topic_partition)
         elif not parsed.state:
             found.append(
                 FoundLog(
@@ -88,9 +90,29 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
             log_dir=log_dir.path,
             count=len(strays),
             names=", ".join(strays[:_STRAYS_NAMED]) + (" ..." if strays[_STRAYS_NAMED:] else ""),
+            topic_partitions=stray_partitions,
             level="warn",
         )
     return found
+
+
+def bytes_to_scan(files: Files, directory: str, recovery_point: int) -> int:
+    """Return the size of the segments that recovery will scan in a partition directory. A job.
+
+    These are the segment that holds the recovery point and the later ones. It is only for reports,
+    so a directory that cannot be read counts as 0.
+    """
+    sizes: dict[int, int] = {}
+    try:
+        for name in files.listdir(directory):
+            parsed = file_names.parse_segment_file_name(name)
+            if parsed is not None and parsed.suffix == file_names.LOG_SUFFIX and not parsed.state:
+                sizes[parsed.base_offset] = size_of(files, posixpath.join(directory, name))
+    except OSError:
+        return 0
+    holders = (base for base, size in sizes.items() if size and base <= recovery_point)
+    first = max(holders, default=0)
+    return sum(size for base, size in sizes.items() if base >= first)
 
 
 def topic_id_of(files: Files, directory: str) -> Uuid | None:

@@ -22,11 +22,13 @@ from plogd.log.disk.log_dir import LogDir
 from plogd.log.disk.log_dirs import LogDirs, claim
 from plogd.log.io_errors import is_refusal
 from plogd.log.log_state import LogState
+from plogd.log.recovery.load_progress import LoadProgress
 from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.log_discovery import (
     FoundLog,
     KnownTopic,
     TopicOf,
+    bytes_to_scan,
     find_logs,
     with_topic_id_first,
 )
@@ -56,6 +58,10 @@ class LogLoader:
         self._loaded = loaded
         self._storage_failed = storage_failed
         self._lanes_given = 0
+        self._lanes: set[str] = set()
+        self._bytes_to_scan: dict[str, int] = {}
+        """For each directory of a partition that needs recovery."""
+        self.progress = LoadProgress()
 
     @property
     def has_begun(self) -> bool:
@@ -65,15 +71,23 @@ class LogLoader:
     def lane(self, log_dir: LogDir) -> str:
         """Return one of ``num.recovery.threads.per.data.dir`` lanes, in turn."""
         self._lanes_given += 1
-        lane = self._lanes_given % self._config().num_recovery_threads_per_data_dir
-        return f"{log_dir.lane}:{lane}"
+        number = self._lanes_given % self._config().num_recovery_threads_per_data_dir
+        lane = f"{log_dir.lane}:{number}"
+        self._lanes.add(lane)
+        return lane
+
+    async def end_jobs(self) -> None:
+        """Wait until the jobs on the lanes have ended, so that none uses a file any more."""
+        await gather([self._jobs.submit(lane, _nothing) for lane in sorted(self._lanes)])
 
     async def load(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
-        """Load a log from its existing directory. Raises OSError."""
+        """Load a log from its existing directory. Raises OSError and LoadingStopped."""
+        directory = _directory(log_dir, key)
+        work = self.progress.begin(self._bytes_to_scan.pop(directory, 0))
         request = LoadRequest(
             topic_partition=key,
             topic_id=topic.topic_id,
-            directory=_directory(log_dir, key),
+            directory=directory,
             log_dir=log_dir.path,
             config=topic.config,
             leader_epoch=topic.leader_epoch,
@@ -85,10 +99,14 @@ class LogLoader:
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
             now_ms=self._clock.now_ms(),
             monotonic_ms=self._clock.monotonic_ms(),
+            work=work,
         )
-        state = await self._jobs.submit(
-            self.lane(log_dir), lambda: load_log(self._files, request, self._report)
-        )
+        try:
+            state = await self._jobs.submit(
+                self.lane(log_dir), lambda: load_log(self._files, request, self._report)
+            )
+        finally:
+            self.progress.end(work)
         self._loaded(state)
 
     async def load_all(
@@ -96,10 +114,11 @@ class LogLoader:
     ) -> None:
         """Load the logs in all directories, except for those in `already`, with their paths.
 
-        Raises LogDirUnusable if two directories hold the same partition.
+        Raises LogDirUnusable if two directories hold the same partition, and LoadingStopped.
         """
         path_by_partition = dict(already)
         everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
+        await gather([spawn(self._measure(log_dir, everything)) for log_dir in self._dirs.online])
         loads: list[Later[None]] = []
         for found in with_topic_id_first(everything):
             key = found.topic_partition
@@ -124,6 +143,27 @@ class LogLoader:
         except OSError as error:
             self._storage_failed(log_dir.path, error)
             return []
+
+    async def _measure(self, log_dir: LogDir, everything: Collection[FoundLog]) -> None:
+        """Find out how many bytes the recovery of a directory will scan, to report its progress."""
+        if log_dir.was_clean:
+            return
+        points = {
+            _directory(log_dir, found.topic_partition): log_dir.recovery_points.get(
+                found.topic_partition, 0
+            )
+            for found in everything
+            if found.log_dir is log_dir
+        }
+
+        def measure() -> dict[str, int]:
+            return {
+                directory: bytes_to_scan(self._files, directory, point)
+                for directory, point in points.items()
+                if not self.progress.is_stopped
+            }
+
+        self._bytes_to_scan |= await self._jobs.submit(log_dir.lane, measure)
 
     async def _load_or_move_aside(self, found: FoundLog, topic: KnownTopic | None) -> None:
         try:
@@ -166,7 +206,7 @@ class LogLoader:
         self._report(
             "{topic_partition} in {log_dir} is not a known partition (its topic id is "
             "{topic_id}): {what}",
-            topic_partition=str(found.topic_partition),
+            topic_partition=found.topic_partition,
             log_dir=log_dir.path,
             topic_id=topic_id,
             what=what,
@@ -198,7 +238,7 @@ class LogLoader:
             "its last known offset; to recover the records, stop the broker and restore the "
             "directory from a backup",
             directory=directory,
-            topic_partition=str(key),
+            topic_partition=key,
             level="error",
         )
 
@@ -216,3 +256,7 @@ class LogLoader:
 
 def _directory(log_dir: LogDir, key: TopicPartition) -> str:
     return posixpath.join(log_dir.path, file_names.partition_dir_name(key))
+
+
+def _nothing() -> None:
+    """A job that completes after all earlier ones of its lane."""

@@ -42,7 +42,9 @@ from plogd.ports import Files, Report
 
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
-    """Load the log in an existing directory. Raises OSError only."""
+    """Load the log in an existing directory. Raises OSError, and LoadingStopped on a stop."""
+    if not request.clean:  # Otherwise it takes little time, and the stop leaves a clean log.
+        request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
@@ -57,6 +59,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
+    request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
         segments += _recover(files, suspects, request, epochs, findings, ends)
     segments = _complete(files, request, segments, findings, ends, dropped)
@@ -211,10 +214,20 @@ def _load_epochs(
     try:
         return LeaderEpochs.load(files, request.directory, highest=request.leader_epoch)
     except CorruptCheckpoint as error:
-        report("rebuilding the leader epochs: {error}", error=str(error), level="warn")
+        report(
+            "rebuilding the leader epochs: {error}",
+            error=str(error),
+            topic_partition=request.topic_partition,
+            level="warn",
+        )
     epochs = LeaderEpochs(files, request.directory, highest=request.leader_epoch)
+
+    def note(position: int, header: BatchHeader) -> None:
+        request.work.step()
+        _note_epoch(epochs, header)
+
     for segment in segments:
-        replay_readable(segment, segment.base_offset, lambda _, header: _note_epoch(epochs, header))
+        replay_readable(segment, segment.base_offset, note)
     return epochs
 
 
@@ -268,11 +281,12 @@ def _recover(
             keep_below_offset=min([request.durable_end_offset, *following]),
             following_base_offset=min(following, default=None),
             on_batch=lambda _, header: _note_epoch(epochs, header),
+            work=request.work,
         )
         kept.append(segment)
         next_offset = ends[segment.base_offset] = recovered.next_offset
         findings.of_segment(segment, recovered)
-    _sync(files, request.directory, kept)
+    _sync(files, request, kept)
     return kept
 
 
@@ -291,12 +305,13 @@ def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport
     findings.rejected(segments, "records before them were never made durable and are lost")
 
 
-def _sync(files: Files, directory: str, segments: Sequence[LogSegment]) -> None:
+def _sync(files: Files, request: LoadRequest, segments: Sequence[LogSegment]) -> None:
     """Sync the recovered segments, which may be only in the page cache (rule R13)."""
     for segment in segments:
         for file in segment.sync_files():
+            request.work.step()
             file.sync()
-    files.sync_dir(directory)
+    files.sync_dir(request.directory)
 
 
 def _repair_indexes(
@@ -315,7 +330,12 @@ def _repair_indexes(
         try:
             ends[segment.base_offset] = segment.sanity_check()
         except (CorruptIndex, FileNotFoundError) as error:
-            report("rebuilding an index: {error}", error=str(error), level="warn")
+            report(
+                "rebuilding an index: {error}",
+                error=str(error),
+                topic_partition=request.topic_partition,
+                level="warn",
+            )
             # A segment was durable before its successor was created, or once it was sealed.
             following = [one.base_offset for one in segments[number + 1 : number + 2]]
             recovered = recover_segment(
@@ -323,6 +343,7 @@ def _repair_indexes(
                 keep_below_offset=following[0] if following else request.durable_end_offset,
                 following_base_offset=following[0] if following else None,
                 on_batch=_nothing,
+                work=request.work,
             )
             ends[segment.base_offset] = recovered.next_offset
             findings.of_segment(segment, recovered)

@@ -16,6 +16,7 @@ from plog.records.batch import BatchHeader
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
+from plogd.log.recovery.load_progress import LoadWork
 from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.segment_recovery import replay_batch, replay_producers, replay_readable
 from plogd.log.segment.log_segment import LogSegment
@@ -46,13 +47,13 @@ def load_producers(
         offset = loaded[0].base_offset
     if offset < segments[0].base_offset:
         for segment in dropped:
-            _replay_dropped(segment, offset, state)
+            _replay_dropped(segment, offset, state, request.work)
     is_noted = True
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is None and offset < segment.base_offset:
             is_noted = _write_snapshot(state, segment.base_offset)
         if following is None or following.base_offset > offset:
-            replay_readable(segment, offset, _bind_replay(segment, state, epochs))
+            replay_readable(segment, offset, _bind_replay(segment, state, epochs, request.work))
     for segment in dropped:
         if is_noted:
             segment.delete_files()
@@ -86,10 +87,13 @@ def _append_times(
     return appended_ms
 
 
-def _replay_dropped(segment: LogSegment, from_offset: int, state: ProducerStateManager) -> None:
+def _replay_dropped(
+    segment: LogSegment, from_offset: int, state: ProducerStateManager, work: LoadWork
+) -> None:
     """Replay the producers of a segment, whose indexes are not checked yet, into `state`."""
     with contextlib.suppress(CorruptMessage):
         for position, header in segment.records.batches_from(0):
+            work.step()
             if header.last_offset >= from_offset:
                 replay_producers(segment, position, header, state)
 
@@ -106,6 +110,10 @@ def _write_snapshot(state: ProducerStateManager, end_offset: int) -> bool:
 
 
 def _bind_replay(
-    segment: LogSegment, state: ProducerStateManager, epochs: LeaderEpochs
+    segment: LogSegment, state: ProducerStateManager, epochs: LeaderEpochs, work: LoadWork
 ) -> Callable[[int, BatchHeader], None]:
-    return lambda position, header: replay_batch(segment, position, header, state, epochs)
+    def replay(position: int, header: BatchHeader) -> None:
+        work.step()
+        replay_batch(segment, position, header, state, epochs)
+
+    return replay

@@ -40,6 +40,7 @@ from plog.records.reader import read_records
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.producer_state import ProducerStateManager
+from plogd.log.recovery.load_progress import LoadWork
 from plogd.log.segment.file_records import CorruptRange, FileRecords
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
 from plogd.log.segment.log_segment import LogSegment
@@ -68,12 +69,16 @@ def recover_segment(
     keep_below_offset: int,
     following_base_offset: int | None = None,
     on_batch: Callable[[int, BatchHeader], None],
+    work: LoadWork | None = None,
 ) -> RecoveredSegment:
     """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
     `following_base_offset` is that of the next segment, if any. `on_batch` is called with the
-    position and header of each valid batch, in order. Reads every byte. Raises OSError only.
+    position and header of each valid batch, in order. Reads every byte. `work` counts them; if it
+    is stopped, the segment is as after a crash during recovery. Raises OSError and LoadingStopped.
     """
+    work = work or LoadWork()
+    scanned_bytes, size_bytes = work.scanned_bytes, segment.size_bytes
     scan = SegmentScan(
         segment.records,
         segment.base_offset,
@@ -82,10 +87,12 @@ def recover_segment(
     )
     segment.reset_indexes()
     for found in scan.steps():
+        work.scanned_to(scanned_bytes + scan.position)
         if found is not None:
             position, header = found
             segment.index_batch(position, header, always=scan.is_after_damage)
             on_batch(position, header)
+    work.scanned_to(scanned_bytes + size_bytes)
     corrupt = scan.corrupt_ranges
     truncated_bytes = segment.records.truncate(scan.position)
     segment.records.corrupt_ranges = corrupt

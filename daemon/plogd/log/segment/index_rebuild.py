@@ -124,6 +124,7 @@ class IndexRebuilds:
             self._report(
                 "rebuilt the indexes of {path}: a look-up met a wrong entry or damage",
                 path=segment.records_file.path,
+                topic_partition=log.topic_partition,
                 level="warn",
             )
 

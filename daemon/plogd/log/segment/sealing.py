@@ -8,6 +8,9 @@ advances its recovery point when the seal is done.
 The seals of a log run one at a time, in order: a snapshot proves to recovery that all segments
 below it are durable, so it must not be written before the seals of all earlier segments are done.
 
+Retention may delete a segment that is not sealed. Its files stay until the snapshot is on disk, or
+else a crash would lose the producers of its records. Only a full disk does not wait for that.
+
 An OSError from a sync takes the directory offline. A full disk, or a bug, fails only this seal,
 which is retried after `RETRY_MS` unless the log has been closed: its directory may then belong to a
 new topic of the same name.
@@ -41,6 +44,8 @@ class _Seal(NamedTuple):
 
     segment: LogSegment
     write_snapshot: Callable[[], None]
+    followers: list[Callable[[], None]]
+    """Called once the snapshot is on disk or the seal has been abandoned."""
 
 
 class Sealing:
@@ -71,9 +76,22 @@ class Sealing:
     def seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
         """Make `segment`, just rolled at `end_offset`, durable, then call `log.sealed`."""
         waiting = self._waiting.setdefault(log, deque())
-        waiting.append(_Seal(segment, log.producer_state.prepare_snapshot(end_offset)))
+        waiting.append(_Seal(segment, log.producer_state.prepare_snapshot(end_offset), []))
         if len(waiting) == 1:
             self._begin(log)
+
+    def after_seals(
+        self, log: Log, segments: Sequence[LogSegment], function: Callable[[], None]
+    ) -> None:
+        """Call `function` once no seal of `segments` is pending; now if none is.
+
+        Also if the log is closed or offline, and if the disk is full: then files must be deleted.
+        """
+        pending = [seal for seal in self._waiting.get(log, ()) if seal.segment in segments]
+        if pending:
+            pending[-1].followers.append(function)
+        else:
+            function()
 
     def is_running(self, log_dir: str) -> bool:
         """Whether a job is sealing a segment in this directory."""
@@ -83,7 +101,7 @@ class Sealing:
         """Begin the oldest seal of `log`, unless the log is closed or offline."""
         # The directory of a closed log may belong to a new topic of the same name.
         if log.closed or log.offline:
-            del self._waiting[log]
+            self._abandon(log)
             return
         seal = self._waiting[log][0]
         if log.is_unsealed(seal.segment):
@@ -94,11 +112,17 @@ class Sealing:
     def _ended(self, log: Log) -> None:
         """Remove the finished seal of `log` and begin the next one."""
         waiting = self._waiting[log]
-        waiting.popleft()
+        seal = waiting.popleft()
         if waiting:
             self._begin(log)
         else:
             del self._waiting[log]
+        _release(seal)
+
+    def _abandon(self, log: Log) -> None:
+        """Forget all seals of `log`: the next start recovers its segments."""
+        for seal in self._waiting.pop(log):
+            _release(seal)
 
     def _submit(self, log: Log, seal: _Seal) -> None:
         segment = seal.segment
@@ -184,16 +208,27 @@ class Sealing:
         self._run(log, seal.write_snapshot, lambda _: self._ended(log), failed)
 
     def _disk_failed(self, log: Log, error: OSError) -> None:
-        del self._waiting[log]  # The next start recovers these segments.
+        self._abandon(log)
         self._storage_failed(log.log_dir, error)
 
     def _retry(self, log: Log, error: Exception) -> None:
         """Schedule a retry; until then, recovery would read the segment again."""
         if log.closed or log.offline:
-            del self._waiting[log]
+            self._abandon(log)
             return
+        if isinstance(error, OSError) and is_refusal(error):
+            for seal in self._waiting[log]:
+                _release(seal)
         self._housekeeping.failed(_TASK, str(log.topic_partition), error)
         self._timers.call_later(RETRY_MS, lambda: self._begin(log))
+
+
+def _release(seal: _Seal) -> None:
+    """Call the followers of a seal, each only once."""
+    followers = seal.followers[:]
+    seal.followers.clear()
+    for function in followers:
+        function()
 
 
 def _close(files: Sequence[File]) -> None:

@@ -25,7 +25,7 @@ from plog.errors import PlogError
 from plog.release_features import FEATURES, UnknownFeature, release_level
 from plog.types import uuid_to_text
 from plog.wire.internal.metadata_records import MetadataRecord
-from plogd.config import load_config
+from plogd.config import BrokerConfig, load_config
 from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_NAME
 from plogd.log.disk.checkpoint_files import (
     CorruptCheckpoint,
@@ -146,7 +146,7 @@ def run_format(arguments: argparse.Namespace) -> int:
         )
     check_levels(arguments.release_version, arguments.feature)
     users = scram_records(arguments.add_scram, os.urandom)
-    config = load_config([arguments.config]).config
+    config = _load(arguments)
     lines = format_dirs(
         OsFiles(),
         config.data_dirs,
@@ -187,9 +187,15 @@ def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> No
 
 def run_info(arguments: argparse.Namespace) -> int:
     """Print the identity and problems of the directories; return 1 if there are problems."""
-    found, problems = info(OsFiles(), load_config([arguments.config]).config.data_dirs)
+    found, problems = info(OsFiles(), _load(arguments).data_dirs)
     _print(found)
     return 1 if problems else 0
+
+
+def _load(arguments: argparse.Namespace) -> BrokerConfig:
+    """Return the settings of ``--config``, as a broker in this environment would use them."""
+    state_directories = os.environ.get("STATE_DIRECTORY", "")
+    return load_config([arguments.config], state_directories=state_directories).config
 
 
 def _print(lines: Iterator[str] | list[str]) -> int:

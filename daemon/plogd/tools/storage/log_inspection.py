@@ -26,14 +26,6 @@ _SMALLEST_BATCH = 26
 _HEAD = Struct(">qiib")
 """Base offset, size, leader epoch (or, in old formats, the checksum), magic."""
 
-KEPT_SUFFIXES = (
-    file_names.LOG_SUFFIX,
-    file_names.INDEX_SUFFIX,
-    file_names.TIME_INDEX_SUFFIX,
-    file_names.TXN_INDEX_SUFFIX,
-    file_names.SNAPSHOT_SUFFIX,
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBatch:

@@ -1,6 +1,6 @@
 """The sticky assignors balance the shares and move as few partitions as possible.
 
-tests/integration/test_java_assignments.py compares them with Kafka's own.
+tests/integration/other_clients/test_java_assignments.py compares them with Kafka's own.
 """
 
 from __future__ import annotations

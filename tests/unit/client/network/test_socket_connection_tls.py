@@ -30,11 +30,11 @@ def _listening(tmp_path: Path, *, asks_for_certificate: bool = False) -> Iterato
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=CA.pem.decode())
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(10)  # Without a client, the test fails instead of hanging.
+    listener.settimeout(60)  # Without a client, the test fails instead of hanging.
 
     def serve() -> None:
         accepted, _ = listener.accept()
-        accepted.settimeout(10)
+        accepted.settimeout(60)
         try:
             with context.wrap_socket(accepted, server_side=True) as connection:
                 connection.recv(1)

@@ -29,7 +29,7 @@ class Reactor(Clock):
         self.from_threads.put(partial(function, *arguments))
 
     def run_next(self) -> None:
-        self.from_threads.get(timeout=30)()
+        self.from_threads.get(timeout=60)()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_slow_certificate_files_fail_the_connect(reactor: Reactor, network: Twis
         checks_host_name = True
 
         def kept(self, kind: str, make: object) -> object:
-            assert go_on.wait(30)
+            assert go_on.wait(60)
             return None
 
     stuck: Any = Stuck()

@@ -275,7 +275,7 @@ def test_concurrent_appends_lose_and_duplicate_nothing(
         sender.start()
     found: Counter[bytes | None] = Counter()
     while sum(found.values()) < per_thread * threads:
-        assert woken.wait(10), "the engine was not woken"
+        assert woken.wait(60), "the engine was not woken"
         woken.clear()
         site.accumulator.begin_check()
         for queue in list(site.accumulator.waiting):

@@ -169,7 +169,6 @@ def test_static_member_keeps_its_state_under_a_new_id() -> None:
     assert group.pending_syncs == {"c"}
     group.remove("c")
     assert group.static_member_id("i") is None
-    assert group.static_count == 0
 
 
 def test_missing_instance_id_belongs_to_no_member() -> None:

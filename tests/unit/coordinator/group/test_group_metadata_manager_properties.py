@@ -186,7 +186,10 @@ class GroupMachine(RuleBasedStateMachine):
             return
         members = group.members.values()
         assert group.waiting_joins == sum(member.join is not None for member in members)
-        assert group.static_count == sum(member.is_static for member in members)
+        static = [member for member in members if member.is_static]
+        assert [group.static_member_id(m.group_instance_id) for m in static] == [
+            m.member_id for m in static
+        ]
         assert group.is_empty == (not members) or group.state.value == "PreparingRebalance"
         assert group.leader_id is None or group.leader_id in group.members
         assert not group.pending_joins & set(group.members)

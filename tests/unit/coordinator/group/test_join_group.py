@@ -55,7 +55,7 @@ def test_static_client_becomes_a_member_immediately() -> None:
     joined = asked.response()
     assert joined.member_id.startswith("i-")
     assert joined.members[0].group_instance_id == "i"
-    assert shard.group().static_count == 1
+    assert shard.group().static_member_id("i") == joined.member_id
 
 
 def test_only_the_leader_receives_the_members() -> None:

@@ -65,7 +65,7 @@ def test_unused_directory_has_no_identity_and_no_clean_mark() -> None:
 def test_only_one_broker_holds_a_directory() -> None:
     files = SimFiles()
     first, (second, _) = _opened(files), _log_dir(files)
-    with pytest.raises(LogDirUnusable, match="/data: in use by another broker; give each"):
+    with pytest.raises(LogDirUnusable, match="/data: in use by another broker; stop that"):
         second.open()
     first.release()
     first.release()

@@ -100,7 +100,7 @@ def test_directory_of_another_cluster_is_refused() -> None:
 def test_directory_of_another_broker_is_refused() -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/b", "one", node_id=5)
-    with pytest.raises(LogDirUnusable, match=r"/b belongs to broker 5, but node\.id is 1; correct"):
+    with pytest.raises(LogDirUnusable, match=r"/b belongs to broker 5, but node\.id is 1; set"):
         _open(files)
 
 
@@ -146,8 +146,27 @@ def test_directory_that_cannot_be_used_is_offline_from_the_start(what: str) -> N
 def test_start_is_refused_without_any_usable_directory() -> None:
     files = SimFiles(PATHS)
     files.fail_when(lambda operation: True, errno.EROFS)
-    with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a, /b"):
+    with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a: .*, /b: .*only"):
         _open(files)
+
+
+def test_error_of_a_directory_includes_its_remedy() -> None:
+    files = SimFiles(PATHS)
+    _belongs_to(files, "/a", "one")
+    files.fail_when(_fails("/b"), errno.EROFS)
+    ports, log_dirs = _dirs(files)
+    log_dirs.remedy = lambda log_dir, error: f"remount {log_dir}"
+    settled(ports, spawn(log_dirs.open()))
+    assert [report.rpartition("; ")[2] for report in ports.reports] == ["remount /b"]
+
+
+def test_default_remedy_is_used_only_if_no_other_is_known() -> None:
+    _, log_dirs = _dirs(SimFiles(PATHS))
+    broken, full = OSError(errno.EIO, "broken"), OSError(errno.ENOSPC, "full")
+    assert log_dirs.explain("/a", broken, "repair it") == "[Errno 5] broken; repair it"
+    assert log_dirs.explain("/a", full, "repair it") == "[Errno 28] full; free space on the disk"
+    log_dirs.remedy = lambda log_dir, error: "chown it"
+    assert log_dirs.explain("/a", broken, "repair it") == "[Errno 5] broken; chown it"
 
 
 def test_start_is_refused_when_the_last_directory_fails() -> None:

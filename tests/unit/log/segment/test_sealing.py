@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 import pytest
 
@@ -10,11 +11,12 @@ from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import read_leader_epochs
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Later
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_site import LogSite, base_offsets
+from tests.helpers.log_site import CONFIG, LogSite, base_offsets
 from tests.helpers.sim_file import open_file
-from tests.helpers.sim_files import Operation
+from tests.helpers.sim_files import Operation, SimCrash
 
 
 def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:
@@ -32,11 +34,11 @@ def test_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
     site, log = _rolled()
     synced: list[str] = []
 
-    def hear(operation: Operation) -> None:
+    def observe(operation: Operation) -> None:
         if operation.name == "sync":
             synced.append(operation.path)
 
-    site.files.on_operation = hear
+    site.files.on_operation = observe
     assert (base_offsets(log), log.recovery_point) == ([0, 5], 0)
     assert site.ports.jobs.waiting == ["dir:/a"]
     site.settle()
@@ -349,3 +351,81 @@ def test_clean_stop_waits_for_sequential_seals() -> None:
     assert stopped.done
     assert site.offline == ["/a"]
     assert not site.files.exists("/a/.kafka_cleanshutdown")
+
+
+class TestDeletionOfUnsealedSegments:
+    """Retention deletes rolled segments whose seals are pending."""
+
+    def three(self) -> tuple[LogSite, Log, list[LogSegment]]:
+        """A log without records, and the segments with a producer's records that it had."""
+        site = LogSite().start()
+        log = site.create("t-0")
+        for sequence in range(3):
+            site.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
+            log.roll()
+        while log.high_watermark < 3:
+            site.ports.timers.run_due()
+            site.ports.jobs.run_one("sync:1")
+        removed = list(log.segments)[:-1]
+        log.delete_records_before(3)
+        assert (base_offsets(log), site.listing(log, ".snapshot")) == ([3], [])
+        return site, log, removed
+
+    def check_are_closed(self, segments: list[LogSegment]) -> None:
+        for segment in segments:
+            with pytest.raises(OSError, match="closed"):
+                segment.records_file.size()
+
+    def test_files_are_renamed_after_their_producers_are_on_disk(self) -> None:
+        site, log, _ = self.three()
+        renamed: list[str] = []
+
+        def note(operation: Operation) -> None:
+            if operation.name == "rename" and operation.path.startswith(log.directory):
+                renamed.append(operation.path)
+
+        site.files.on_operation = note
+        site.settle()
+        snapshot = site.path(log, 3, ".snapshot") + ".tmp"
+        assert renamed.index(snapshot) < renamed.index(site.path(log, 0))
+        assert site.listing(log) == [3]
+
+    def test_crash_loses_no_producer(self) -> None:
+        total, _, _ = self.three()
+        before = total.files.operations
+        total.ports.advance(2 * CONFIG.file_delete_delay_ms)
+        for number in range(before + 1, total.files.operations + 2):
+            site, _, _ = self.three()
+            site.files.crash_at(number)
+            with suppress(SimCrash):
+                site.ports.advance(2 * CONFIG.file_delete_delay_ms)
+            for after in (site.kill(), *(site.crash(seed) for seed in range(3))):
+                assert after.log().producer_state.producers[7].last_sequence == 2
+                after.stop()
+
+    def test_full_disk_does_not_delay_it(self) -> None:
+        site, log, removed = self.three()
+        site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
+        site.settle()
+        site.ports.advance(CONFIG.file_delete_delay_ms)
+        assert site.listing(log) == [3]
+        self.check_are_closed(removed)
+        site.files.fail_no_more()
+        site.ports.advance(3 * RETRY_MS)
+        assert site.listing(log, ".snapshot")[-1] == 3
+
+    @pytest.mark.parametrize("end", ["deleted", "offline"])
+    def test_files_are_closed_when_the_log_ends_before(self, end: str) -> None:
+        site, _, removed = self.three()
+        if end == "deleted":
+            site.delete("t-0")
+        else:
+            site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+        site.ports.advance(CONFIG.file_delete_delay_ms)
+        self.check_are_closed(removed)
+
+    def test_clean_stop_may_come_before(self) -> None:
+        site, _, _ = self.three()
+        after = site.restart()
+        assert after.listing(after.log()) == [3]
+        assert after.log().producer_state.producers[7].last_sequence == 2

@@ -33,11 +33,11 @@ def test_copy_keeps_bytes_and_time_and_reports_progress(tmp_path: Path, size: in
     content = os.urandom(size)
     (tmp_path / "a").write_bytes(content)
     os.utime(tmp_path / "a", (1000, 2000))
-    heard: list[int] = []
-    copy_file(str(tmp_path / "a"), str(tmp_path / "b"), heard.append)
+    progress: list[int] = []
+    copy_file(str(tmp_path / "a"), str(tmp_path / "b"), progress.append)
     assert (tmp_path / "b").stat().st_mtime == 2000
     assert (tmp_path / "b").read_bytes() == content
-    assert sum(heard) == size
+    assert sum(progress) == size
 
 
 @pytest.mark.usefixtures("_ability")
@@ -51,11 +51,11 @@ def test_copy_keeps_holes(tmp_path: Path, data_at: list[int]) -> None:
         file.truncate(10 * MIB)
     if source.stat().st_blocks * 512 >= 10 * MIB:
         pytest.skip("this file system has no holes")
-    heard: list[int] = []
-    copy_file(str(source), str(target), heard.append)
+    progress: list[int] = []
+    copy_file(str(source), str(target), progress.append)
     assert target.read_bytes() == source.read_bytes()
     assert target.stat().st_blocks * 512 < MIB
-    assert sum(heard) == 10 * MIB
+    assert sum(progress) == 10 * MIB
 
 
 def test_copy_does_not_overwrite_existing_file(tmp_path: Path) -> None:

@@ -141,6 +141,18 @@ def test_format_uses_default_log_dir_when_none_is_configured(
     assert "directory ./plog-data with" in capsys.readouterr().out
 
 
+def test_state_directory_is_formatted_when_the_variable_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the broker does in its unit."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    (tmp_path / "server.properties").write_text("node.id=7\n")
+    settings = ("-c", tmp_path / "server.properties")
+    assert _run("format", "-t", CLUSTER, *settings, "--standalone") == 0
+    assert _identity(tmp_path / "state").node_id == 7
+    assert _run("info", *settings) == 0
+
+
 def test_invalid_setting_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "server.properties"
     config.write_text("node.id=many\n")

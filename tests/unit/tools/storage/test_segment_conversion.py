@@ -47,10 +47,10 @@ def _records(files: SimFiles, directory: str) -> list[Record]:
 
 def test_converted_segment_has_records_and_indexes() -> None:
     files = _site(OLD)
-    heard: list[int] = []
-    size = convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=heard.append)
+    progress: list[int] = []
+    size = convert_segment(files, "/log", "/new", BASE, may_be_torn=False, progress=progress.append)
     assert _records(files, "/new") == RECORDS
-    assert sum(heard) == len(OLD)
+    assert sum(progress) == len(OLD)
     assert size == len(files.read_file(segment_path("/new", BASE, ".log")))
     segment = LogSegment(files, "/new", BASE, TopicConfig())
     segment.sanity_check()

@@ -1,0 +1,52 @@
+"""The elements of large requests in progress, counted over all connections.
+
+A decoded element and its part of the response take up to 500 bytes, a hundred times as much as in
+the frame. So the requests that are decoded in slices share a bound: beyond it, only the oldest
+continues, and the others wait with nothing but their copy of the frame, which counts towards
+``queued.max.request.bytes``. A request with few elements never waits.
+
+dispatch.py begins a share for each such request; encoding_memory.py counts, in elements instead of
+bytes. Reactor thread only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plog.wire.api_keys import ApiKey
+from plogd.apis.encoding_memory import Share, WorkMemory
+
+MAX_ELEMENTS: Final = 100_000
+"""Twice the default of ``plog.request.max.elements``."""
+_FEW_ELEMENTS: Final = 2_000
+_WAITING_KEYS: Final = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+"""Requests that wait for other clients. They count only while they are decoded, because they would
+block all others; the packages that make them wait have bounds of their own."""
+
+
+class LargeRequests:
+    """The large requests in progress. Produces count separately: their disk may hang."""
+
+    def __init__(self) -> None:
+        self._produces = WorkMemory(lambda: MAX_ELEMENTS)
+        self._others = WorkMemory(lambda: MAX_ELEMENTS)
+
+    @property
+    def elements(self) -> int:
+        """The number of elements that are counted."""
+        return self._produces.used_bytes + self._others.used_bytes
+
+    def begin(self, api_key: int) -> Share:
+        """Return the share of a new request; the caller must release it."""
+        return (self._produces if api_key == ApiKey.PRODUCE else self._others).begin()
+
+
+def may_continue(share: Share) -> bool:
+    """Return whether the next slice may be decoded now; if not, wait for `share`."""
+    return share.nbytes < _FEW_ELEMENTS or share.may_continue()
+
+
+def is_decoded(share: Share, api_key: int) -> None:
+    """Count the request no longer if its handler may wait for other clients."""
+    if api_key in _WAITING_KEYS:
+        share.release()

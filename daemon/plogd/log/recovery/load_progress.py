@@ -1,0 +1,105 @@
+"""How much of the logs a start has loaded, and the request to stop loading.
+
+`LoadWork` belongs to the loading of one log: its job counts what it has done, and ends between two
+batches when the broker stops. `LoadProgress` adds up the work of all logs; log_loader.py creates
+it, and the shell reads `amount` to report the progress (supervision.py).
+
+The bytes are those of the segments that recovery scans. `LoadWork` is written by a job's thread and
+read by the reactor's; each attribute has one writer, so it needs no lock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from plog.errors import PlogError
+
+
+class LoadingStopped(PlogError):
+    """The broker stops, so a log was not loaded; the next start loads it."""
+
+
+class LoadAmount(NamedTuple):
+    """The work of loading all logs, done and in total; `steps` grows with any progress."""
+
+    logs: int = 0
+    total_logs: int = 0
+    scanned_bytes: int = 0
+    total_bytes: int = 0
+    steps: int = 0
+
+
+class LoadWork:
+    """The work of loading one log: `scanned_bytes` of `expected_bytes`."""
+
+    __slots__ = ("expected_bytes", "is_stopped", "scanned_bytes", "steps")
+
+    def __init__(self, expected_bytes: int = 0) -> None:
+        self.expected_bytes = expected_bytes
+        self.scanned_bytes = 0
+        self.steps = 0
+        self.is_stopped = False
+
+    def step(self) -> None:
+        """Count a small piece of work. Raises LoadingStopped if the broker stops."""
+        self.steps += 1
+        if self.is_stopped:
+            self.check()
+
+    def check(self) -> None:
+        """Raise LoadingStopped if the broker stops."""
+        if self.is_stopped:
+            raise LoadingStopped("cannot load a log: the broker is stopping")
+
+    def scanned_to(self, nbytes: int) -> None:
+        """Set the number of bytes scanned. Raises LoadingStopped if the broker stops."""
+        self.scanned_bytes = nbytes
+        self.steps += 1
+        if self.is_stopped:
+            self.check()
+
+
+class LoadProgress:
+    """The work of loading all logs of a broker. Reactor thread only."""
+
+    def __init__(self) -> None:
+        self.is_stopped = False
+        self._running: dict[LoadWork, None] = {}
+        self._ended = LoadAmount()
+
+    def begin(self, expected_bytes: int = 0) -> LoadWork:
+        """Return the work of another log, which will scan about `expected_bytes`."""
+        work = LoadWork(expected_bytes)
+        work.is_stopped = self.is_stopped
+        self._running[work] = None
+        return work
+
+    def end(self, work: LoadWork) -> None:
+        """Count a log as loaded, or as failed."""
+        del self._running[work]
+        # It is done as a whole, even if less was scanned than expected.
+        logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
+        self._ended = LoadAmount(
+            logs=logs + 1,
+            total_logs=total_logs + 1,
+            scanned_bytes=scanned_bytes + work.scanned_bytes,
+            total_bytes=total_bytes + work.scanned_bytes,
+            steps=steps + work.steps,
+        )
+
+    def stop(self) -> None:
+        """End the work in progress between two batches, and further work at once."""
+        self.is_stopped = True
+        for work in self._running:
+            work.is_stopped = True
+
+    @property
+    def amount(self) -> LoadAmount:
+        """The work so far, including the logs that are being loaded."""
+        logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
+        for work in self._running:  # There may be a hundred thousand.
+            scanned = work.scanned_bytes
+            scanned_bytes += scanned
+            total_bytes += max(work.expected_bytes, scanned)
+            steps += work.steps
+        return LoadAmount(logs, total_logs + len(self._running), scanned_bytes, total_bytes, steps)

@@ -1,0 +1,247 @@
+"""Listening sockets that systemd has opened and passes to the broker.
+
+`take_passed_descriptors` reads the protocol of sd_listen_fds(3): the descriptors from 3 on, each
+with the ``FileDescriptorName=`` of its socket unit. `match_sockets` gives them to the listeners of
+these names. listeners.py accepts connections on them, and process.py keeps the descriptors until
+then. Clients that connect while no broker runs wait in the kernel's queue.
+
+Called on the reactor's thread during the start. Invariant: a descriptor that no listener uses is
+closed, and no child process inherits one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+
+from plog.errors import PlogError
+from plogd.config.listener import Listener
+
+log = Logger()
+
+_FIRST_DESCRIPTOR = 3
+_DESCRIPTORS_MAX = 1000
+_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+_ANY_IPV4, _ANY_IPV6 = "0.0.0.0", "::"
+
+
+class SocketUnusable(PlogError):
+    """Raised if a listener cannot use the socket of its name."""
+
+
+class PassedDescriptor(NamedTuple):
+    """An inherited descriptor and its name, which should be that of a listener."""
+
+    name: str
+    descriptor: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedSocket:
+    """A listening socket and the listener that uses it. It does not block."""
+
+    listener: Listener
+    sock: socket.socket
+    host: str
+    port: int
+    is_dual_stack: bool
+    """Whether an IPv6 socket also accepts IPv4 clients."""
+
+    @property
+    def address(self) -> str:
+        """The address of the socket, as host and port."""
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def bound_listener(self) -> Listener:
+        """Return the listener with the host that the socket listens on, empty for all addresses."""
+        return replace(self.listener, host="" if self.is_dual_stack else self.host)
+
+
+def take_passed_descriptors(
+    environment: MutableMapping[str, str], process_id: int
+) -> list[PassedDescriptor]:
+    """Return the descriptors that systemd passed to the process `process_id`.
+
+    The variables are removed from `environment`, and the descriptors closed in child processes.
+    """
+    pid, count, names = (environment.pop(name, "") for name in _VARIABLES)
+    if not (count.isdecimal() and 0 < int(count) <= _DESCRIPTORS_MAX):
+        return []
+    if pid != str(process_id):
+        log.warn(
+            "ignored {count} sockets from systemd: they are for process {pid}, and this is"
+            " {process_id}; a script has to start the broker with exec",
+            count=int(count),
+            pid=pid,
+            process_id=process_id,
+        )
+        return []
+    # systemd sets the names since version 227; it calls a descriptor without a name "unknown".
+    known = names.split(":") if names else []
+    found = []
+    for index in range(int(count)):
+        descriptor = _FIRST_DESCRIPTOR + index
+        try:
+            os.set_inheritable(descriptor, False)
+        except OSError as error:
+            log.warn(
+                "ignored descriptor {descriptor} from systemd: {error}",
+                descriptor=descriptor,
+                error=error.strerror,
+            )
+            continue
+        found.append(
+            PassedDescriptor(known[index] if index < len(known) else "unknown", descriptor)
+        )
+    return found
+
+
+def restore_variables(environment: MutableMapping[str, str], initial: bytes) -> None:
+    """Restore the variables that Twisted has removed from `environment`.
+
+    Twisted's string endpoints take these variables when they are imported, which twistd does with
+    its plugins. `initial` is the content of ``/proc/self/environ``.
+    """
+    for assignment in initial.split(b"\0"):
+        name, _, value = os.fsdecode(assignment).partition("=")
+        if name in _VARIABLES:
+            environment.setdefault(name, value)
+
+
+def match_sockets(
+    descriptors: Sequence[PassedDescriptor], listeners: Sequence[Listener]
+) -> list[PassedSocket]:
+    """Return the socket of each descriptor whose name is that of one of `listeners`.
+
+    Names are compared without regard to case. Other descriptors are closed, with a warning. Several
+    descriptors of one name are several addresses of the listener.
+
+    Raises:
+        SocketUnusable: such a descriptor is not a listening TCP socket, or has another address than
+            its listener.
+        CannotListenError: the host name of such a listener cannot be resolved.
+    """
+    matched: list[PassedSocket] = []
+    for name, descriptor in descriptors:
+        same_name = [listener for listener in listeners if listener.name == name.upper()]
+        if same_name:
+            matched.append(_match(_open_socket(name, descriptor), same_name))
+            continue
+        os.close(descriptor)
+        log.warn(
+            "closed the socket {socket} from systemd: no listener has this name; set"
+            " FileDescriptorName= to one of {names}",
+            socket=name,
+            names=", ".join(dict.fromkeys(listener.name for listener in listeners)),
+        )
+    for listener in listeners:
+        _warn_of_missing_addresses(listener, matched)
+    return matched
+
+
+def listening_addresses(listener: Listener) -> list[str]:
+    """Return the addresses to listen on, in order; "::" and "0.0.0.0" for an empty host.
+
+    Raises CannotListenError.
+    """
+    if not listener.host:
+        return [_ANY_IPV6, _ANY_IPV4]  # The second is used if the system has no IPv6.
+    host, port = listener.host, listener.port
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise CannotListenError(host, port, error) from error
+    # IPv4 first: with port 0, the first address determines the port.
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _open_socket(name: str, descriptor: int) -> socket.socket:
+    """Return the listening TCP socket of a descriptor."""
+    try:
+        sock = socket.socket(fileno=descriptor)
+    except OSError:  # ENOTSOCK: a FIFO or a file.
+        raise _not_tcp(name) from None
+    is_tcp = sock.family in (socket.AF_INET, socket.AF_INET6) and sock.type == socket.SOCK_STREAM
+    if not is_tcp:
+        raise _not_tcp(name)
+    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        raise SocketUnusable(
+            f"cannot use the socket {name} from systemd: it is a connection, not a listening"
+            " socket; remove Accept=yes"
+        )
+    # systemd passes a blocking socket: accept() would stop the reactor when no client is waiting.
+    sock.setblocking(False)
+    return sock
+
+
+def _not_tcp(name: str) -> SocketUnusable:
+    return SocketUnusable(
+        f"cannot use the socket {name} from systemd: it is not a TCP socket; set ListenStream= to"
+        " an IP address and a port"
+    )
+
+
+def _match(sock: socket.socket, listeners: Sequence[Listener]) -> PassedSocket:
+    """Return `sock` with the one of `listeners`, all of one name, that has its address."""
+    host, port = sock.getsockname()[:2]
+    is_ipv6 = sock.family == socket.AF_INET6
+    v6_only = is_ipv6 and sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+    passed = PassedSocket(
+        listener=listeners[0],
+        sock=sock,
+        host=host,
+        port=port,
+        is_dual_stack=host == _ANY_IPV6 and not v6_only,
+    )
+    for listener in listeners:
+        if _has_address(listener, passed):
+            return replace(passed, listener=listener)
+    raise SocketUnusable(
+        f"cannot use the socket {listeners[0].name} from systemd: it listens on {passed.address}"
+        f" but listeners says {', '.join(map(str, listeners))}; change ListenStream= or listeners"
+    )
+
+
+def _has_address(listener: Listener, passed: PassedSocket) -> bool:
+    """Return whether a socket accepts only clients that its listener would accept."""
+    if listener.port not in (0, passed.port):
+        return False
+    wanted = listening_addresses(listener)
+    if any(_covers(passed, address) for address in wanted):
+        return True
+    # A part of "all addresses", such as those of one network interface.
+    is_specific = passed.host not in (_ANY_IPV4, _ANY_IPV6)
+    return is_specific and (_ANY_IPV6 if ":" in passed.host else _ANY_IPV4) in wanted
+
+
+def _covers(passed: PassedSocket, address: str) -> bool:
+    """Return whether a socket has `address`, where "all IPv6" may include "all IPv4"."""
+    if passed.is_dual_stack and address == _ANY_IPV4:
+        return True
+    return _without_zone(passed.host) == _without_zone(address)
+
+
+def _without_zone(host: str) -> object:
+    return ipaddress.ip_address(host.partition("%")[0])
+
+
+def _warn_of_missing_addresses(listener: Listener, matched: Sequence[PassedSocket]) -> None:
+    sockets = [each for each in matched if each.listener.name == listener.name]
+    # systemd, like the broker, uses 0.0.0.0 for all addresses if the system has no IPv6.
+    wanted = listening_addresses(listener) if listener.host else [_ANY_IPV4]
+    missing = [address for address in wanted if not any(_covers(s, address) for s in sockets)]
+    if sockets and missing:
+        log.warn(
+            "listener {listener} accepts clients only on {addresses}, the sockets from systemd; for"
+            " its other addresses, add ListenStream= lines",
+            listener=str(listener),
+            addresses=", ".join(each.address for each in sockets),
+        )

@@ -1,0 +1,67 @@
+"""The addresses of a broker's host name, looked up by the system's resolver.
+
+The resolver has no timeout that a client can choose, and may take minutes when no name server
+responds. So it always runs in a thread that the caller can abandon: twisted_network.py has its own
+threads, and socket_connection.py calls `look_up_within`.
+"""
+
+from __future__ import annotations
+
+import socket
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from plog.client.errors import ConnectionFailed
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an IP address, which needs no resolver."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def look_up(host: str, port: int) -> list[str]:
+    """Return all addresses of `host`, in the order in which the system would try them.
+
+    Waits as long as the resolver does. Raises ConnectionFailed.
+    """
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConnectionFailed(f"cannot resolve {host}:{port}: {error.strerror}") from error
+    except UnicodeError as error:
+        raise ConnectionFailed(f"{host!r} is not a host name") from error
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+
+
+def look_up_within(host: str, port: int, timeout_s: float) -> list[str]:
+    """`look_up` for a caller that blocks; raises ConnectionFailed after `timeout_s`, too."""
+    if is_address(host):
+        return [host]
+    outcomes: SimpleQueue[list[str] | Exception] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcomes.put(look_up(host, port))
+        except Exception as error:
+            outcomes.put(error)
+
+    # A daemon thread, because a resolver that hangs must not delay the exit of the process.
+    Thread(target=run, name="plog-resolver", daemon=True).start()
+    try:
+        outcome = outcomes.get(timeout=max(0.0, timeout_s))
+    except Empty:
+        raise ConnectionFailed(late_look_up(host, port)) from None
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def late_look_up(host: str, port: int) -> str:
+    """Return the text of the error when the resolver takes too long."""
+    return f"cannot resolve {host}:{port}: the resolver took too long"

@@ -1,0 +1,27 @@
+"""What an administrator of a guest does: settings, drop-ins, packages."""
+
+from __future__ import annotations
+
+from tests.deb.guest import Guest
+
+
+def add_settings(guest: Guest, *lines: str, name: str = "test") -> None:
+    """Write a file of settings to /etc/plog/conf.d."""
+    guest.path(f"/etc/plog/conf.d/{name}.properties").write_text("\n".join([*lines, ""]))
+
+
+def add_drop_in(guest: Guest, *lines: str, unit: str = "plog-broker.service") -> None:
+    """Add lines to [Service] of a unit as `systemctl edit` does."""
+    folder = guest.path(f"/etc/systemd/system/{unit}.d")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "override.conf").write_text("\n".join(["[Service]", *lines, ""]))
+    guest.run("systemctl", "daemon-reload")
+
+
+def use_version(guest: Guest, version: int, suite: str) -> None:
+    """Let apt install a version of plog: 1 or 2."""
+    repository = f"/srv/packages/repository-{version}"
+    guest.path("/etc/apt/sources.list.d/plog.list").write_text(
+        f"deb [signed-by={repository}/plog-archive-keyring.gpg] file:{repository} {suite} main\n"
+    )
+    guest.run("apt-get", "-qq", "update")

@@ -1,0 +1,157 @@
+"""Guests for the tests of the Debian packages, which packaging/test-deb has built and runs.
+
+A test asks for `boot` and a layer: `clean` is Debian with systemd, `dependencies` has the packages
+on which plog depends, and `installed` is a host on which version 1 was installed with apt.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.deb.administration import use_version
+from tests.deb.figures import Figure
+from tests.deb.guest import Guest
+
+SUITES = os.environ.get("PLOG_DEB_SUITES", "bookworm trixie").split()
+FIGURES = pytest.StashKey[list[Figure]]()
+_FAILED = pytest.StashKey[bool]()
+
+Boot = Callable[..., Guest]
+Record = Callable[..., None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare the list of figures."""
+    config.stash[FIGURES] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run all tests of one suite before those of the next."""
+    items.sort(key=lambda item: "trixie" in item.name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that a test has failed, for the teardown of its guests."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures."""
+    figures = terminalreporter.config.stash[FIGURES]
+    if figures:
+        terminalreporter.section("figures")
+        for figure in figures:
+            terminalreporter.write_line(str(figure))
+
+
+@pytest.fixture(scope="session", params=SUITES)
+def suite(request: pytest.FixtureRequest) -> str:
+    """The suite of Debian."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def built() -> Path:
+    """The folder in which packaging/test-deb has put packages, repositories and trees."""
+    folder = os.environ.get("PLOG_DEB_TEST")
+    if folder is None:
+        pytest.skip("these tests need booted guests; run packaging/test-deb")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def start_guest(
+    suite: str, built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Guest]:
+    """Returns a function that boots a guest, which the caller must destroy, on layers."""
+
+    def start(name: str, layers: Sequence[Path], disk: str = "4g") -> Guest:
+        mounts = {
+            "/srv/debian": (built / f"debian-{suite}").resolve(),
+            "/srv/packages": built,
+        }
+        layers = [*layers, (built / f"host-{suite}").resolve()]
+        folder = tmp_path_factory.mktemp(f"{name}-{suite}-")
+        guest = Guest(folder.name, layers, folder, mounts, disk=disk)
+        try:
+            guest.boot()
+            _use_packages(guest, suite)
+        except BaseException:
+            guest.destroy()
+            raise
+        return guest
+
+    return start
+
+
+def _use_packages(guest: Guest, suite: str) -> None:
+    """Let apt of the guest use the downloaded archive of Debian and version 1 of plog."""
+    guest.path("/etc/apt/sources.list").write_text("deb [trusted=yes] file:/srv/debian ./\n")
+    use_version(guest, 1, suite)
+
+
+@pytest.fixture(scope="session")
+def dependencies(start_guest: Callable[..., Guest], built: Path, suite: str) -> list[Path]:
+    """The layer of a host with the packages that plog depends on, but without plog."""
+    package = next((built / "1" / suite).glob("python3-plog_*.deb"))
+    depends = subprocess.check_output(["dpkg-deb", "-f", str(package), "Depends"], text=True)
+    names = [each.split()[0].partition(":")[0] for each in depends.split(",")]
+    guest = start_guest("dependencies", ())
+    try:
+        guest.run("apt-get", "-qq", "install", "-y", *names)
+        guest.power_off()
+    finally:
+        guest.destroy()
+    return [guest.upper]
+
+
+@pytest.fixture(scope="session")
+def installed(start_guest: Callable[..., Guest], dependencies: list[Path]) -> list[Path]:
+    """The layers of a host on which plog has been installed and has run."""
+    guest = start_guest("installed", dependencies)
+    try:
+        guest.run("apt-get", "-qq", "install", "-y", "plog-broker")
+        guest.power_off()
+    finally:
+        guest.destroy()
+    return [guest.upper, *dependencies]
+
+
+@pytest.fixture
+def boot(start_guest: Callable[..., Guest], request: pytest.FixtureRequest) -> Iterator[Boot]:
+    """Returns a function that boots a guest on layers (by default none) until the test ends."""
+    guests: list[Guest] = []
+
+    def start(layers: Sequence[Path] = (), *, disk: str = "4g") -> Guest:
+        guests.append(start_guest("guest", layers, disk))
+        return guests[-1]
+
+    yield start
+    for guest in guests:
+        if request.node.stash.get(_FAILED, False):
+            print(f"--- {guest.name}")
+            print(guest.shell("journalctl --no-pager -n 80; systemctl --failed", check=False))
+        guest.destroy()
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest, suite: str) -> Record:
+    """Returns a function that records a figure: name, value, target and unit."""
+
+    def record(name: str, value: float, *, target: float, unit: str) -> None:
+        request.config.stash[FIGURES].append(
+            Figure(suite=suite, name=name, value=value, target=target, unit=unit)
+        )
+
+    return record

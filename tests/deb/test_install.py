@@ -1,0 +1,59 @@
+"""Installation on a clean host, and what an installed broker does for its first clients."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from tests.deb.clients import answers, consume, produce
+from tests.deb.conftest import Boot, Record
+from tests.helpers.eventually import eventually
+
+
+def test_broker_serves_clients_after_apt_install(boot: Boot, figure: Record) -> None:
+    guest = boot()
+    start = time.monotonic()
+    guest.run("apt-get", "-qq", "install", "-y", "plog-broker")
+    produce(guest, "first", "hello\n")
+    figure(
+        "apt install on a clean host -> first message acknowledged",
+        time.monotonic() - start,
+        target=15,
+        unit="s",
+    )
+    assert consume(guest, "first") == "hello\n"
+    assert guest.show("plog-broker", "ActiveState") == "active"
+    assert guest.succeeds("systemctl", "is-enabled", "plog-broker")
+    assert "compiled codec" in guest.run("plog", "--version")
+    process = guest.show("plog-broker", "MainPID")
+    [kilobytes] = re.findall(r"VmRSS:\s+(\d+) kB", guest.run("cat", f"/proc/{process}/status"))
+    figure("RSS of the fresh service", int(kilobytes) / 1024, target=75, unit="MB")
+
+
+def test_files_of_a_release_can_be_installed_without_a_repository(
+    boot: Boot, dependencies: list[Path], suite: str
+) -> None:
+    guest = boot(dependencies)
+    guest.path("/etc/apt/sources.list.d/plog.list").unlink()
+    guest.run("apt-get", "-qq", "update")
+    guest.shell(f"cd /srv/packages/1/{suite} && apt-get -qq install -y ./*.deb kcat")
+    test = (Path(__file__).parents[2] / "packaging/debian/tests/smoke").read_text()
+    guest.run("sh", "-c", test)
+
+
+def test_service_starts_with_the_host_and_after_it_was_killed(
+    boot: Boot, installed: list[Path], figure: Record
+) -> None:
+    guest = boot(installed)
+    produce(guest, "first", "hello\n")
+    guest.run("systemctl", "stop", "plog-broker")
+    start = time.monotonic()
+    guest.run("systemctl", "start", "plog-broker")
+    figure("systemctl start -> READY, no data", time.monotonic() - start, target=1.5, unit="s")
+    start = time.monotonic()
+    guest.run("systemctl", "kill", "--signal=KILL", "plog-broker")
+    eventually(lambda: answers(guest), "answer after kill -9")
+    figure("kill -9 -> answers", time.monotonic() - start, target=2.5, unit="s")
+    assert guest.show("plog-broker", "NRestarts") == "1"
+    assert consume(guest, "first") == "hello\n"

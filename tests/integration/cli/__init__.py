@@ -1,0 +1,1 @@
+"""The `plog` command with a real broker, and with Kafka's own tools for comparison."""
