@@ -27,7 +27,10 @@ T9 = TopicPartition("t", 9)
 
 
 def snapshot(*answered: str, **partitions: int) -> ClusterMetadata:
-    """Return a snapshot after a response about `answered`, or all; 0 partitions mean unknown."""
+    """Return the metadata after a response; a topic with 0 partitions is unknown.
+
+    `answered` are the topics in the response, by default all.
+    """
     return ClusterMetadata(
         topics={
             name: TopicMetadata(

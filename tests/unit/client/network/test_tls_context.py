@@ -56,7 +56,7 @@ class Handshake:
         self.server = server.wrap_bio(to_server, to_client, server_side=True)
 
     def begin(self) -> None:
-        """Do the handshake. Raises the error of the client, at the latest when it reads."""
+        """Perform the handshake. Raises the client's error, which may appear only on a read."""
         for _ in range(10):
             try:
                 self.client.do_handshake()
