@@ -8,7 +8,7 @@ partition      int32
 offset         int64
 timestamp      timestamp in ms, UTC                        null if the record has none
 timestamp_type int8                                        0 CreateTime, 1 LogAppendTime
-key, value     binary                                      null for null
+key, value     binary                                      null if the record has none
 headers        list of struct of key: string,
                value: binary                               empty without headers
 leader_epoch   int32                                       -1 if the batch does not contain it
