@@ -1,8 +1,8 @@
-"""Client library of plog, a durable publish-subscribe log with Kafka's protocol.
+"""Client library of plog, a durable publish-subscribe log that speaks Kafka's protocol.
 
 `Producer`, `Consumer` and `Admin` are the blocking API; plog.aio and plog.twisted are the APIs for
-asyncio and Twisted. All names are defined in other modules and imported at their first use, so
-``import plog`` is cheap and does not import a reactor.
+asyncio and Twisted. All names are defined in other modules and imported on first use, so ``import
+plog`` is cheap and does not import a reactor.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Translate names of cipher suites: Kafka uses those of the standard and Java, OpenSSL its own.
+"""Translate the names of cipher suites from the standard's, which Kafka uses, to OpenSSL's.
 
-Pure. Names of TLS 1.3 suites are the same everywhere. Of the older suites, only those with forward
-secrecy are translated, because the others are insecure. Source: RFC 8446, RFC 5289, RFC 7905,
-openssl-ciphers(1).
+Pure. The names of TLS 1.3 suites are the same everywhere. Of the older suites, only those with
+forward secrecy are translated, because the others are insecure. Source: RFC 8446, RFC 5289, RFC
+7905, openssl-ciphers(1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OPENSSL = re.compile(r"(ECDHE-RSA|ECDHE-ECDSA|DHE-RSA)-[A-Z0-9-]+")
 
 
 def openssl_cipher_lists(suites: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return OpenSSL's names of the TLS 1.2 suites and of the TLS 1.3 suites.
+    """Return OpenSSL's names for `suites`: those of TLS 1.2, then those of TLS 1.3.
 
     Raises ValueError for an unknown suite.
 
@@ -44,7 +44,7 @@ def _translated(suite: str) -> str:
     if match is None:
         raise ValueError(
             f"{suite} is not supported; use TLS_AES_128_GCM_SHA256,"
-            " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or others with ECDHE or DHE"
+            " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or another suite with ECDHE or DHE"
         )
     exchange = match["exchange"].replace("_", "-")
     if match["chacha"]:

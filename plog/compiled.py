@@ -1,9 +1,9 @@
-"""Selection between the source of a module and its form compiled by Cython.
+"""Choice between the source of a module and the form compiled by Cython.
 
 setup.py compiles some modules (decision 0011). The compiled modules are in a folder next to their
 sources, whose name contains a checksum of these sources. They are found only while they match the
-sources; a changed source runs immediately, interpreted. Other versions of Python cannot load the
-compiled modules, and use the sources as well.
+sources; a changed source runs interpreted. Other versions of Python cannot load the compiled
+modules, so they use the sources, too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def folder_name(package_folder: str, modules: Sequence[str]) -> str:
 
 
 def compiled_folders(package_folder: str, modules: Sequence[str]) -> list[str]:
-    """Return the folders to prepend to a package's `__path__`: that of compiled modules, if any.
-
+    """Return the folder of compiled modules to prepend to a package's `__path__`, if there is one.
 
     The call takes 0.1 ms.
     """
@@ -38,7 +37,7 @@ def compiled_folders(package_folder: str, modules: Sequence[str]) -> list[str]:
         return []
     try:
         folder = os.path.join(package_folder, folder_name(package_folder, modules))
-    except OSError:  # Imported from a zip file, or without sources.
+    except OSError:  # The package is in a zip file or has no sources.
         return []
     return [folder] if os.path.isdir(folder) else []
 

@@ -1,7 +1,7 @@
 """Enums of the protocol that both the client and the broker use.
 
-Enums that only one of the two uses are in its own modules, and so are enums with behavior
-(plog/scram.py, plog/error_codes.py).
+An enum that only one of them uses is in that one's own modules; enums with behavior have their own
+modules (plog/scram.py, plog/error_codes.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class WireEnum(IntEnum):
-    """A number of the protocol; a number that only newer peers know becomes UNKNOWN."""
+    """A number in the protocol; a number that is not defined here becomes UNKNOWN."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -20,7 +20,6 @@ class WireEnum(IntEnum):
     @property
     def is_known(self) -> bool:
         """Whether the number is known.
-
 
         >>> AclPermission(3).is_known, AclPermission(99).is_known
         (True, False)
@@ -32,7 +31,7 @@ class WireEnum(IntEnum):
 
 
 class AclOperation(WireEnum):
-    """The operation that an ACL allows or denies. ANY is for filters."""
+    """The operation that an ACL allows or denies. ANY is only used in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -53,7 +52,7 @@ class AclOperation(WireEnum):
 
 
 class AclResourceType(WireEnum):
-    """The type of resource that an ACL protects. ANY is for filters."""
+    """The type of resource that an ACL protects. ANY is only used in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -66,7 +65,7 @@ class AclResourceType(WireEnum):
 
 
 class AclPatternType(WireEnum):
-    """How an ACL matches names. ANY, and MATCH for all ACLs that match a name, are for filters."""
+    """How an ACL matches names. Only filters use ANY, and MATCH for every ACL that fits a name."""
 
     UNKNOWN = 0
     ANY = 1
@@ -76,7 +75,7 @@ class AclPatternType(WireEnum):
 
 
 class AclPermission(WireEnum):
-    """Whether an ACL allows or denies the operation. ANY is for filters."""
+    """Whether an ACL allows or denies the operation. ANY is only used in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -113,7 +112,7 @@ class ConfigSource(WireEnum):
 
 
 class AlterOperation(WireEnum):
-    """The change of a setting; APPEND and SUBTRACT are for lists."""
+    """How a setting is changed; APPEND and SUBTRACT apply to lists."""
 
     UNKNOWN = -1
     SET = 0
@@ -126,7 +125,7 @@ class AlterOperation(WireEnum):
 
 
 class ElectionType(WireEnum):
-    """Election of the preferred leader, or of any available replica, which may lose records."""
+    """Whether the preferred leader is elected, or any available replica, which may lose records."""
 
     UNKNOWN = -1
     PREFERRED = 0
@@ -134,7 +133,7 @@ class ElectionType(WireEnum):
 
 
 class UpgradeType(WireEnum):
-    """Whether a new level of a feature may be a downgrade, and whether it may lose metadata."""
+    """Whether an update may downgrade a feature, and whether the downgrade may lose metadata."""
 
     UNKNOWN = 0
     UPGRADE = 1

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 from plog.error_codes import RETRIABLE, ErrorCode
 
 MESSAGE_MAX_CHARACTERS = 8_000
-"""Limit for messages: a string of the protocol has 32,767 bytes, a character up to 4."""
+"""Limit on messages: a string in the protocol holds 32,767 bytes, a character takes up to 4."""
 
 
 class PlogError(Exception):
@@ -16,7 +16,6 @@ class PlogError(Exception):
 
 def reason_of(error: OSError) -> str:
     """Return the reason for a system error as text.
-
 
     >>> reason_of(FileNotFoundError(2, "No such file or directory", "orders.txt"))
     'not found'
@@ -29,7 +28,7 @@ def reason_of(error: OSError) -> str:
 
 
 class KafkaError(PlogError):
-    """An error with a code that clients receive. The message states problem, place and remedy."""
+    """An error with a code that clients receive. The message states the problem and the remedy."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -42,7 +41,7 @@ class KafkaError(PlogError):
     def message(self) -> str:
         """The message for users: the argument of the error, or the description of its class.
 
-        A message that repeats input of a client may have any length, so it is truncated.
+        A message that repeats a client's input may be of any length, so it is truncated.
         """
         text = str(self) or (type(self).__doc__ or "").strip()
         if len(text) > MESSAGE_MAX_CHARACTERS:

@@ -1,6 +1,6 @@
-"""Kafka's error codes, and the ones that are retriable: the same request may succeed later.
+"""Kafka's error codes, and the set of retriable ones, after which the same request may succeed.
 
-Plain data; errors.py has the errors that plog raises. Source: Kafka 4.3 Errors.
+Plain data; errors.py defines the errors that plog raises. Source: Kafka 4.3 Errors.
 """
 
 from __future__ import annotations

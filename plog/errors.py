@@ -2,8 +2,8 @@
 
 Code anywhere in the pure packages raises a subclass of `KafkaError` if a client breaks a rule; only
 apis/dispatch.py converts it to the code on the wire. The message is for users; responses contain it
-if the protocol has a field for it. It defaults to the docstring of the class. error_base.py has the
-base classes, error_codes.py the codes.
+if the protocol has a field for it. It defaults to the docstring of the class. The base classes are
+in error_base.py, the codes in error_codes.py.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class OffsetMetadataTooLarge(KafkaError):
 
 
 class CoordinatorLoadInProgress(KafkaError):
-    """The coordinator is still reading its log."""
+    """The coordinator is still loading its state from the log."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -94,7 +94,7 @@ class RecordListTooLarge(KafkaError):
 
 
 class NotEnoughReplicas(KafkaError):
-    """Fewer in-sync replicas than min.insync.replicas: nothing was appended."""
+    """There are fewer in-sync replicas than min.insync.replicas: nothing was appended."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
@@ -208,7 +208,7 @@ class InvalidReplicationFactor(KafkaError):
 
 
 class InvalidReplicaAssignment(KafkaError):
-    """The replica assignment names unknown brokers or leaves gaps."""
+    """The replica assignment contains unknown brokers or leaves gaps."""
 
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
@@ -250,7 +250,7 @@ class OutOfOrderSequenceNumber(KafkaError):
 
 
 class DuplicateSequenceNumber(KafkaError):
-    """A batch is a duplicate of one that is older than those remembered for its producer."""
+    """The batch duplicates one that is older than the batches remembered for its producer."""
 
     code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
@@ -340,19 +340,19 @@ class ListenerNotFound(KafkaError):
 
 
 class TopicDeletionDisabled(KafkaError):
-    """delete.topic.enable is false."""
+    """Topics cannot be deleted because delete.topic.enable is false."""
 
     code = ErrorCode.TOPIC_DELETION_DISABLED
 
 
 class FencedLeaderEpoch(KafkaError):
-    """The client knows an older leader epoch than the broker."""
+    """The client's leader epoch is older than the broker's."""
 
     code = ErrorCode.FENCED_LEADER_EPOCH
 
 
 class UnknownLeaderEpoch(KafkaError):
-    """The client knows a newer leader epoch than the broker."""
+    """The client's leader epoch is newer than the broker's."""
 
     code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
@@ -442,7 +442,7 @@ class ResourceNotFound(KafkaError):
 
 
 class DuplicateResource(KafkaError):
-    """The request names a resource more than once."""
+    """The request contains a resource more than once."""
 
     code = ErrorCode.DUPLICATE_RESOURCE
 
@@ -466,13 +466,13 @@ class UnknownTopicId(KafkaError):
 
 
 class InconsistentTopicId(KafkaError):
-    """The topic id differs from the log's."""
+    """The topic id differs from the topic id of the log."""
 
     code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 class FetchSessionTopicIdError(KafkaError):
-    """A fetch session changed between topic names and topic ids."""
+    """A fetch session switched between topic names and topic ids."""
 
     code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
@@ -499,7 +499,7 @@ _CLASS_BY_CODE: dict[int, type[KafkaError]] = {x.code: x for x in KafkaError.__s
 
 
 def error_from_code(code: int, message: str = "") -> KafkaError:
-    """Return the error for a peer's code; for codes that plog never raises, create a class.
+    """Return the error for a code from a peer; create a class for a code that plog never raises.
 
     >>> error_from_code(3)
     UnknownTopicOrPartition()

@@ -1,4 +1,4 @@
-"""The names of the levels of metadata.version, which determine the contents of KRaft records.
+"""Names of the metadata.version levels, which determine the contents of KRaft records.
 
 Source: Kafka 4.3 MetadataVersion.
 """
@@ -20,4 +20,4 @@ METADATA_VERSIONS: Final[Mapping[int, str]] = dict(
         start=1,
     )
 )  # fmt: skip
-"""Names of levels by number."""
+"""The name of each level, by number."""

@@ -22,7 +22,7 @@ _VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
 
 
 def limit(context: SSL.Context, versions: Collection[str], suites: Sequence[str]) -> None:
-    """Limit a context to these versions of TLS and, if not empty, to these cipher suites."""
+    """Limit a context to these TLS versions and, if any are given, to these cipher suites."""
     allowed = set(versions)
     if suites:
         allowed &= _limit_suites(context, suites)
@@ -36,7 +36,7 @@ def limit(context: SSL.Context, versions: Collection[str], suites: Sequence[str]
 
 
 def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
-    """Offer only these suites; return the versions of TLS that have one of them."""
+    """Offer only these suites; return the TLS versions that support one of them."""
     tls_1_2, tls_1_3 = openssl_cipher_lists(suites)
     versions = set()
     try:
@@ -93,13 +93,13 @@ def trust(context: SSL.Context, trusted: Sequence[x509.Certificate]) -> None:
 
 
 def for_openssl(certificates: Sequence[x509.Certificate]) -> Iterator[crypto.X509]:
-    """Yield the certificates as pyOpenSSL's type."""
+    """Convert the certificates to pyOpenSSL's type."""
     for certificate in certificates:
         yield crypto.X509.from_cryptography(certificate)
 
 
 def reason_of(error: SSL.Error) -> str:
-    """Return OpenSSL's reason for an error: the last one in its error queue, if not empty.
+    """Return OpenSSL's reason for an error: the last one in its error queue, if there is one.
 
     >>> reason_of(SSL.Error([("SSL routines", "", "unknown protocol")]))
     'unknown protocol'

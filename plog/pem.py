@@ -31,7 +31,7 @@ def pem_blocks(data: bytes, kind: str) -> list[bytes]:
 
 
 def _with_line_ends(body: bytes) -> bytes:
-    if b":" in body:  # An old format of encrypted keys has headers, in which line ends matter.
+    if b":" in body:  # In an old format, encrypted keys have headers, in which line ends matter.
         return body.strip() + b"\n"
     text = b"".join(body.split())
     return b"".join(text[i : i + 64] + b"\n" for i in range(0, len(text), 64))
@@ -43,7 +43,7 @@ def is_encrypted(key: bytes) -> bool:
 
 
 def other_form(data: bytes) -> str | None:
-    """Return the name of another keystore format that `data` has; None for PEM or unknown data."""
+    """Return the name of the keystore format of `data`; None if it is PEM or unknown."""
     if data.startswith(_JKS_MAGIC):
         return "a Java keystore (JKS)"
     return "a PKCS12 or DER file" if data.startswith(_DER_SEQUENCE) else None

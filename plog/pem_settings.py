@@ -1,6 +1,6 @@
 """Checks of the settings ``ssl.keystore.…`` and ``ssl.truststore.…`` of clients and the broker.
 
-Keys and certificates are PEM, in a file or in the setting itself. Further checks are in
+Keys and certificates are in PEM format, in a file or in the setting itself. Further checks are in
 settings/security.py for clients and plogd/config/tls_settings.py for the broker. Source: Kafka 4.3
 DefaultSslEngineFactory; KIP-651.
 """
@@ -46,7 +46,7 @@ class PemSettings(Protocol):
 
 
 def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str, str]]:
-    """Yield the problems of the keystore settings as (setting, problem); no keystore is valid."""
+    """Yield problems of the keystore settings as (setting, problem); a keystore is optional."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_type.upper() != "PEM":
         yield "ssl.keystore.type", f"only PEM is supported; {convert}"
@@ -59,7 +59,7 @@ def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str
 
 
 def check_truststore(settings: PemSettings) -> Iterator[tuple[str, str]]:
-    """Yield the problems of the truststore settings as (setting, problem)."""
+    """Yield problems of the truststore settings as (setting, problem)."""
     if settings.ssl_truststore_type.upper() != "PEM":
         yield "ssl.truststore.type", f"only PEM is supported; {CONVERT_TRUSTSTORE}"
     elif settings.ssl_truststore_location and settings.ssl_truststore_certificates:

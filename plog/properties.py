@@ -39,7 +39,7 @@ class Assignment:
 
 
 def decode_properties(data: bytes) -> str:
-    """Decode a file as UTF-8, or otherwise as Latin-1, which Java originally used."""
+    """Decode a file as UTF-8 or, if that fails, as Latin-1, which Java originally used."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -81,7 +81,7 @@ def escape_value(value: str) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (first line number, content), without comments, blank lines, leading white space."""
+    """Yield (first line number, content) without comments, blank lines or leading white space."""
     natural = iter(enumerate(_LINE_END.split(text), start=1))
     for number, raw in natural:
         content = raw.lstrip(_SPACE)

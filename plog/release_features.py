@@ -1,7 +1,7 @@
 """The feature levels of Apache Kafka's releases, and the dependencies of each level.
 
 `version-mapping` and `feature-dependencies` print them, and `features upgrade --release-version`
-uses them. They describe Kafka; plogd/features.py has the features of a plog broker.
+uses them. They describe Kafka; plogd/features.py defines the features of a plog broker.
 Source: Kafka 4.3 Feature, MetadataVersion and the versions of each feature; KIP-1022.
 """
 
@@ -54,7 +54,7 @@ class UnknownFeature(PlogError):
 def release_level(release: str) -> int:
     """Return the level of metadata.version of a release. Raises UnknownFeature.
 
-    A release without an internal version means its last internal version.
+    A release name without an internal version stands for the last one of that release.
 
     >>> release_level("3.9-IV0"), release_level("4.0"), release_level("4.0.1")
     (21, 25, 25)
@@ -71,7 +71,7 @@ def release_level(release: str) -> int:
 
 
 def default_levels(release: int) -> dict[str, int]:
-    """Return the default levels of all features for a level of metadata.version, which is first."""
+    """Return the default levels of all features for a metadata.version level, which comes first."""
     levels = {METADATA_VERSION: release}
     for name, known in FEATURES.items():
         levels[name] = max(each.level for each in known if each.release <= release)
@@ -86,11 +86,11 @@ def needed_levels(feature: str, level: int) -> Mapping[str, int]:
         return {}
     if feature not in FEATURES:
         names = ", ".join((METADATA_VERSION, *FEATURES))
-        raise UnknownFeature(f"Unknown feature: {feature}. Known are {names}")
+        raise UnknownFeature(f"Unknown feature: {feature}. Known features: {names}")
     for known in FEATURES[feature]:
         if known.level == level:
             return known.needs
     levels = ", ".join(str(each.level) for each in FEATURES[feature])
     raise UnknownFeature(
-        f"Feature level {level} is not supported for feature {feature}, which has {levels}"
+        f"Feature level {level} is not supported for feature {feature}. Supported levels: {levels}"
     )

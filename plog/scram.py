@@ -12,19 +12,19 @@ from enum import IntEnum
 
 
 class ScramMechanism(IntEnum):
-    """A SCRAM mechanism, with the protocol's number."""
+    """A SCRAM mechanism and its number in the protocol."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def hash_name(self) -> str:
-        """The name of its hash function in hashlib."""
+        """The name of the mechanism's hash function in hashlib."""
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
     @property
     def sasl_name(self) -> str:
-        """Its name in ``sasl.mechanism``."""
+        """The mechanism's name in ``sasl.mechanism``."""
         return self.name.replace("_", "-")
 
 
@@ -58,5 +58,5 @@ def client_proof(mechanism: ScramMechanism, salted: bytes, exchange: bytes) -> b
 
 
 def server_signature(mechanism: ScramMechanism, salted: bytes, exchange: bytes) -> bytes:
-    """Return the server's proof for the same exchange."""
+    """Return the server's proof for `exchange`, as in `client_proof`."""
     return hmac.digest(server_key(mechanism, salted), exchange, mechanism.hash_name)

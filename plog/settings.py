@@ -24,7 +24,8 @@ T = TypeVar("T")
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 UpdateMode: TypeAlias = Literal["read-only", "reload", "per-broker", "cluster-wide"]
 """When a new value takes effect: after a restart; after the files are reloaded; or immediately when
-a client sets it, for one broker only, or for one or all. The latter two can be reloaded, too."""
+a client sets it, for one broker only, or for one or all. The last two kinds can also be
+reloaded."""
 Importance: TypeAlias = Literal["high", "medium", "low"]
 
 INT_MAX = 2**31 - 1
@@ -51,11 +52,11 @@ class ConfigError(PlogError):
         self.warnings = tuple(warnings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems, self.warnings)  # The arguments for unpickling.
+        return type(self), (self.problems, self.warnings)  # Unpickling passes these arguments.
 
 
 class SettingType(IntEnum):
-    """The type of a setting, with the number of DescribeConfigs."""
+    """The type of a setting, with its number in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -81,8 +82,8 @@ _WHOLE_NUMBER_LIMIT = {
 class Setting:
     """The definition of a setting. `also` lists valid values outside the bounds, such as -1.
 
-    `spellings` are other texts for the values of `one_of`, as (text, value); with `any_case`, both
-    are case-insensitive.
+    `spellings` are other texts for the values of `one_of`, as (text, value) pairs; with `any_case`,
+    both are case-insensitive.
     """
 
     name: str
@@ -105,12 +106,12 @@ class Setting:
 
     @property
     def attribute(self) -> str:
-        """The name of the field with the value: the setting's name with underscores for dots."""
+        """The name of the field that holds the value: underscores replace the dots of `name`."""
         return self.name.replace(".", "_")
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether a client may change it while the broker runs."""
+        """Whether a client may change the setting while the broker runs."""
         return self.update in ("per-broker", "cluster-wide")
 
     @property
@@ -202,7 +203,7 @@ class Setting:
         raise ValueError(f"a {type(given).__name__} is not valid for this setting")
 
     def _spelt(self, text: str) -> str:
-        """Return the value of `one_of` for another spelling, or `text`."""
+        """Return the value of which `text` is another spelling, or `text` itself."""
         if self.any_case:
             known = (*self.one_of, *(other for other, _ in self.spellings))
             text = next((each for each in known if each.lower() == text.lower()), text)
@@ -252,17 +253,17 @@ class Setting:
         return str(value)
 
     def shown(self, value: Value) -> str | None:
-        """Return a value as `format` does, but None if it is sensitive."""
+        """Return a value as `format` does, but None if the setting is sensitive."""
         return None if self.sensitive else self.format(value)
 
 
 def _number_text(number: float | None) -> str:
-    """Return a bound as text; empty for the maximum of the type."""
+    """Return a bound as text, which is empty for the maximum of the type."""
     return "" if number is None or number in (INT_MAX, LONG_MAX) else f"{number}"
 
 
 def _type_of(default: object) -> SettingType:
-    """Return the type that a default implies; LONG, and the type of None, must be explicit."""
+    """Return the type that a default implies; LONG and a default of None need an explicit type."""
     for python_type, setting_type in (
         (bool, SettingType.BOOLEAN),  # Before int, because a bool is also an int.
         (int, SettingType.INT),

@@ -15,7 +15,7 @@ from plog.properties import escape_value
 from plog.settings import HOUR_MS, INT_MAX, LONG_MAX, Setting
 
 Columns: TypeAlias = Mapping[str, Callable[[Setting], str]]
-"""The columns of a table: a function from a setting to the cell's text, by title."""
+"""The columns of a table, by title: each function returns the text of a setting's cell."""
 
 
 def print_one(
@@ -30,7 +30,7 @@ def print_one(
 
 
 def by_group(rows: Iterable[Setting]) -> Iterator[tuple[str, list[Setting]]]:
-    """Yield the sections in order, with their settings."""
+    """Yield each section and its settings, in order."""
     group = ""
     members: list[Setting] = []
     for row in rows:
@@ -56,7 +56,7 @@ def name_cell(row: Setting) -> str:
 
 
 def default_cell(row: Setting) -> str:
-    """Return the default with its unit, also in a readable form."""
+    """Return the default with its unit, and a large number also in a larger unit."""
     text = row.format(row.default)
     if text is None:
         return "not set"
@@ -76,7 +76,7 @@ def meaning_cell(row: Setting) -> str:
 
 
 def _readable(row: Setting) -> str:
-    """Return the unit, and a large number in a larger unit: ``(1 GiB)``, ``ms (7 days)``."""
+    """Return the unit and, for a large number, its value in a larger unit: ``ms (7 days)``."""
     value = row.default
     if isinstance(value, bool) or not isinstance(value, int):
         return ""

@@ -10,7 +10,7 @@ The other names are types for annotations. `RunningBroker` is the type of the br
 the subclasses `BrokerProcess` and `BrokerThread`; `BrokerFactory` is the type of
 ``plog_broker_factory``; `Hooks` and `Hook` are the types of a broker's ``hooks``.
 
-This module imports `plogd.testing` at first use. The rest of the client library works without the
+This module imports `plogd.testing` on first use. The rest of the client library works without the
 broker's package.
 """
 

@@ -9,7 +9,7 @@ Uuid: TypeAlias = bytes
 """A topic, cluster or directory id: 16 bytes as on the wire; see `uuid_to_text`."""
 
 ZERO_UUID: Uuid = bytes(16)
-"""Kafka's "no id"."""
+"""The id that means "no id" in Kafka."""
 
 
 class TopicPartition(NamedTuple):

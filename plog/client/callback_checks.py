@@ -1,8 +1,8 @@
 """Checks of the application objects that a client calls: serializers, assignors, interceptors.
 
-The faces run these checks in their constructors. An unsuitable object raises TypeError there,
-naming the parameter; otherwise the mistake would surface only during a rebalance or a send, or
-never. Listeners are checked in rebalance_listener.py.
+The faces run these checks in their constructors. For an unsuitable object they raise a TypeError
+that names the parameter; without them, the mistake would surface only during a rebalance or a send,
+or never. Listeners are checked in rebalance_listener.py.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _LONGEST_SHOWN = 80
 
 
 def check_functions(**given: object) -> None:
-    """Raise TypeError, naming the parameter, if a given object is not callable; None is allowed."""
+    """Raise a TypeError that names the parameter if an object is neither callable nor None."""
     for name, function in given.items():
         if function is not None and not callable(function):
             refuse(name, function, "give a function of one argument")
 
 
 def check_callback(name: str, callback: object) -> None:
-    """Raise TypeError if a callback is given and is not callable."""
+    """Raise TypeError if a callback is neither callable nor None."""
     if callback is not None and not callable(callback):
         refuse(name, callback, "give a function")
 
@@ -44,7 +44,7 @@ def check_partitioner(partitioner: object) -> Callable[..., int] | None:
     if partitioner is None:
         return None
     choose = getattr(partitioner, "partition", partitioner)
-    # str and bytes have a `partition` method too.
+    # str and bytes also have a `partition` method.
     is_text = isinstance(partitioner, str | bytes)
     is_class = isinstance(partitioner, type) and choose is not partitioner
     if is_text or is_class or not callable(choose):
@@ -66,7 +66,7 @@ def check_assignors(assignors: object) -> Sequence[Assignor] | None:
 
     made: list[Any] = []
     for name, entry in _each("assignors", assignors):
-        # Each client needs an instance of its own, since assignors may keep state.
+        # Each client needs its own instance, since assignors may keep state.
         one = entry() if isinstance(entry, type) else entry
         if not isinstance(one, str):
             _check_assignor(name, one)
@@ -85,7 +85,7 @@ def _check_assignor(name: str, assignor: object) -> None:
 
 def check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
     """Raise TypeError if `given` is a class or lacks one of `methods`."""
-    # A class has the methods as well, but they lack an instance.
+    # A class has the methods, too, but calling them requires an instance.
     if isinstance(given, type):
         refuse(name, given, "this is a class; give an instance of it")
     missing = [method for method in methods if not callable(getattr(given, method, None))]

@@ -105,8 +105,8 @@ class DeliveryTimedOut(RequestTimedOut):
 class CorruptRecords(_RecordError, CorruptMessage):
     """Fetched records are corrupt: fetch them again, or seek past them.
 
-    The position stays before them. The last corrupt record is at `offset` of `partition`, as far as
-    the client can tell; a seek to `offset + 1` skips them all.
+    The position stays before the corrupt records. As far as the client can tell, the last one is at
+    `offset` of `partition`; a seek to `offset + 1` skips them all.
     """
 
 
@@ -166,7 +166,7 @@ class ForkedError(PlogError):
 
 
 def error_about(code: int, about: str) -> KafkaError:
-    """Return the error for a broker's error code, naming `about` and the meaning of the code.
+    """Return the error for a broker's error code; its message states `about` and the meaning.
 
     >>> error_about(3, "topic orders")
     UnknownTopicOrPartition('topic orders: This broker does not host the topic or partition.')

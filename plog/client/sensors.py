@@ -57,13 +57,13 @@ class Sensor:
         return [window for window in windows if window.begins_s >= oldest_s]
 
     def average(self, now_s: float) -> float:
-        """Return the mean of recent values; NaN without any."""
+        """Return the mean of recent values, or NaN if no values are recent."""
         recent = self._recent(now_s)
         count = sum(window.count for window in recent)
         return sum(window.total for window in recent) / count if count else math.nan
 
     def maximum(self, now_s: float) -> float:
-        """Return the largest recent value; NaN without any."""
+        """Return the largest recent value, or NaN if no values are recent."""
         found = max((window.maximum for window in self._recent(now_s)), default=-math.inf)
         return found if found > -math.inf else math.nan
 
@@ -82,5 +82,5 @@ class Sensor:
         # As in Kafka's Rate, all windows but the current one count as complete: a burst right after
         # the start would otherwise appear as an enormous rate.
         missing = (self._windows.maxlen or 1) - 1 - int(passed_s / self._window_s)
-        # 1 ms at least, which avoids a division by zero.
+        # At least 1 ms, to avoid a division by zero.
         return max(passed_s + max(0, missing) * self._window_s, 1e-3)

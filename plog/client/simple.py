@@ -39,7 +39,7 @@ _BROKER_DEFAULT = -1
 def __getattr__(name: str) -> object:
     if name != "SimpleConsumer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Imports for 0.1 s.
+    # The import takes 0.1 s.
     from plog.client.consumer.simple_consumer import SimpleConsumer
 
     return SimpleConsumer
@@ -52,9 +52,9 @@ _Response = TypeVar("_Response", bound=ApiMessage)
 class SimpleClient:
     """A connection to one broker, opened by the constructor; close it with `close` or ``with``.
 
-    `timeout_s` limits each wait for the network, in addition to the time a request itself may take.
-    Every method raises the `KafkaError` for the broker's error code, `ConnectionFailed` or
-    `RequestTimedOut` if no response arrives, and `WireError` for a malformed response.
+    `timeout_s` limits each wait for the network, in addition to the time that the request itself
+    may take. Every method raises the `KafkaError` for the broker's error code, `ConnectionFailed`
+    or `RequestTimedOut` if no response arrives, and `WireError` for a malformed response.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class SimpleClient:
         max_wait_ms: int = 500,
         max_bytes: int = 1 << 20,
     ) -> list[Record]:
-        """Return records from `offset` on; an empty list if none arrive within `max_wait_ms`.
+        """Return records from `offset` on, or an empty list if none arrive within `max_wait_ms`.
 
         Returns about `max_bytes`, but at least one batch. Records of aborted transactions are
         included (`SimpleConsumer` can filter them out). Raises OffsetOutOfRange.
@@ -199,7 +199,7 @@ class SimpleClient:
     def _ask(
         self, request: ApiMessage, response_type: type[_Response], *, wait_ms: int = 0
     ) -> _Response:
-        """Send a request in the highest version both sides support and return the response."""
+        """Send a request in the highest version that both sides support; return the response."""
         return self._connection.ask(
             request,
             response_type,
@@ -209,7 +209,7 @@ class SimpleClient:
         )
 
     def _version_of(self, request: ApiMessage) -> int:
-        # Asked once for each connection.
+        # Requested once per connection.
         if not self._versions:
             self.api_versions()
         return common_version(request, self._versions, self._connection.address)

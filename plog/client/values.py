@@ -1,4 +1,4 @@
-"""The values that the client library takes and returns: records, positions and metadata.
+"""The values that the client library accepts and returns: records, positions and metadata.
 
 All are NamedTuples, because some are created a million times a second. Offsets count records;
 timestamps are in milliseconds since 1970. Records as raw bytes on the wire are in
@@ -102,7 +102,7 @@ def checked_partition(partition: object) -> TopicPartition:
 
     Raises TypeError for any other value.
     """
-    # The usual case first, since records carry TopicPartitions already.
+    # The usual case first, since records already contain TopicPartitions.
     if isinstance(partition, TopicPartition):
         return partition
     # A plain pair, as in a literal of the application.
@@ -127,7 +127,7 @@ def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
 
 
 def checked_offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """Return the offset to commit; a number has no metadata.
+    """Return `offset` as an OffsetAndMetadata; a plain number gets empty metadata.
 
     Raises TypeError for any other value.
     """

@@ -1,7 +1,7 @@
 """Record batches: the bytes that Kafka stores in its logs and sends unchanged to clients.
 
 This package reads and patches batch headers, encodes and decodes records, compresses them and
-computes checksums. It does no I/O and knows nothing of logs and requests. Only legacy.py reads
+computes checksums. It does no I/O and is independent of logs and requests. Only legacy.py reads
 formats older than magic 2. Start with batch.py for the header and codec.py for the records.
 
 Source: KIP-98 (the batch format), KIP-32 (timestamps), KIP-110 (zstd), KIP-534 (delete horizon).

@@ -1,8 +1,8 @@
 """Read, check and patch the header of a record batch without touching its records.
 
-Produce and fetch need nothing else of a batch; reader.py reads the records. Positions are byte
-positions in the caller's buffer, offsets are those of the log. The checksum does not cover base
-offset and leader epoch, so a broker assigns them without computing it again.
+Produce and fetch need nothing else from a batch; reader.py reads the records. Positions are byte
+positions in the caller's buffer; offsets are log offsets. The checksum does not cover base offset
+and leader epoch, so a broker assigns them without computing it again.
 Source: KIP-98; Kafka 3.9 DefaultRecordBatch.
 
 == ======== ===================== =======================================================
@@ -77,7 +77,7 @@ class CorruptBatch(CorruptMessage):
 
 
 class CorruptRecords(CorruptBatch):
-    """The records in a batch violate its format. Sending them again will not help."""
+    """The records in a batch violate the format. Sending them again will not help."""
 
     code = ErrorCode.INVALID_RECORD
 
@@ -100,7 +100,7 @@ class TimestampType(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The fields of the 61 bytes before the records, in their order."""
+    """The fields of the 61 bytes before the records, in order."""
 
     base_offset: int
     batch_length: int
@@ -118,7 +118,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the complete batch, including the header."""
+        """The size of the complete batch, including the header."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -157,12 +157,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent (or transactional) producer sent it."""
+        """Whether an idempotent or transactional producer sent the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 without sequences; 0 follows 2147483647.
+        """The sequence number of the last record, or -1 if it has none; 0 follows 2147483647.
 
         >>> _example(base_sequence=2147483647, last_offset_delta=1).last_sequence
         0
@@ -175,7 +175,6 @@ class BatchHeader(NamedTuple):
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
     """Return the header at `position`, without validating its fields.
 
-
     Raises CorruptBatch if fewer than 61 bytes follow.
     """
     if not 0 <= position <= len(data) - HEADER_SIZE:
@@ -184,20 +183,19 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
-    """Return size in bytes and magic of the batch at `position`, which may have any magic.
+    """Return the size in bytes and the magic of the batch at `position`, which may have any magic.
 
     The size is not validated. Raises CorruptBatch if fewer than 17 bytes follow.
     """
     if not 0 <= position <= len(data) - MAGIC_POSITION - 1:
-        raise CorruptBatch(f"no batch at byte {position} of {len(data)}")
+        raise CorruptBatch(f"no complete batch at byte {position} of {len(data)}")
     (length,) = _INT32.unpack_from(data, position + BATCH_LENGTH_POSITION)
     magic = data[position + MAGIC_POSITION]
     return length + LOG_OVERHEAD, magic - 0x100 if magic > 0x7F else magic
 
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each complete batch; stop before a partial one, as in a fetch.
-
+    """Yield the position and header of each complete batch; a fetch may end with a partial one.
 
     Checks only what is necessary to find the next batch, not the checksum. Raises CorruptBatch for
     an invalid size or magic, UnsupportedForMessageFormat for a batch of magic 0 or 1.
@@ -228,7 +226,7 @@ def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
 def set_base_offset_and_epoch(
     data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Assign offset and epoch to the batch at `position`; the checksum stays valid."""
+    """Assign an offset and an epoch to the batch at `position`; the checksum stays valid."""
     _INT64.pack_into(data, position, base_offset)
     _INT32.pack_into(data, position + LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -238,7 +236,7 @@ def set_append_time(
 ) -> BatchHeader:
     """Set the broker's time for all records of a batch (message.timestamp.type=LogAppendTime).
 
-    Returns the new header. Costs one checksum over the batch.
+    Returns the new header. Computes the checksum of the whole batch.
     """
     attributes = header.attributes | LOG_APPEND_TIME_BIT
     _INT16.pack_into(data, position + ATTRIBUTES_POSITION, attributes)
@@ -250,5 +248,5 @@ def set_append_time(
 
 
 def _example(**fields: int) -> BatchHeader:
-    """A header for the doctests."""
+    """Return a header for the doctests."""
     return BatchHeader._make(HEADER.unpack(bytes(HEADER_SIZE)))._replace(**fields)

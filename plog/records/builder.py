@@ -47,7 +47,7 @@ def build_batch(
     is_control: bool = False,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """Build a batch of `records`, at least one, whose offsets start at `base_offset`.
+    """Build a batch of at least one of `records`, whose offsets start at `base_offset`.
 
     A record keeps its own offset; -1 means the next offset. With LOG_APPEND_TIME, all records get
     the latest timestamp, because the format then has only one. Raises InvalidTimestamp for a
@@ -95,7 +95,7 @@ def rebuild_batch(
     max_timestamp: int,
     on_step: OnStep | None = None,
 ) -> bytearray:
-    """Return the batch of `header` in another codec; `payload` contains its uncompressed records.
+    """Return the batch of `header` with another codec; `payload` contains the uncompressed records.
 
     The records are not parsed: their deltas refer to the header, which keeps its values.
     `on_step` is passed to `compress`.

@@ -1,8 +1,8 @@
 """Encode and decode the uncompressed records of a batch.
 
-The codec knows nothing of checksums or compression (reader.py and builder.py do), and does not
-trust its input: decoding any bytes ends with records or with `CorruptRecords`, and no list becomes
-larger than the bytes could fill.
+The codec does not handle checksums or compression (reader.py and builder.py do). It does not trust
+its input: any bytes decode to records or raise `CorruptRecords`, and no list becomes larger than
+the bytes could fill.
 
 The module runs interpreted, or compiled by Cython with the types in codec.pxd (decision 0011);
 tests check that both forms have the same results. In both, the loops inline the most common forms
@@ -16,7 +16,7 @@ integers are zigzag varints; a length of -1 means null, which a header's key can
 Source: KIP-98; Kafka 3.9 DefaultRecord.
 """
 
-# No `from __future__ import annotations`: Cython 0.29, Debian 12's, does not know it.
+# No `from __future__ import annotations`: Debian 12's Cython 0.29 does not support it.
 from collections.abc import Iterable, Iterator, Sequence
 from operator import index
 from typing import Any, TypeVar
@@ -49,7 +49,7 @@ _WALKED_AT_ONCE = 100
 _LAST_BYTES = tuple(bytes((low,)) for low in range(0x80))
 _FIRST_BYTES = tuple(bytes((low | 0x80,)) for low in range(0x80))
 _VARINTS = _LAST_BYTES + tuple(low + high for high in _LAST_BYTES[1:] for low in _FIRST_BYTES)
-"""All varints of one or two bytes: those of 0 to 0x3FFF."""
+"""All varints of one or two bytes, which encode 0 to 0x3FFF."""
 
 
 def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
@@ -97,7 +97,7 @@ def walk_records(
             error = _incomplete(header)
         except CorruptRecords as reason:
             error = reason
-        yield from heads  # Including those before the damage.
+        yield from heads  # Also the records before the damage.
         if error is not None:
             raise error
         records_left -= count
@@ -107,7 +107,7 @@ def walk_records(
 def _check_header(data: bytes, header: BatchHeader) -> None:
     count = header.records_count
     if not 0 <= count <= len(data) // _MIN_RECORD_BYTES:
-        raise CorruptRecords(f"{len(data)} bytes cannot contain the {count} records of the header")
+        raise CorruptRecords(f"{len(data)} bytes cannot contain the {count} records of the batch")
     if header.last_offset > _MAX_INT64:
         raise CorruptRecords(f"the last offset, {header.last_offset}, exceeds an int64")
 
@@ -256,7 +256,7 @@ def _walk(
 ) -> tuple[int, int, int]:
     """Append the heads of the next `count` records; return new values of the last three parameters.
 
-    Raises as `_decode_into` does, after appending the records before the damage.
+    Raises the errors of `_decode_into`, after appending the records before the damage.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)
@@ -285,7 +285,7 @@ def _walk(
 def _head(
     data: bytes, position: int, previous_delta: int, last_delta: int
 ) -> tuple[int, int, int, int]:
-    """Return end of the record at `position`, position of its key, offset and timestamp deltas."""
+    """Return a record's end, the position of its key, and its offset and timestamp deltas."""
     size, position = _varint(data, position, 32)
     end = position + (size >> 1)
     if size & 1 or end > len(data):
@@ -329,7 +329,7 @@ def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
 
 
 def _long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """Return the same as `_varint`, for any length."""
+    """Return what `_varint` does, for a varint of any length."""
     value = 0
     for shift in range(0, bits, 7):
         byte = data[position]
@@ -389,7 +389,7 @@ def _headers(data: bytes, position: int, end: int) -> Sequence[Header]:
 
 
 def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> int:
-    """Skip the headers of a record, which must end at `end`; return how many are still allowed."""
+    """Skip the headers of a record, which must end at `end`; return the number still allowed."""
     count, position = _header_count(data, position, end)
     if count > headers_left:
         raise CorruptRecords(f"the records before byte {position} have too many headers")
@@ -407,8 +407,8 @@ def encode_records(records: Iterable[RecordFields], base_offset: int, base_times
     """Return the encoded records of a batch, uncompressed.
 
     A record with offset -1 gets the offset after its predecessor's. Raises ValueError for an offset
-    that is not above the one before it, or is 2^31 above the first; InvalidTimestamp for two
-    timestamps 2^63 ms apart.
+    that is not above the one before it, or is 2^31 or more above the first; InvalidTimestamp for
+    two timestamps that are 2^63 ms or more apart.
     """
     try:
         return b"".join(_encode(records, base_offset, base_timestamp))
@@ -438,7 +438,7 @@ def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: i
         parts.append(_encode_varint(len(body) << 1))
         parts.append(body)
     if delta > _MAX_INT32:
-        raise ValueError(f"record offset {base_offset + delta} is too far from {base_offset}")
+        raise ValueError(f"record offset {base_offset + delta} is too far above {base_offset}")
     return parts
 
 
@@ -449,12 +449,12 @@ def _offset_delta(offset: int, base_offset: int, previous_delta: int) -> int:
         least = base_offset + previous_delta + 1
         raise ValueError(f"record offset {offset} is too low: expected at least {least}")
     if delta > _MAX_INT32:
-        raise ValueError(f"record offset {offset} is too far from {base_offset}")
+        raise ValueError(f"record offset {offset} is too far above {base_offset}")
     return delta
 
 
 def _too_far_apart() -> InvalidTimestamp:
-    return InvalidTimestamp("the difference of two timestamps in a batch exceeds an int64")
+    return InvalidTimestamp("the difference between two timestamps in a batch exceeds an int64")
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:

@@ -23,7 +23,7 @@ def decode_columns(
     """Append up to `max_rows` (at least one) records, starting at `from_offset`, to `columns`.
 
     Returns the offset to continue from: the one after the batch if it has no more records. Raises
-    CorruptRecords without changing `columns`; ValueError if they are too full.
+    CorruptRecords without changing `columns`; ValueError if the columns are too full.
     """
     data = payload if type(payload) is bytes else bytes(payload)
     _check_header(data, header)

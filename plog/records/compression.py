@@ -2,11 +2,11 @@
 
 The output is readable by every client: Java's reader only accepts LZ4 frames of independent blocks,
 and expects snappy in the framing of snappy-java. The input may come from any client: snappy with or
-without that framing, LZ4 and zstd frames with or without their content size. Decompressed size is
-limited before memory is allocated, because a producer may send 1 MB that becomes a terabyte. The
-output is assembled without a second copy, so a call uses little more memory than the limit.
-The libraries are Debian bookworm's versions or newer. Each call creates its own context, so all
-functions may be called from any thread.
+without that framing, LZ4 and zstd frames with or without their content size. The decompressed size
+is limited before memory is allocated, because a producer may send 1 MB that decompresses to a
+terabyte. The output is assembled without a second copy, so a call uses little more memory than the
+limit. The libraries have the versions of Debian bookworm, or newer ones. Each call creates its own
+context, so all functions may be called from any thread.
 
 Source: KIP-390 (levels); the formats: RFC 1952, RFC 8878, LZ4 frame format 1.6, snappy-java.
 """
@@ -25,7 +25,7 @@ import zstandard
 from plog.records.batch import Buffer, Compression, CorruptRecords
 
 _MAX_FRAMES = 100
-"""Limit for members of a gzip and frames of a zstd stream; producers write only one."""
+"""Limit on the members of a gzip stream and the frames of a zstd stream; producers write one."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16 adds gzip's header and trailer.
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
@@ -44,7 +44,7 @@ _ZSTD_MAX_WINDOW_LOG = 21
 """Maximum window. The tables of level 22 would need 500 MB for an input of 64 MiB."""
 
 _STEP_BYTES = 64 * 1024
-"""Input between two calls of `on_step`: less than half a second at the slowest level."""
+"""Input between two calls of `on_step`; it takes less than half a second at the slowest level."""
 _PIECE_BYTES = 1 << 20
 """Maximum output per call of a library, because libraries allocate the maximum in advance."""
 
@@ -59,7 +59,7 @@ class DecompressionTooLarge(CorruptRecords):
 def compress(
     codec: Compression, data: Buffer, level: int | None = None, *, on_step: OnStep | None = None
 ) -> bytes:
-    """Return `data` compressed; `level` is Kafka's compression.*.level, None for the default.
+    """Compress `data`; `level` is Kafka's compression.*.level, or None for the default.
 
     Snappy has no levels. With `on_step`, large data is compressed in steps, between which a caller
     can cancel. Raises ValueError for a level that the codec does not have.
@@ -310,7 +310,7 @@ def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
     """Return the contents of the first frame in `data`, and the position after the frame.
 
     Java's producer omits the content size, and the library would then allocate the maximum output;
-    the blocks of the frame give a lower limit. They also show whether the frame is complete, which
+    the blocks of the frame imply a lower limit. They also show whether the frame is complete, which
     the library does not check.
     """
     frame = zstandard.get_frame_parameters(data)

@@ -1,9 +1,9 @@
 """Control records, which brokers write for each other and for consumers.
 
-A control batch (see `BatchHeader.is_control`) contains one record. Its key is the control type;
-the value of a transaction marker contains the coordinator epoch. Consumers skip control records.
-The types that Kafka's controllers use among themselves are known by number only. Source: KIP-98;
-Kafka 3.9 ControlRecordType, EndTransactionMarker.
+A control batch (see `BatchHeader.is_control`) contains one record. Its key is the control type; the
+value of a transaction marker contains the coordinator epoch. Consumers skip control records. Of the
+types that Kafka's controllers use among themselves, only the numbers are defined here. Source:
+KIP-98; Kafka 3.9 ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 On import, the module chooses the first of three implementations that works and passes a self-test:
 the PyPI package crc32c if it uses the processor's instruction, Intel's libisal2 through ctypes
-(Debian's python3-crc32c is software only, libisal2 is 15 to 40 times faster), then crc32c in
+(Debian's python3-crc32c is software only, and libisal2 is 15 to 40 times faster), then crc32c in
 software. All accept any buffer without copying it, and may be called from any thread.
 
 Source: RFC 3720, appendix B.4 (the polynomial and its test vectors).
@@ -20,7 +20,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Crc32c(Protocol):
-    """Computes the checksum of `data`; `value` is that of the bytes before it, for chaining."""
+    """Computes the checksum of `data`; `value` is that of the preceding bytes, for chaining."""
 
     def __call__(self, data: Buffer, value: int = 0, /) -> int: ...
 
@@ -78,7 +78,7 @@ def _isal() -> Crc32c:
 
 
 def passes_self_test(function: Crc32c) -> bool:
-    """Return whether `function` computes the published values, whole, chained and from a view."""
+    """Return whether `function` computes the published values: whole, chained and from a view."""
     check = b"123456789"
     return (
         function(check) == 0xE3069283
@@ -90,7 +90,7 @@ def passes_self_test(function: Crc32c) -> bool:
 
 
 def _candidates() -> Iterator[tuple[str, Callable[[], Crc32c]]]:
-    """Yield name and factory of each implementation, fastest first."""
+    """Yield the name and factory of each implementation, fastest first."""
     if getattr(_package, "hardware_based", False):
         yield "crc32c (hardware)", lambda: _package.crc32c
     yield "libisal2", _isal

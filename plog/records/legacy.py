@@ -2,9 +2,9 @@
 
 This is only for logs imported from Kafka; the broker neither accepts nor stores these formats. A
 compressed message is a wrapper: its value is a message set. The offsets of the inner messages are
-absolute in magic 0; in magic 1 they are relative, and the wrapper has the offset of the last one
+absolute in magic 0; in magic 1 they are relative, and the wrapper's offset is that of the last one
 (KIP-31). Magic 1 added timestamps (KIP-32): a wrapper with log append time sets the timestamp of
-all its messages. Producers of magic 0 computed a wrong header checksum of LZ4 frames (KIP-57), so
+all its messages. Producers of magic 0 computed a wrong header checksum for LZ4 frames (KIP-57), so
 the checksum is corrected before the library reads the frame.
 
 == ===== ================ =====================================================
@@ -156,7 +156,7 @@ def upgrade_all(data: Buffer) -> Iterator[bytes]:
 
 
 def _kind(batch: LegacyBatch) -> tuple[int, ...]:
-    """Return the key by which single messages can share a batch.
+    """Return a key that is equal for consecutive single messages that can share a batch.
 
     A batch with log append time has only one timestamp.
     """
@@ -279,7 +279,7 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
         if message.magic != wrapper.magic or message.compression is not Compression.NONE:
             raise CorruptRecords(
                 f"a wrapper of magic {wrapper.magic} contains a message of magic {message.magic}, "
-                f"compression {message.compression.name.lower()}"
+                f"with compression {message.compression.name.lower()}"
             )
         records.append(message.record)
         position = message.end
@@ -289,7 +289,7 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
 def correct_lz4_header(data: bytes) -> bytes:
     """Return an LZ4 frame with the correct header checksum."""
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
-        raise CorruptRecords("lz4: not a frame")
+        raise CorruptRecords("lz4: the data is not a frame")
     end = 6 + (8 if data[4] & _LZ4_CONTENT_SIZE_FLAG else 0)
     if len(data) <= end:
         raise CorruptRecords("lz4: the data is truncated")

@@ -45,10 +45,12 @@ def read_payload(
     *,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> bytes:
-    """Return the decompressed records section of a batch; arguments as for `read_records`."""
+    """Return the decompressed records of a batch; the arguments are those of `read_records`."""
     end = position + header.size_bytes
     if header.size_bytes < HEADER_SIZE or end > len(data):
-        raise CorruptBatch(f"the batch at byte {position} ends at {end}, the data at {len(data)}")
+        raise CorruptBatch(
+            f"invalid size at byte {position} of {len(data)}: {header.size_bytes} bytes"
+        )
     payload = memoryview(data)[position + HEADER_SIZE : end]
     return decompress(header.compression, payload, max_bytes)
 
@@ -58,8 +60,8 @@ def iter_records(
 ) -> Iterator[Record]:
     """Yield the records of the complete batches in a fetch response, starting at `from_offset`.
 
-    A fetch returns complete batches, so the first records may be below the requested offset.
-    Checks the checksums and skips control batches. Raises CorruptBatch.
+    A fetch returns complete batches, so the first records may precede the requested offset. Checks
+    the checksums and skips control batches. Raises CorruptBatch.
     """
     for position, header in iter_batches(data):
         if header.last_offset < from_offset or header.is_control:

@@ -12,11 +12,11 @@ from typing import NamedTuple, TypeAlias
 Header: TypeAlias = tuple[str, bytes | None]
 
 NO_OFFSET = -1
-"""The offset of a record that takes the offset after its predecessor's."""
+"""The offset of a record that is to get the offset after its predecessor's."""
 
 
 class Record(NamedTuple):
-    """A record of a log. `timestamp` is in ms, -1 if the producer set none.
+    """A record of a log. `timestamp` is in ms, or -1 if the producer did not set one.
 
     Header keys are text; bytes that are not UTF-8 become surrogates (PEP 383), so that encoding a
     decoded record restores its bytes.

@@ -17,8 +17,8 @@ class RecordColumns:
     """Records as columns in Arrow's layout; see `decode_columns`.
 
     `key_ends` and `value_ends` start with 0, followed by the end of each key and value in `keys`
-    and `values`. A null key or value is empty there, and has a 0 in `has_key` or `has_value`,
-    where all others have a 1. `headers` only contains rows with headers, which are few.
+    and `values`. A null key or value is empty there and has a 0 in `has_key` or `has_value`; all
+    others have a 1. `headers` only contains rows with headers, which are few.
     """
 
     __slots__ = (

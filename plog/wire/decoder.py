@@ -11,7 +11,7 @@ small one cannot contain many elements and is decoded without counting.
 
 A sliced decoder is a bounded decoder in the form of a generator: it yields after a given number of
 elements and continues with the copy of the input that it is sent, because the connection does not
-keep a request's own bytes.
+keep the original bytes.
 
 Names in the generated code: ``data`` is the input, ``end`` its length, ``p`` the position, ``n``
 the last length or count, ``e`` the end of the current value, ``left`` the number of elements that
@@ -88,7 +88,7 @@ def _bad_length(what: str, length: int, left: int) -> WireError:
 
 
 def _too_long(what: str, length: int) -> WireError:
-    return WireError(f"{what} has {length} bytes, a string has {MAX_STRING_BYTES} at most")
+    return WireError(f"{what} is {length} bytes long; at most {MAX_STRING_BYTES} are allowed")
 
 
 class _DecoderWriter:
@@ -170,7 +170,7 @@ class _DecoderWriter:
     def _write_length(self, classic: Fixed) -> None:
         """Write code that reads a length into ``n``; -1 is null.
 
-        The first byte of a varint is read with the run.
+        The first byte of a varint is read together with the values of the run.
         """
         self._run.append(("n", _VARINT_START if self._flexible else classic))
         self._flush()

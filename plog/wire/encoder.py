@@ -1,11 +1,11 @@
 """Generate the encoder of a message: a function from the struct to its parts, for one version.
 
-The parts are bytes, in order, except records, which stay the object they are: the encoder never
+The parts are bytes, in order, except that records remain unchanged objects: the encoder never
 copies a batch. A field that does not exist in the version is skipped if it is ignorable or has its
 default value; otherwise the encoder raises UnsupportedVersion, because information would be lost.
 
-A bounded encoder returns None if the arrays have more elements than a maximum. A sliced encoder is
-a generator: it yields the parts after a given number of elements, and its caller removes them from
+A bounded encoder returns None if the arrays have more elements than allowed. A sliced encoder is a
+generator: it yields the parts after a given number of elements, and its caller removes them from
 the list. An array may be any sized iterable (lazy_array.py).
 
 Names in the generated code: ``message`` is the input, ``parts`` the output, ``x`` the current
@@ -31,13 +31,13 @@ from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, W
 
 Encoder = Callable[[Any], list[Part]]
 BoundedEncoder = Callable[[Any, int], list[Part] | None]
-"""Takes the message and the maximum number of elements."""
+"""A function of the message and the maximum number of elements."""
 SlicedEncoder = Callable[[Any, int], Generator[list[Part], None, list[Part]]]
-"""Takes the message and the number of elements in a slice; yields and returns one list of parts."""
+"""A generator of the parts, from the message and the number of elements in a slice."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _NO_TAGGED_FIELDS = Fixed("x", 1, 0)
-"""A pad byte, which is the zero that ends a flexible struct and takes no value."""
+"""A pad byte: it packs the zero that ends a flexible struct, and needs no value."""
 
 
 def compile_encoder(struct: type[Struct], version: int, *, flexible: bool) -> Encoder:
@@ -66,7 +66,7 @@ class _EncoderWriter:
 
     Values of constant size accumulate in `_run` until a value of another kind follows, so that one
     pack writes all of them. `_add` names the append method of the current list: tagged fields are
-    encoded to a list of their own, because their size precedes them.
+    encoded into a separate list, because their size precedes them.
     """
 
     def __init__(self, version: int, flexible: bool, after_slice: str | None = None) -> None:

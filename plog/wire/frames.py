@@ -20,7 +20,7 @@ _LARGE_PART_BYTES = 4096
 def frame_response(
     api_key: int, version: int, correlation_id: int, message: ApiMessage
 ) -> list[Part]:
-    """Return the parts of a response, in order; the first one is bytes and begins with the size."""
+    """Return the parts of a response, in order; the first one is bytes and starts with the size."""
     header = RequestHeader(api_key, version, correlation_id)
     return frame_parts(header, message.encode_parts(version))
 

@@ -6,7 +6,7 @@
 A header has tags if its message is flexible (KIP-482), with one exception: the response to
 ApiVersions never has them, because its reader does not know the broker's versions yet (KIP-511).
 The client id has a two-byte length in every version. The functions work on frames without their
-size, except that `encode_request` returns it.
+size, except `encode_request`, whose result includes it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FIXED = struct.Struct(">hhih")  # api key, version, correlation id, length of t
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
 _MAX_TAGGED_FIELDS = 1_000
-"""Limit for a request header. No tagged field of it is known; a client sends none or a few."""
+"""Limit for a request header. It has no known tagged fields, and clients send few or none."""
 
 
 class RequestHeader(NamedTuple):
@@ -81,7 +81,7 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
 def _skip_tags(data: Buffer, position: int) -> int:
     count, position = decode_varint(data, position)
     if count > _MAX_TAGGED_FIELDS:
-        raise WireError(f"a request header has {count} tagged fields, at most {_MAX_TAGGED_FIELDS}")
+        raise WireError(f"a request header has {count} tagged fields (limit: {_MAX_TAGGED_FIELDS})")
     return skip_counted_fields(data, position, count)
 
 

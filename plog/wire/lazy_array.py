@@ -42,7 +42,6 @@ class _LazyArray(Sequence[T], Generic[T, U]):
 def lazy_array(sources: Sequence[U], make: Callable[[U], T]) -> list[T]:
     """Return a value for an array field, with the element ``make(source)`` for each of `sources`.
 
-
     `make` must not raise, and `sources` must not change before the response is encoded. The value
     is typed as the list that the field declares; the encoder only needs length and iteration.
 

@@ -22,16 +22,16 @@ class WireError(PlogError):
 
 
 class Passthrough(Protocol):
-    """Records outside memory, such as a slice of a file; only their length is known."""
+    """Records that are not in memory, such as a slice of a file; only their length is known."""
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes that sending this produces."""
+        """The number of bytes that are sent for these records."""
         ...
 
 
 Part: TypeAlias = bytes | memoryview | Passthrough
-"""A part of an encoded message. Only records are represented by anything but bytes."""
+"""A part of an encoded message. Only records may be of a type other than bytes."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -73,7 +73,7 @@ SHORT_VARINTS = tuple(bytes([value]) for value in range(0x80))
 def encode_string_length(length: int) -> bytes:
     """Return the compact length of a string. Raises WireError above 32767, Kafka's limit."""
     if length > MAX_STRING_BYTES:
-        raise WireError(f"a string of {length} bytes is longer than {MAX_STRING_BYTES}")
+        raise WireError(f"a string is {length} bytes long; at most {MAX_STRING_BYTES} are allowed")
     return encode_varint(length + 1)
 
 
@@ -95,5 +95,7 @@ def skip_counted_fields(data: Buffer, position: int, count: int) -> int:
         size, position = decode_varint(data, position)
         position += size
     if position > len(data):
-        raise WireError(f"tagged fields end at byte {position} of {len(data)}")
+        raise WireError(
+            f"tagged fields end at byte {position}, beyond the {len(data)} bytes of data"
+        )
     return position

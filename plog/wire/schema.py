@@ -6,7 +6,7 @@
     MetadataRequest.decode(data, 12).topics
 
 The declarations are in messages/ and internal/; structs.py describes their syntax. The code that
-encodes or decodes a version is generated at its first use, which takes about a millisecond.
+encodes or decodes a version is generated on first use, which takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Message(Struct):
     min_version: ClassVar[int]
     max_version: ClassVar[int]
     flexible_from: ClassVar[int]
-    """The first version with compact lengths and tagged fields; above all versions if none has."""
+    """The first version with compact lengths and tagged fields, or one above all versions."""
 
     _decoders: ClassVar[dict[int, Decoder]]
     _bounded_decoders: ClassVar[dict[int, BoundedDecoder]]
@@ -138,7 +138,7 @@ class Message(Struct):
     def decode_in_slices(
         cls, data: Buffer, version: int, max_elements: int, slice_size: int
     ) -> Generator[None, Buffer, Self]:
-        """Decode as `decode_bounded` does, in a generator that yields every `slice_size` elements.
+        """Decode as `decode_bounded` does, in a generator that yields after `slice_size` elements.
 
         `data` need not outlive the first slice: each ``send`` passes a copy of it to continue with.
         """
@@ -159,7 +159,7 @@ class Message(Struct):
         return WireError(f"cannot decode {cls.__name__} version {version}: {error}")
 
     def encode(self, version: int) -> bytes:
-        """Return the message as bytes. Raises WireError, also if records are a Passthrough.
+        """Return the message as bytes. Raises WireError, for example if records are a Passthrough.
 
         Raises UnsupportedVersion if `version` is unknown, or lacks a field that is set and not
         ignorable.
@@ -175,7 +175,7 @@ class Message(Struct):
         return _joined(self._encode(version))
 
     def encode_bounded(self, version: int, max_elements: int) -> list[Part] | None:
-        """Return the message in parts; None if all arrays together exceed `max_elements`."""
+        """Return the message in parts; None if its arrays together exceed `max_elements`."""
         encoder = self._bounded_encoders.get(version)
         if encoder is None:
             flexible = self._is_flexible(version)
@@ -188,7 +188,7 @@ class Message(Struct):
         return None if parts is None else _joined(parts)
 
     def encode_in_slices(self, version: int, slice_size: int) -> Generator[int, None, list[Part]]:
-        """Encode as `encode_parts` does, in a generator that yields every `slice_size` elements.
+        """Encode as `encode_parts` does, in a generator that yields after `slice_size` elements.
 
         It yields the size of the parts so far; the caller can stop if the message is too large.
         """
@@ -257,7 +257,7 @@ class ApiMessage(Message):
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """Return `parts` with adjacent bytes joined; records are kept as they are."""
+    """Return `parts` with adjacent bytes joined and records unchanged."""
     joined: list[Part] = []
     run: list[bytes] = []
     for part in parts:

@@ -1,9 +1,9 @@
 """Fast path for the Produce request that most clients send: one batch for one partition.
 
-librdkafka sends no other form. The smaller the batch, the larger is the cost of decoding and
-encoding a tree of objects, compared to the append itself. messages/produce.py handles requests of
-other forms (several partitions, a transaction, tagged fields) and responses to rejected batches.
-Both encode the same bytes (tests/unit/wire/test_single_produce.py).
+librdkafka sends no other form. The smaller the batch, the larger the cost of decoding and encoding
+a tree of objects, compared with the append itself. messages/produce.py handles requests of other
+forms (several partitions, a transaction, tagged fields) and responses to rejected batches. Both
+encode the same bytes (tests/unit/wire/test_single_produce.py).
 
 The response identifies the partition with the same bytes as the request: `place`.
 """

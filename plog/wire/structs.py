@@ -120,7 +120,7 @@ _PLAIN_TYPES: dict[Any, WireType] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct, as the generators see it."""
+    """One field of a struct, as the code generators use it."""
 
     name: str
     type: WireType
@@ -282,14 +282,14 @@ class StructType(type):
 
 
 def _first_init(self: Struct, **values: Any) -> None:
-    """Compile the real `__init__` when the first instance is created, replace this one, call it."""
+    """On first use, compile the real `__init__`, replace this one with it, and call it."""
     struct = type(self)
     struct.__init__ = _compile_init(struct.fields)  # type: ignore[method-assign]  # made by exec
     struct.__init__(self, **values)
 
 
 class Struct(metaclass=StructType):
-    """A group of fields. Mutable, so not hashable."""
+    """A group of fields. Instances are mutable and therefore not hashable."""
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:

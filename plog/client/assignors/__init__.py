@@ -1,7 +1,7 @@
-"""Partition assignors: how the leader of a consumer group divides the partitions.
+"""Partition assignors, with which the leader of a consumer group divides the partitions.
 
-Kafka's range, round-robin, sticky and cooperative sticky assignors belong here; their results are
-the same as Kafka's. Joining groups and revoking partitions belong to `plog.client.group`. Start
+Kafka's range, round-robin, sticky and cooperative sticky assignors belong here; they return the
+same results as Kafka's. Joining groups and revoking partitions belong to `plog.client.group`. Start
 with assignor.py, which defines the interface, then read range_assignor.py.
 """
 

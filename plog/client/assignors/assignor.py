@@ -2,8 +2,8 @@
 
 Each member sends its subscription once for each assignor that it supports. The group's leader
 passes all subscriptions to the assignor that all members support and sends each member its
-assignment. The byte formats are therefore those of all Kafka clients. An assignor belongs to one
-member and may keep state. To write your own, derive a class with `name` and `assign` from
+assignment. The byte formats are therefore the same as in all Kafka clients. An assignor belongs to
+one member and may keep state. To write your own, derive a class with `name` and `assign` from
 `Assignor`, and pass the class or an instance as ``partition.assignment.strategy``.
 
 Source: Kafka 4.3 ConsumerPartitionAssignor, ConsumerProtocol; KIP-429.
@@ -31,7 +31,7 @@ from plog.wire.internal.consumer_protocol import (
 from plog.wire.primitives import Buffer
 
 NO_GENERATION = -1
-# Version 3 of the formats: KIP-792 generation, KIP-881 rack.
+# Version 3 of the formats has the generation (KIP-792) and the rack (KIP-881).
 _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 3
 
@@ -42,15 +42,15 @@ class RebalanceProtocol(IntEnum):
     EAGER = 0
     """Revoke all partitions."""
     COOPERATIVE = 1
-    """Keep all; revoke those missing from the assignment, which the next rebalance reassigns."""
+    """Keep all partitions; revoke those missing from the assignment for the next rebalance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A member's subscription, as it sends it to the leader.
+    """A member's subscription, as sent to the leader.
 
-    `owned_partitions` are those it owns while it joins, as of `generation_id`; eager members own
-    none. The group instance id comes from the coordinator and is not encoded.
+    `owned_partitions` are the partitions that it owns while it joins, as of `generation_id`; eager
+    members own none. The group instance id comes from the coordinator and is not encoded.
     """
 
     topics: tuple[str, ...]
@@ -83,14 +83,14 @@ class Subscription:
             owned_partitions=_partitions(message.owned_partitions),
             generation_id=message.generation_id,
             rack_id=message.rack_id or None,
-            # The coordinator knows the instance id; the member's bytes do not contain it.
+            # The instance id comes from the coordinator; the member's bytes do not contain it.
             group_instance_id=group_instance_id,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A member's partitions, and user data from the leader's assignor for the member's assignor."""
+    """A member's partitions, with user data from the leader's assignor to the member's."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
@@ -113,7 +113,7 @@ class Assignment:
 
 
 class Assignor(Protocol):
-    """A strategy that assigns partitions to members, identified by its `name` in the whole group.
+    """A strategy that assigns partitions to members; its `name` identifies it in the group.
 
     `protocols` lists the rebalance protocols that it supports.
     """
@@ -146,7 +146,7 @@ def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
     Raises ValueError if the assignors have none in common.
     """
-    # All assignors must agree: members revoke partitions before the group has chosen one.
+    # All assignors must support it: members revoke partitions before an assignor is selected.
     common = set(RebalanceProtocol)
     for assignor in assignors:
         common &= set(assignor.protocols)
@@ -158,7 +158,7 @@ def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
 
 def assigned(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
-    """Return `shares`, by member, in the form that `Assignor.assign` returns."""
+    """Convert each member's share to the form that `Assignor.assign` returns."""
     return {member: Assignment(partitions=tuple(share)) for member, share in shares.items()}
 
 

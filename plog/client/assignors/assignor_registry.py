@@ -41,7 +41,7 @@ def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[
 
 
 def _assignor(entry: str | Assignor | type[Assignor]) -> Assignor:
-    # A class, so that each member gets an instance of its own.
+    # This is a class, so that each member gets its own instance.
     if isinstance(entry, type):
         return entry()
     if not isinstance(entry, str):
@@ -49,6 +49,6 @@ def _assignor(entry: str | Assignor | type[Assignor]) -> Assignor:
     known = _BY_NAME.get(entry) or _BY_CLASS.get(entry.removeprefix(_JAVA_PACKAGE))
     if known is None:
         near = get_close_matches(entry, [*_BY_NAME, *_BY_CLASS], 1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_BY_NAME)}"
+        hint = f"did you mean {near[0]}?" if near else f"the known ones are {', '.join(_BY_NAME)}"
         raise ValueError(f"unknown assignor {entry!r}: {hint}")
     return known()

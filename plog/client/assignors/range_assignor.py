@@ -1,8 +1,8 @@
 """The range assignor: divide each topic's partitions into consecutive ranges, one per subscriber.
 
-Topics with the same number of partitions and the same subscribers are divided alike, so the records
-of a key go to one member (co-partitioning). Racks are ignored: assignments are those of Kafka
-when no member has a rack. Source: Kafka 4.3 RangeAssignor.
+Topics with the same number of partitions and the same subscribers are divided identically, so all
+records with the same key go to one member (co-partitioning). Racks are ignored: the assignments are
+those that Kafka makes if no member has a rack. Source: Kafka 4.3 RangeAssignor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RangeAssignor(Assignor):
             each, more = divmod(count, len(readers))
             first = 0
             for position, member in enumerate(readers):
-                # The first members get one partition more.
+                # The first members get one more partition.
                 end = first + each + (position < more)
                 shares[member] += (TopicPartition(topic, number) for number in range(first, end))
                 first = end

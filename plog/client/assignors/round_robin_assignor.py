@@ -29,7 +29,7 @@ class RoundRobinAssignor(Assignor):
         # Sorted, so that any leader computes the same assignment.
         for topic in sorted(wanted_topics(subscriptions.values()) & set(partition_counts)):
             for number in range(partition_counts[topic]):
-                # At least one member subscribes to the topic, so the loop ends.
+                # At least one member is subscribed to the topic, so the loop terminates.
                 while topic not in wanted[members[turn]]:
                     turn = (turn + 1) % len(members)
                 shares[members[turn]].append(TopicPartition(topic, number))

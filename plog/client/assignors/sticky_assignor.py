@@ -9,8 +9,9 @@ If all members subscribe to the same topics, shares differ by at most one (stick
 otherwise they are as balanced as the subscriptions allow (sticky_general.py).
 
 Source: Kafka 4.3 AbstractStickyAssignor, StickyAssignor, CooperativeStickyAssignor. Racks are
-ignored. Unlike Kafka, this assigns no partition that no longer exists (its topic was recreated with
-fewer), and returns no partition to a former owner that is no longer subscribed to the topic.
+ignored. Unlike Kafka's, these assignors never assign a partition that no longer exists (because its
+topic was recreated with fewer partitions), and never return a partition to a former owner that is
+no longer subscribed to the topic.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class PreviousPartitions(Struct):
 
 
 class StickyUserData(Message, versions="0-1"):
-    """The previous partitions of a "sticky" member. The bytes have no version: try all."""
+    """The previous partitions of a "sticky" member. Its bytes do not contain the version."""
 
     previous_assignment: list[PreviousPartitions] = field()
     generation: int32 = field("1+", default=NO_GENERATION, ignorable=True)
@@ -70,7 +71,7 @@ class StickyAssignor(Assignor):
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         """Return the last partitions of this member; None before the first assignment."""
-        # An eager member owns nothing while it joins, so its last partitions travel as user data
+        # An eager member owns nothing while it joins, so it sends its last partitions as user data
         # (KIP-54).
         return None if self._last is None else self._last.encode(_LAST_USER_DATA_VERSION)
 
@@ -95,7 +96,7 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Kafka's "cooperative-sticky" assignor; also eager, together with eager assignors."""
+    """Kafka's "cooperative-sticky" assignor; it also supports eager rebalances."""
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
@@ -105,7 +106,7 @@ class CooperativeStickyAssignor(Assignor):
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         """Return the generation of this member's last assignment."""
-        # Leaders that know only version 1 of the subscription ignore its field for the generation.
+        # Leaders that support only version 1 of the subscription ignore its generation field.
         return CooperativeUserData(generation=self._generation).encode(0)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
@@ -115,7 +116,7 @@ class CooperativeStickyAssignor(Assignor):
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """See `Assignor`; partitions that an owner must revoke first are not assigned."""
+        """See `Assignor`; partitions that another owner must first revoke are not assigned."""
         claims = {member: _claim_in_fields(one) for member, one in subscriptions.items()}
         shares, moving = _divide(partition_counts, subscriptions, claims)
         # Only the general algorithm does not record which partitions change owners.
@@ -133,7 +134,7 @@ def _divide(
     subscriptions: Mapping[str, Subscription],
     claims: Mapping[str, OwnedPartitionsClaim],
 ) -> tuple[Shares, Mapping[TopicPartition, str] | None]:
-    """Return the shares, and the moving partitions if the algorithm already knows them."""
+    """Return the shares and, if the algorithm records them, the partitions that change owners."""
     wanted = wanted_topics(subscriptions.values())
     counts = {topic: partition_counts[topic] for topic in wanted if partition_counts.get(topic)}
     members = in_hash_order(subscriptions)
@@ -164,7 +165,7 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
     data = subscription.user_data
     if not data:
         return OwnedPartitionsClaim()
-    # The newest version first: data of version 0 is too short for it.
+    # Try the newest version first: data of version 0 is too short for it.
     for version in range(_LAST_USER_DATA_VERSION, -1, -1):
         try:
             user_data = StickyUserData.decode(data, version)

@@ -77,12 +77,13 @@ class ConstrainedAssignment:
         elif self._large_shares_left:
             self._at_small.append(member)
         self._shares[member] += owned[:size]
-        # Recorded, because another member gets them only after they are revoked.
+        # These are recorded, because another member gets them only after they are revoked.
         self._given_up.update((partition, member) for partition in owned[size:])
 
     def _deal_out(self, partitions: Iterable[TopicPartition]) -> None:
         below = sorted(self._below_small)
-        # Only as many of these members get a partition as large shares remain.
+        # Only a limited number of these members get a partition: one for each remaining large
+        # share.
         at_small = deque(sorted(self._at_small))
         turn = 0
         for partition in partitions:
@@ -90,20 +91,20 @@ class ConstrainedAssignment:
                 turn %= len(below)
                 member = below[turn]
                 if self._give(partition, member) == self._small:
-                    # It has a small share now, and may get one of the large ones.
+                    # The member has a small share now, and may get a large one.
                     del below[turn]
                     at_small.append(member)
                 else:
                     turn += 1
             else:
-                # The remaining partitions make exactly the large shares.
+                # The remaining partitions complete exactly the large shares.
                 self._give(partition, at_small.popleft())
 
     def _give(self, partition: TopicPartition, member: str) -> int:
         """Add `partition` to the share of `member`; return the size of the share."""
         share = self._shares[member]
         share.append(partition)
-        # A member that gets back a partition it gave up still owns it.
+        # If a member gets back a partition that it gave up, it still owns the partition.
         if partition in self._contested or self._given_up.get(partition, member) != member:
             self.moving[partition] = member
         return len(share)

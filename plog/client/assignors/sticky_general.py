@@ -72,14 +72,16 @@ class GeneralAssignment:
         begins_empty = self._order[-1][0] == 0
         for partition in unassigned:
             self._give_to_smallest_share(partition)
-        # They cannot get or give anything, so they would only slow down the search.
+        # These members and partitions cannot take part in any move, so they would only slow down
+        # the search.
         set_aside = self._remove_fixed_members()
         before = {member: dict(share) for member, share in self._shares.items()}
-        # Move partitions without an owner first; move owned ones only if that is not enough.
+        # First move partitions that had no owner; move owned ones only if that is not enough.
         if not self._must_revoke:
             self._rebalance(unassigned)
         moved = self._rebalance(everything)
-        # Undone if it did not help: a move costs the member the state it keeps for the partition.
+        # Undo the moves if they did not help: with each, a member loses the state it keeps for the
+        # partition.
         if moved and not begins_empty and _imbalance(self._shares) >= _imbalance(before):
             self._shares = before
         return {member: list(share) for member, share in (self._shares | set_aside).items()}
@@ -99,7 +101,7 @@ class GeneralAssignment:
         return next(member for _, member in self._order if member in readers)
 
     def _remove_fixed_members(self) -> dict[str, OrderedPartitions]:
-        """Remove members that own all partitions that they can and share none of them."""
+        """Remove members that own every partition they can own and do not share any of them."""
         aside = {}
         for member in list(self._shares):
             share = self._shares[member]
@@ -117,7 +119,7 @@ class GeneralAssignment:
         return sum(self._counts[topic] for topic in self._topics[member])
 
     def _rebalance(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move partitions as long as that improves the balance; return whether any has moved."""
+        """Move partitions as long as that improves the balance; return whether any was moved."""
         movable = [partition for partition in partitions if self._is_shared(partition.topic)]
         moved_any, moved = False, True
         while moved:
@@ -203,7 +205,7 @@ class GeneralAssignment:
 class Movements:
     """The moves between members, so that two partitions of a topic do not simply swap owners.
 
-    The partitions of a topic are interchangeable. If one of them has come from the member to which
+    The partitions of a topic are interchangeable. If one of them came from the member to which
     another one would move, the first one moves back instead.
     """
 
@@ -213,7 +215,7 @@ class Movements:
 
     def better_one(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
         """Return the partition to move from `old` to `new` in place of `partition`."""
-        # The original owner counts, however often the partition has moved since.
+        # Only the original owner counts, however often the partition has moved since then.
         first_owner = self._way[partition][0] if partition in self._way else old
         back = self._moved.get((partition.topic, new, first_owner))
         return back.first() if back else partition
@@ -222,12 +224,12 @@ class Movements:
         """Record that `partition` has moved; a move back to the first owner removes the record."""
         topic = partition.topic
         if partition in self._way:
-            # Two moves count as one from the first owner to the last.
+            # Two moves count as one move from the first owner to the last.
             old, middle = self._way.pop(partition)
             self._moved[topic, old, middle].remove(partition)
             if not self._moved[topic, old, middle]:
                 del self._moved[topic, old, middle]
-            # Back where it began: not moved at all.
+            # The partition is back at its first owner, so it has not moved.
             if old == new:
                 return
         self._way[partition] = (old, new)

@@ -1,8 +1,8 @@
 """Determine the previous owners of partitions from the claims of the members.
 
-Members report the partitions they own and the generation. If two claim the same partition, one has
-missed a rebalance, so the later generation wins; if both report the same generation, neither claim
-counts.
+Members report the partitions that they own and the generation of the assignment. If two members
+claim the same partition, one of them has missed a rebalance, so the later generation wins; if both
+report the same generation, neither claim counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OrderedPartitions: TypeAlias = dict[TopicPartition, None]
 
 
 class OwnedPartitionsClaim(NamedTuple):
-    """The partitions that a member claims to own; the generation is -1 if it is unknown."""
+    """The partitions that a member claims to own; the generation is -1 if unknown."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION

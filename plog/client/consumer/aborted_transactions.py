@@ -1,6 +1,6 @@
-"""Filter for aborted transactions: finds the batches of a fetch that belong to them.
+"""Filter for aborted transactions: it finds the batches of a fetch that belong to them.
 
-With each fetch response, the broker lists the aborted transactions that overlap it, each by
+In each fetch response, the broker lists the aborted transactions that overlap it, each with its
 producer ID and first offset. A transaction ends at its producer's ABORT marker, a control batch
 among the other batches, and a producer has only one transaction at a time. So one pass over the
 batches in order is enough.
@@ -26,7 +26,7 @@ class AbortedTransactions:
 
     def __init__(self, listed: Iterable[AbortedTransaction]) -> None:
         first_offsets = ((one.first_offset, one.producer_id) for one in listed)
-        # Descending, so that `pop` removes the lowest.
+        # In descending order, so that `pop` removes the lowest.
         self._pending = sorted(first_offsets, reverse=True)
         self._open_ids: set[int] = set()
 

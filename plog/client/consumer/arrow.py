@@ -8,7 +8,7 @@ partition      int32
 offset         int64
 timestamp      timestamp in ms, UTC                        null if the record has none
 timestamp_type int8                                        0 CreateTime, 1 LogAppendTime
-key, value     binary                                      null for null
+key, value     binary                                      null if the record has none
 headers        list of struct of key: string,
                value: binary                               empty without headers
 leader_epoch   int32                                       -1 if the batch does not contain it
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def _pyarrow() -> Any:
     try:
-        # Imported here: pyarrow takes long to import and is optional.
+        # Imported here, because pyarrow is optional and slow to import.
         import pyarrow
     except ImportError:
         raise MissingExtra(

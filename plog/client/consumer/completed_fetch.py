@@ -1,4 +1,4 @@
-"""The fetched records of one partition: split into batches on arrival, decoded when taken.
+"""The fetched records of one partition, split into batches on arrival and decoded when taken.
 
 The consuming thread decodes, one batch at a time; the engine only reads the batch headers. Without
 deserializers, a single call of the codec decodes a batch. `next_offset` is the partition's position
@@ -29,12 +29,12 @@ from plog.types import TopicPartition
 from plog.wire.messages.fetch import AbortedTransaction
 
 Deserialize: TypeAlias = Callable[[bytes], Any]
-"""Converts bytes to an object of the application. Never called for null, which stays None."""
+"""Converts bytes to an object of the application. It is not called for null, which stays None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRules:
-    """The settings that apply to all records a consumer reads."""
+    """The settings that apply to all records that a consumer reads."""
 
     check_crcs: bool = True
     read_committed: bool = False
@@ -52,14 +52,14 @@ class ColumnRun(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """The complete batches in the bytes of a fetch, and the error that ended them, if any."""
+    """The complete batches in the bytes of a fetch, and the error after the last one, if any."""
 
     data: Buffer
     batches: list[tuple[int, BatchHeader]]
     """The position in `data` and the header of each batch."""
     error: KafkaError | None
     next_offset: int
-    """The offset after the last batch; the fetch offset without batches."""
+    """The offset after the last batch, or the fetch offset if there are no batches."""
 
 
 def split_batches(partition: TopicPartition, fetch_offset: int, data: Buffer) -> FetchedBatches:
@@ -90,7 +90,7 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
             # A broker writes batches in order, so a lower offset means a damaged header.
             if header.base_offset <= previous or header.last_offset_delta < 0:
                 raise CorruptBatch(f"the batch at byte {position} is out of order")
-            # A broker returns whole batches, and the first may begin before the fetch offset.
+            # A broker returns whole batches, and the first one may start before the fetch offset.
             if not batches and header.last_offset < fetch_offset:
                 # The batch ends before the fetch offset, unless its header is corrupt.
                 if not crc_is_valid(data, position, header):
@@ -107,7 +107,7 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
         # KIP-74: a broker returns at least one complete batch; anything else would loop forever.
         if next_offset == fetch_offset and len(data):
             error = _invalid_batches(
-                partition, next_offset, f"{len(data)} bytes without a complete batch"
+                partition, next_offset, f"{len(data)} bytes contain no complete batch"
             )
     return FetchedBatches(data, batches, error, next_offset)
 
@@ -123,7 +123,7 @@ def _invalid_batches(partition: TopicPartition, offset: int, why: str) -> Corrup
 
 
 class CompletedFetch:
-    """The fetched batches of one partition. Only the consuming thread may use it after creation."""
+    """The fetched batches of one partition. Once created, only the consuming thread may use it."""
 
     __slots__ = (
         "_aborted",
@@ -154,7 +154,7 @@ class CompletedFetch:
         self.partition = partition
         self.next_offset = fetch_offset
         self.leader_epoch = -1
-        """The leader epoch of the last batch that records were taken from, or -1."""
+        """The leader epoch of the last batch from which records were taken, or -1."""
         self.size_bytes = len(split.data)
         self._data = split.data
         self._rules = rules
@@ -172,7 +172,7 @@ class CompletedFetch:
 
     @property
     def is_done(self) -> bool:
-        """Whether neither records nor an error are left."""
+        """Whether all records have been taken and no error is left."""
         return (
             self._header is None
             and self._index == len(self._batches)
@@ -186,7 +186,7 @@ class CompletedFetch:
         return self._end_error is not None
 
     def take(self, wanted: int) -> list[ConsumerRecord]:
-        """Return up to `wanted` records, fewer only if no more are left.
+        """Return `wanted` records, or fewer if no more are left.
 
         Raises CorruptRecords or SerializationFailed if no record precedes the error.
         """
@@ -218,11 +218,11 @@ class CompletedFetch:
     def take_columns(self, columns: RecordColumns, wanted: int) -> list[ColumnRun]:
         """Append up to `wanted` records to `columns`, not deserialized, and return the runs added.
 
-        Raises as `take`.
+        Raises the same errors as `take`.
         """
         runs: list[ColumnRun] = []
         left = wanted
-        # Discard records that `take` has decoded: decoding restarts at `next_offset`.
+        # Discard the records that `take` has decoded: decoding restarts at `next_offset`.
         self._ready, self._start = None, 0
         if isinstance(self._error, SerializationFailed):
             # Columns are not deserialized, so the records can be read after all.
@@ -261,12 +261,12 @@ class CompletedFetch:
             raise error
 
     def _open_next(self) -> bool:
-        """Open the next batch with visible records; False if none is left, or on error."""
+        """Open the next batch with visible records; return False if none is left, or on error."""
         while self._error is None and self._index < len(self._batches):
             position, header = self._batches[self._index]
             self._index += 1
             try:
-                # Checked when opened instead of on arrival, in the consuming thread.
+                # Checked here instead of on arrival, so that it runs in the consuming thread.
                 if self._rules.check_crcs and not crc_is_valid(self._data, position, header):
                     raise CorruptBatch("the batch fails its checksum")
                 if not self._is_hidden(position, header):
@@ -276,7 +276,7 @@ class CompletedFetch:
             except KafkaError as reason:
                 self._error = self._damaged(header, reason.message)
                 return False
-            # Move past hidden batches, or they would be fetched again.
+            # Move past hidden batches, which would otherwise be fetched again.
             self.next_offset = max(self.next_offset, header.next_offset)
         return False
 
@@ -304,7 +304,7 @@ class CompletedFetch:
         except KafkaError as reason:
             self._error = self._damaged(header, reason.message)
             return None
-        # The first batch may begin before the fetch offset.
+        # The first batch may start before the fetch offset.
         if ready and ready[0].offset < self.next_offset:
             ready = [record for record in ready if record.offset >= self.next_offset]
         self.leader_epoch = header.partition_leader_epoch
@@ -339,13 +339,14 @@ class CompletedFetch:
         return done
 
     def _damaged(self, header: BatchHeader, why: str) -> CorruptRecords:
-        """Return the error for a batch that cannot be read, naming the offset to seek past."""
+        """Return the error for a batch that cannot be read; it states the offset to seek to."""
         last = header.last_offset
         if self._index < len(self._batches):
-            # The corrupt header's last offset is unreliable; the next batch's first is better.
+            # The last offset in a corrupt header is unreliable; the next batch's base offset is
+            # not.
             _, following = self._batches[self._index]
             last = min(last, following.base_offset - 1)
-        # The offset to seek past must never be before the position.
+        # The last unreadable offset must never precede the position.
         last = max(last, self.next_offset)
         return CorruptRecords(
             f"cannot read {self.partition}, offsets {self.next_offset} to {last}: {why}; the fetch"

@@ -59,7 +59,7 @@ _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEP
 
 
 class ConsumerCore(OffsetQueries):
-    """A consumer without a face: its assignment, its positions and its fetched records.
+    """A consumer without a face: its assignment, positions and fetched records.
 
     `call_user` runs an application's listeners where its face requires it. Deserializers receive
     bytes, never None.
@@ -77,7 +77,7 @@ class ConsumerCore(OffsetQueries):
         call_user: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
         self.on_data: Callable[[], None] = lambda: None
-        """Called in the engine's thread when `take` may return new records or raise an error."""
+        """Called in the engine's thread when `take` may return new records or raise a new error."""
         self.on_room: Callable[[], None] = self.fetch_more
         """Called in the consuming thread when the buffer has room again. A face with two threads
         replaces it with a function that calls `fetch_more` in the engine's thread."""
@@ -166,7 +166,7 @@ class ConsumerCore(OffsetQueries):
             self._rules,
             now_s=network.now_s,
             delay_s=self._delay_s,
-            # As in Kafka's consumer, a follower is used for as long as metadata is (KIP-392).
+            # As in Kafka's consumer, a follower is used for up to metadata.max.age.ms (KIP-392).
             replica_lease_s=settings.metadata_max_age_ms / 1000,
         )
         return Fetcher(
@@ -190,7 +190,7 @@ class ConsumerCore(OffsetQueries):
         )
 
     def _delay_s(self, failures: int) -> float:
-        """Return the backoff after `failures` previous failures, varied by up to 20 percent."""
+        """Return the backoff after `failures` earlier failures, varied by up to 20 percent."""
         settings = self._settings
         delay_ms = min(
             settings.retry_backoff_ms << min(failures, 16), settings.retry_backoff_max_ms
@@ -210,12 +210,12 @@ class ConsumerCore(OffsetQueries):
 
     @property
     def has_data(self) -> bool:
-        """Whether `take` would return records or raise an error. Any thread."""
+        """Whether `take` would return records or raise an error. Thread-safe."""
         return self._collector.has_data
 
     @property
     def needs_prepare(self) -> bool:
-        """Whether `prepare` must be awaited before more records are taken. Any thread."""
+        """Whether `prepare` must be awaited before more records are taken. Thread-safe."""
         return self._member.needs_attention
 
     # -- calls of the application -----------------------------------------------------------------
@@ -223,13 +223,15 @@ class ConsumerCore(OffsetQueries):
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Assign exactly these partitions; those already assigned keep their position.
 
-        Raises IllegalState while topics are subscribed to, TypeError for invalid partitions.
+        Raises IllegalState if topics are subscribed to, TypeError for invalid partitions.
         """
         if self._member.is_subscribed:
-            raise IllegalState("cannot assign partitions: topics are subscribed; unsubscribe first")
+            raise IllegalState(
+                "cannot assign partitions: the consumer is subscribed to topics; unsubscribe first"
+            )
         self._missing.reset()
         self.positions.assign(dict.fromkeys(checked_partitions(partitions)))
-        # Manually assigned partitions have no group that would start the automatic commits.
+        # With manual assignment, no group starts the automatic commits.
         self._member.commit_when_due()
 
     def subscribe(
@@ -285,7 +287,7 @@ class ConsumerCore(OffsetQueries):
         self._seek_to(partitions, LATEST)
 
     def seek_to_time(self, time: Time, partitions: Collection[TopicPartition] = ()) -> None:
-        """Continue at the first record with this timestamp or a later one, or else at the end.
+        """Continue at the first record with this timestamp or a later one, or at the end.
 
         `time` is in ms since 1970, or a datetime with a time zone.
         """
@@ -296,7 +298,7 @@ class ConsumerCore(OffsetQueries):
         if not asked:
             raise IllegalState(
                 "cannot seek: no partitions are assigned; assign some, or poll first if topics are"
-                " subscribed"
+                " subscribed to"
             )
         for partition in asked:
             self.positions.request_reset(partition, where)
@@ -320,7 +322,7 @@ class ConsumerCore(OffsetQueries):
         return self.positions.paused
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return the number of records from the position to the end, or None if not known."""
+        """Return the number of records from the position to the end, or None if it is unknown."""
         return self.positions.lag(partition)
 
     def metrics(self) -> dict[str, float]:
@@ -342,7 +344,7 @@ class ConsumerCore(OffsetQueries):
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit `offsets`, by default those of all records taken. See `Commits.commit`."""
+        """Commit `offsets`, by default the positions after all taken records."""
         await self._member.commit(
             self.positions.consumed() if offsets is None else offsets, timeout_s=timeout_s
         )
@@ -366,7 +368,7 @@ class ConsumerCore(OffsetQueries):
     def group_metadata(self) -> GroupMetadata:
         """Return this consumer's group metadata, for `Producer.send_offsets_to_transaction`.
 
-        Call it after the records were taken and before further ones are. Any thread. Raises
+        Call it after the records were taken and before more are taken. Thread-safe. Raises
         InvalidGroupId without a group.
         """
         return self._member.metadata
@@ -383,13 +385,13 @@ class ConsumerCore(OffsetQueries):
             error = self.positions.pop_error_of(partition)
             if error is not None:
                 raise error
-            # A topic that a broker may create is worth waiting for.
+            # Wait for a topic that a broker may still create.
             missing = self._missing.error_of(partition)
             if missing is not None and not self._missing.may_appear(partition):
                 raise missing
             left_s = deadline_s - self._network.now_s()
             if left_s <= 0 or not await self._moved.wait(left_s):
-                # The reason says more than the timeout.
+                # The reason is more informative than the timeout.
                 if (missing := self._missing.error_of(partition)) is not None:
                     raise missing
                 what = f"cannot find the position of {partition}"
@@ -399,8 +401,8 @@ class ConsumerCore(OffsetQueries):
     async def close(self, timeout_s: float | None = None) -> None:
         """Commit if auto-commit is enabled, leave the group, and cancel all work in progress.
 
-        Takes at most `timeout_s`, by default 30 s as in Kafka's consumer. The cluster stays open.
-        Repeated calls have no effect. Raises exceptions of listeners.
+        Takes at most `timeout_s`, which defaults to 30 s as in Kafka's consumer. The cluster stays
+        open. Repeated calls have no effect. Raises exceptions of listeners.
         """
         if self._is_closed:
             return
@@ -411,7 +413,7 @@ class ConsumerCore(OffsetQueries):
             await self._member.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
 
     def _close_rest(self) -> None:
-        # The cluster outlives the consumer, and must not call it any more.
+        # The cluster outlives the consumer and must no longer call it.
         self._cluster.on_update.remove(self._metadata_changed)
         self._cluster.on_refusal.remove(self._refused)
         self.positions.assign(())
@@ -430,7 +432,7 @@ class ConsumerCore(OffsetQueries):
 
     def _assigned(self) -> None:
         """Update metadata after the application or the group has changed the assignment."""
-        # The topics of a subscription are wanted already, whether or not partitions are assigned.
+        # The topics of a subscription are already wanted, whether or not partitions are assigned.
         if not self._member.is_subscribed:
             self._cluster.want_topics({p.topic for p in self.positions.assigned})
             self._look_for_missing_partitions()
@@ -442,7 +444,7 @@ class ConsumerCore(OffsetQueries):
         self._notify()
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        # The broker has answered, so an earlier refusal is over.
+        # The broker has answered, so an earlier refusal no longer applies.
         self.positions.clear_error(_METADATA)
         self._fetcher.close_removed_brokers(metadata)
         self._update_leaders(metadata)

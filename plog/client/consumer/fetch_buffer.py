@@ -1,11 +1,11 @@
 """The buffer of fetched records that have not been taken, in order of arrival.
 
-The engine adds fetches. The single consuming thread reads the first fetch that it may take from,
-decodes outside the lock, and then reports its progress. Data of an older generation of its
-partition is dropped, whatever the progress. So records are handed out only if the partition's
-position was moved past them in the same step.
+The engine adds fetches. The single consuming thread reads the first fetch from which it may take
+records, decodes them outside the lock, and then reports its progress. Data that was fetched in an
+older generation of its partition is dropped. Records are therefore handed out only if the
+partition's position was moved past them in the same step.
 
-Shares the lock of `SubscriptionState`.
+The buffer shares the lock of `SubscriptionState`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Buffered:
         self.fetched = fetched
         self.size_bytes = fetched.size_bytes
         self.taken = 0
-        """Number of its records handed out so far."""
+        """The number of records handed out so far."""
 
 
 class FetchBuffer:
@@ -41,7 +41,7 @@ class FetchBuffer:
         self._queue: deque[Buffered] = deque()
         self._seen_generation = positions.last_generation
         self.wants_room_notice = False
-        """Whether the engine must be notified when there is room. Use under the lock."""
+        """Whether the engine must be notified when there is room. Guarded by the lock."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -77,7 +77,7 @@ class FetchBuffer:
 
     def _drop_stale(self) -> None:
         last_generation = self._positions.last_generation
-        # The common case is one comparison: nothing was revoked or sought since the last time.
+        # In the common case, one comparison suffices: there was no revocation or seek meanwhile.
         if last_generation != self._seen_generation:
             self._seen_generation = last_generation
             fresh = [one for one in self._queue if one.state.generation == one.generation]
@@ -86,25 +86,25 @@ class FetchBuffer:
 
     def first(self) -> Buffered | None:
         """Return the first fetch that may be taken from now, or None."""
-        if not self._queue:  # Without the lock: `on_data` announces data that arrives now.
+        if not self._queue:  # Without the lock: `on_data` announces new data.
             return None
         with self._lock:
             self._drop_stale()
-            # Paused partitions keep their data but must not block those behind them.
+            # Paused partitions keep their data but must not block the partitions behind them.
             for one in self._queue:
                 if one.state.is_open:
                     return one
             return None
 
     def took(self, one: Buffered) -> bool:
-        """Move the position to the progress of `one`; False if its records are no longer wanted.
+        """Move the position to the progress of `one`; return False if its records are unwanted now.
 
         The caller must then discard the records.
         """
         state, fetched = one.state, one.fetched
         with self._lock:
-            # A seek or a revocation wins: the position must not move, and the caller drops the
-            # records.
+            # A seek or a revocation takes precedence: the position must not move, and the caller
+            # drops the records.
             if state.generation != one.generation:
                 return False
             state.position = fetched.next_offset
@@ -116,7 +116,7 @@ class FetchBuffer:
 
     def _remove(self, one: Buffered) -> None:
         one.state.buffered_bytes -= one.size_bytes
-        # Usually the first; a paused one may be in front of it.
+        # Usually the first fetch, but a paused one may precede it.
         if self._queue and self._queue[0] is one:
             self._queue.popleft()
         else:
@@ -141,7 +141,7 @@ class FetchBuffer:
 
     def pop_room_notice(self) -> bool:
         """Return whether the engine waits for a notice that there is room, and clear the flag."""
-        # Without the lock: the usual case, for each consumed fetch.
+        # Without the lock, since the flag is usually not set and every consumed fetch checks it.
         if not self.wants_room_notice:
             return False
         with self._lock:

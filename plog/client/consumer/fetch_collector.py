@@ -1,4 +1,4 @@
-"""The fetch collector: hands out buffered records in the consuming thread.
+"""The fetch collector, which hands out buffered records in the consuming thread.
 
 Nothing here waits, and the only lock is held briefly: batches are decoded outside it. Concurrent
 changes by the engine (a seek, a revoked partition) take precedence: records are handed out only if
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FetchCollector:
-    """Takes records from the buffer. One thread at a time, except for `has_data`."""
+    """Takes records from the buffer. One thread at a time may use it, except for `has_data`."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class FetchCollector:
         self._buffer = buffer
         self._metrics = metrics
         self._retry_s = retry_s
-        """Delay before corrupt data is fetched again."""
+        """The delay before corrupt data is fetched again."""
         self._on_room = on_room
 
     @property
     def has_data(self) -> bool:
-        """Whether `take` would return records or raise an error. Any thread."""
+        """Whether `take` would return records or raise an error. Thread-safe."""
         return self._positions.has_error or self._buffer.first() is not None
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Return up to `max_records` buffered records; an empty list without any.
+        """Return up to `max_records` buffered records, or an empty list.
 
-        Moves positions past the returned records. Raises each error that the engine has recorded
-        once: OffsetOutOfRange, CorruptRecords, TopicAuthorizationFailed, ...; later calls return
-        the records of other partitions. Raises ValueError if `max_records` is less than 1.
+        Moves positions past the returned records. Each error that the engine has recorded, such as
+        OffsetOutOfRange, CorruptRecords or TopicAuthorizationFailed, is raised once; later calls
+        return the records of other partitions. Raises ValueError if `max_records` is less than 1.
         """
         self._begin(max_records)
         taken: list[ConsumerRecord] = []
@@ -84,11 +84,12 @@ class FetchCollector:
     def take_arrow(self, max_records: int) -> pyarrow.RecordBatch | None:
         """Return up to `max_records` records as Arrow columns, not deserialized, or None.
 
-        Raises as `take`, and MissingExtra without pyarrow, before anything is taken.
+        Raises the same errors as `take`. Without pyarrow, raises MissingExtra before anything is
+        taken.
         """
         from plog.client.consumer.arrow import record_batch, record_schema
 
-        # Fails without pyarrow before anything is taken.
+        # Without pyarrow, this fails before anything is taken.
         record_schema()
         self._begin(max_records)
         columns = RecordColumns()
@@ -110,7 +111,7 @@ class FetchCollector:
                 runs += added
                 self._count(one, len(columns) - rows)
             else:
-                # Drop the rows of a partition that was revoked or sought meanwhile.
+                # Drop the rows of a partition that was meanwhile revoked or repositioned by a seek.
                 columns.truncate(rows)
         if not runs:
             return None

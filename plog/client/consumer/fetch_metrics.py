@@ -45,7 +45,7 @@ class FetchMetrics:
         self._records_by_fetch.record(records, now_s)
 
     def values(self) -> dict[str, float]:
-        """Return all metrics; a partition's are named ``records-lag{topic=…,partition=…}``."""
+        """Return all metrics, those of a partition as ``records-lag{topic=…,partition=…}``."""
         now_s = self._network.now_s()
         values = {
             "fetch-latency-avg": self._latency_ms.average(now_s),
@@ -65,7 +65,7 @@ class FetchMetrics:
         lags = self._positions.lags()
         known_lags = [lag for lag, _ in lags.values() if lag is not None]
         known_leads = [lead for _, lead in lags.values() if lead is not None]
-        # As in Kafka, NaN while no lag is known.
+        # As in Kafka, the value is NaN while no lag is known.
         values["records-lag-max"] = float(max(known_lags, default=_NAN))
         values["records-lead-min"] = float(min(known_leads, default=_NAN))
         for (topic, partition), (lag, lead) in lags.items():

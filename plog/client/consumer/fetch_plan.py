@@ -1,8 +1,8 @@
 """The plan of the next fetch from a node: its partitions, and how much it may return.
 
-Memory is bounded. A partition is fetched ahead while at most max.partition.fetch.bytes of it are
-buffered, so that one fetch can be consumed while the next is in flight. A node returns at most
-fetch.max.bytes, including what is buffered from it.
+Memory is bounded. A partition is fetched ahead while at most max.partition.fetch.bytes of its data
+are buffered, so that one fetch can be consumed while the next is in flight. A node returns at most
+fetch.max.bytes, less the data buffered from it.
 
 Pure. A response always contains the complete batch at the fetch offset, whatever its size (KIP-74).
 """
@@ -35,9 +35,9 @@ class FetchPlan:
     partitions: dict[TopicPartition, WantedPartition]
     max_bytes: int = 0
     is_full: bool = False
-    """Whether a fetch must wait for room in the buffer."""
+    """Whether the next fetch must wait for room in the buffer."""
     retry_at_s: float | None = None
-    """When the first partition that had an error, or is read from a follower, is due here."""
+    """When to plan again for the first partition that had an error or is read from a follower."""
 
 
 def plan_fetch(
@@ -54,8 +54,8 @@ def plan_fetch(
     is_full = False
     retry_at_s: float | None = None
     for partition, state in positions.states.items():
-        # Skipped before its buffered bytes are counted: data of a paused partition may stay for
-        # long.
+        # Skipped before its buffered bytes are counted, because data of a paused partition may stay
+        # in the buffer for a long time.
         if not state.is_open or state.phase is not Phase.FETCHING:
             continue
         if state.node_at(now_s) != node_id:
@@ -67,8 +67,8 @@ def plan_fetch(
                 retry_at_s = min(state.retry_at_s, retry_at_s or state.retry_at_s)
             continue
         buffered_bytes += state.buffered_bytes
-        # Wait for this one: a fetch without it could wait for data of the others, and delay the
-        # next fetch of this one meanwhile.
+        # Wait for this partition: a fetch without it could wait for data of the others and thereby
+        # delay the next fetch of this one.
         if state.buffered_bytes > partition_max_bytes:
             is_full = True
         wanted[partition] = WantedPartition(
@@ -79,7 +79,7 @@ def plan_fetch(
         return FetchPlan(partitions={}, is_full=True, retry_at_s=retry_at_s)
     return FetchPlan(
         partitions=wanted,
-        # 0 would mean that the broker may return nothing at all.
+        # With 0, the broker could return nothing at all.
         max_bytes=max(1, fetch_max_bytes - buffered_bytes),
         retry_at_s=retry_at_s,
     )

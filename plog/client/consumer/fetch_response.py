@@ -1,10 +1,10 @@
-"""Handling of fetch responses: records go to the buffer, errors to the component that recovers.
+"""Handling of fetch responses: records go to the buffer, errors to the component that handles them.
 
-Bounds such as the high watermark are always applied, because the broker of a session sends them
-only once. Anything else applies only if the partition's position is still the one requested. An
-error of data fetched ahead is not reported before the records preceding it have been taken; by
-then, the fetch has been retried. offset_reset.py decides about an offset that is out of range.
-Pure except for `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
+Bounds such as the high watermark are always applied, because in a fetch session the broker sends
+them only once. Everything else applies only if the partition's position is still the one requested.
+An error in data fetched ahead is not reported before the records preceding it have been taken; by
+then, the fetch has been retried. offset_reset.py handles offsets that are out of range. Pure except
+for `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FetchResponseHandler:
         if data.error_code:
             self._error(wanted, data.error_code, outcome)
             return
-        # Bounds apply even if the position has changed: the broker of a session sends them only
+        # Bounds apply even if the position has changed: in a session, the broker sends them only
         # once (KIP-227).
         state = wanted.state
         with self._positions.lock:
@@ -110,8 +110,8 @@ class FetchResponseHandler:
                 state.last_stable_offset = data.last_stable_offset
             if data.log_start_offset >= 0:
                 state.log_start_offset = data.log_start_offset
-            # KIP-392: the leader names a follower in the client's rack; the response has no records
-            # then.
+            # KIP-392: the leader has selected a follower in the client's rack; such a response
+            # contains no records.
             if data.preferred_read_replica >= 0:
                 state.replica = data.preferred_read_replica
                 state.replica_until_s = self._now_s() + self._replica_lease_s
@@ -137,7 +137,7 @@ class FetchResponseHandler:
         partition = state.partition
         if code in _STALE_METADATA:
             log.debug("cannot fetch %s: error %d; updating metadata", partition, code)
-            # A follower may lack what the leader has: ask the leader before anything else.
+            # A follower may lack records that the leader has: ask the leader before anything else.
             self._positions.forget_replica(state)
             outcome.metadata_is_stale = True
         elif code in _WAIT:
@@ -146,7 +146,7 @@ class FetchResponseHandler:
             self._out_of_range(wanted, outcome)
             return
         elif self._positions.is_drained(state, generation):
-            # An error of data fetched ahead is reported only when the records before it have been
+            # An error in data fetched ahead is reported only when the records before it have been
             # taken; by then the fetch has been retried.
             text = f"cannot fetch {partition}"
             error = error_about(code, text)

@@ -1,7 +1,7 @@
 """The client side of fetch sessions: after the first fetch from a node, only changes are sent.
 
 A full fetch (epoch 0) lists all partitions, and the broker may open a session for them. Later
-requests name only new, changed and removed partitions, and responses omit unchanged partitions.
+requests contain only new, changed and removed partitions, and responses omit unchanged partitions.
 Whenever the two sides may disagree about the session's contents, the next fetch is a full one and
 makes the broker close the old session.
 
@@ -28,7 +28,7 @@ from plog.wire.messages.fetch import (
 NO_SESSION: Final = 0
 FULL_FETCH: Final = 0
 NO_SESSION_EPOCH: Final = -1
-"""Epoch of a fetch that opens no session and closes the one it names."""
+"""The epoch of a fetch that opens no session and closes the one whose id it contains."""
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 _MAX_EPOCH: Final = 0x7FFFFFFF
 
@@ -71,13 +71,13 @@ class FetchSession:
         if version < FIRST_VERSION_WITH_SESSIONS:
             session_id, epoch, named = NO_SESSION, NO_SESSION_EPOCH, asked
         elif self.epoch == FULL_FETCH:
-            # Naming the old session in a full fetch makes the broker close it.
+            # A full fetch with the id of the old session makes the broker close it.
             session_id, epoch, named = self.session_id, FULL_FETCH, asked
         else:
             session_id, epoch = self.session_id, self.epoch
             named = {one: what for one, what in asked.items() if known.get(one) != what}
-            # Partitions that are paused, full or revoked must leave the session, or the broker
-            # returns them.
+            # Partitions that are paused, full or revoked must leave the session, because the broker
+            # would otherwise return them.
             forgotten = [one for one in known if one not in asked]
         self._partitions = asked
         return FetchRequest(
@@ -98,7 +98,7 @@ class FetchSession:
     def answered(self, response: FetchResponse) -> None:
         """Update the session from the response to the last request."""
         if response.error_code:
-            # Only this error says that the broker has no session to close.
+            # Only this error means that the broker has no session to close.
             self._start_over(close=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return
         answered = {
@@ -107,7 +107,7 @@ class FetchSession:
             for one in topic.partitions
         }
         was_full = self.epoch == FULL_FETCH
-        # A full response must contain all partitions, and an incremental one none besides them.
+        # A full response must contain all partitions of the session, an incremental one no others.
         if not answered <= self._partitions.keys() or (
             was_full and len(answered) < len(self._partitions)
         ):
@@ -134,7 +134,7 @@ class FetchSession:
         self._partitions = {}
 
     def closing_request(self) -> FetchRequest | None:
-        """Return a request that closes the session at the broker, or None without a session."""
+        """Return a request that closes the session at the broker, or None if no session is open."""
         if self.session_id == NO_SESSION:
             return None
         return FetchRequest(

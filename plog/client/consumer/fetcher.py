@@ -1,10 +1,10 @@
-"""The fetcher: one loop per broker that leads an assigned partition, with one fetch in flight each.
+"""The fetcher: a loop for each broker to fetch from, each with one fetch in flight.
 
-A fetch names all partitions that may be fetched from that broker (fetch_plan.py) and waits there
-for data up to fetch.max.wait.ms. With nothing to fetch, the loop sleeps until it is woken. While
-the consuming thread decodes one response, the next fetch is in flight.
+A fetch contains all partitions that may be fetched from that broker now (fetch_plan.py), and waits
+there for data for up to fetch.max.wait.ms. If there is nothing to fetch, the loop sleeps until it
+is woken. While the consuming thread decodes one response, the next fetch is in flight.
 
-Engine's thread only. Source: KIP-74, KIP-227, KIP-392; Kafka 3.9 AbstractFetch.
+Use only in the engine's thread. Source: KIP-74, KIP-227, KIP-392; Kafka 3.9 AbstractFetch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
-# The broker has dropped or never knew the session: only a full fetch can continue (KIP-227).
+# The broker no longer has the session, so only a full fetch can continue (KIP-227).
 _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -81,7 +81,7 @@ class Fetcher:
         if self._is_closed:
             return
         now_s = self.network.now_s()
-        # Not held while loops start: they take the lock themselves.
+        # The lock is not held while loops start, because they take it themselves.
         with self.positions.lock:
             nodes = {state.node_at(now_s) for state in self.positions.states.values()}
         for node_id in nodes - {NO_NODE} - self._loops.keys():
@@ -98,7 +98,7 @@ class Fetcher:
                 loop.close()
 
     def plan(self, node_id: int) -> FetchPlan:
-        """Return what to fetch from a node now."""
+        """Return the plan of the next fetch from a node."""
         with self.positions.lock:
             plan = plan_fetch(
                 self.positions,
@@ -113,7 +113,7 @@ class Fetcher:
         return plan
 
     def close(self) -> None:
-        """Stop all loops, and close the sessions whose connection is open."""
+        """Stop all loops, and close the fetch sessions of open connections."""
         self._is_closed = True
         for loop in tuple(self._loops.values()):
             # Cancelled first: the closing request must be the last one of the session.
@@ -205,7 +205,7 @@ class NodeFetcher:
 
     async def _refused(self, code: int) -> None:
         """Handle a top-level error of a fetch response."""
-        # Once without a pause: sessions are evicted in the normal operation of a busy broker.
+        # The first retry has no pause: a busy broker evicts sessions in normal operation.
         if code in _SESSION_ERRORS and not self._failures:
             log.debug("broker %d has closed the fetch session: error %d", self._node_id, code)
             self._failures += 1
@@ -243,7 +243,7 @@ class NodeFetcher:
     def close_session(self) -> None:
         """Close the session at the broker, if the connection to it is open."""
         request = self._session.closing_request()
-        # Never opened just for this: the broker expires sessions by itself.
+        # No connection is opened just for this: the broker expires sessions by itself.
         connection = self._fetcher.cluster.idle_connection(self._node_id)
         if request is not None and connection is not None and connection.is_open:
             self._fetcher.network.spawn(

@@ -1,4 +1,4 @@
-"""Detection of topics and partitions that a consumer reads but that do not exist.
+"""Detection of missing topics and partitions that a consumer is to read.
 
 A topic that was just created may be unknown to a broker for a moment, so it counts as missing only
 after several consecutive Metadata responses. If a broker may create the topic, a warning is logged
@@ -20,7 +20,7 @@ from plog.errors import ErrorCode, UnknownTopicOrPartition
 from plog.types import TopicPartition
 
 ANSWERS_NEEDED = 4
-"""Consecutive responses without the topic: 0.7 s with the default retry.backoff.ms."""
+"""The number of consecutive responses without the topic: 0.7 s with default retry.backoff.ms."""
 
 Missing: TypeAlias = TopicPartition | str
 """A missing topic, or a missing partition of an existing topic."""
@@ -30,13 +30,13 @@ class Report(NamedTuple):
     """Topics and partitions newly found to be missing."""
 
     errors: dict[Missing, UnknownTopicOrPartition]
-    """Errors for the application; all that were found together share one error."""
+    """Errors for the application; topics and partitions found together share one error."""
     awaited: tuple[str, ...]
     """Topics that a broker may still create, to be logged."""
 
 
 class _Count:
-    """Number of consecutive responses without a topic, and when it was last reported."""
+    """The number of consecutive responses without a topic, and when it was last reported."""
 
     __slots__ = ("answers", "reported_s")
 
@@ -46,7 +46,7 @@ class _Count:
 
 
 class MissingTopics:
-    """The missing topics and partitions of a consumer. Engine's thread only.
+    """The missing topics and partitions of a consumer. Use only in the engine's thread.
 
     The error for a subscribed topic is repeated every `repeat_s` while it is missing; for assigned
     partitions, `OffsetFetcher` repeats it.
@@ -80,7 +80,7 @@ class MissingTopics:
                 del self._counts[one]
         errors, awaited = [], []
         for one in sorted(missing, key=str):
-            # Old metadata says nothing about the present.
+            # Old metadata does not show the present state.
             if _topic_of(one) not in metadata.answered:
                 continue
             count = self._counts.setdefault(one, _Count())
@@ -96,7 +96,8 @@ class MissingTopics:
             elif count.reported_s is None or (
                 one in subscribed and now_s - count.reported_s >= self._repeat_s
             ):
-                # Assigned partitions are repeated by the offset fetcher, subscribed topics here.
+                # The offset fetcher repeats the error for assigned partitions, this for subscribed
+                # topics.
                 count.reported_s = now_s
                 errors.append(one)
         error = self._error(errors)
@@ -120,12 +121,14 @@ class MissingTopics:
             if isinstance(one, TopicPartition):
                 count = self._metadata.partition_count(one.topic)
                 has = "1 partition" if count == 1 else f"{count} partitions"
-                reasons.append(f"partition {one} does not exist, topic {one.topic} has {has}")
+                reasons.append(
+                    f"partition {one} does not exist because topic {one.topic} has {has}"
+                )
             else:
                 reasons.append(f"topic {one} does not exist")
         return UnknownTopicOrPartition(
             f"cannot read all assigned or subscribed topics: {'; '.join(reasons)}; correct the"
-            " name, or create it"
+            " names, or create the missing topics or partitions"
         )
 
 

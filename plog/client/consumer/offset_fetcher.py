@@ -1,4 +1,4 @@
-"""The offset fetcher: finds and validates the positions of assigned partitions.
+"""The offset fetcher, which finds and validates the positions of assigned partitions.
 
 A position comes from a committed offset or a reset, and is validated after a change of leader;
 offset_reset.py decides when a reset applies. One coroutine checks which partitions need a position
@@ -49,7 +49,7 @@ Committed = Callable[
 
 
 class OffsetFetcher:
-    """Finds positions for a consumer. Engine's thread only.
+    """Finds positions for a consumer. Use only in the engine's thread.
 
     Calls `on_found` when a position was found, and `on_error` when there is an error to report.
     """
@@ -75,7 +75,7 @@ class OffsetFetcher:
         self._committed = committed
         self._request_timeout_s = request_timeout_s
         self._patience_s = patience_s
-        """How long a partition may be unknown to the cluster before it is reported."""
+        """How long a partition may be missing from the metadata before an error is reported."""
         self._delay_s = delay_s
         self._on_found = on_found
         self._on_error = on_error
@@ -96,7 +96,7 @@ class OffsetFetcher:
             task.cancel()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
-        # May call this method again recursively.
+        # This may call the method recursively.
         task = self._network.spawn(coroutine, what)
         # Finished tasks are dropped here, so that the list stays short without callbacks.
         self._tasks = [other for other in self._tasks if not other.done]
@@ -107,11 +107,11 @@ class OffsetFetcher:
         coroutine: Coroutine[Any, Any, None],
         about: Sequence[tuple[PartitionState, int]],
     ) -> None:
-        """Run a request; if it fails unexpectedly, back off the partitions it is about."""
+        """Run a request; if it fails unexpectedly, postpone retries for its partitions."""
         try:
             await coroutine
         except (Cancelled, ClosedError):
-            # The consumer is closing: nothing may be reported any more.
+            # The consumer is closing, so nothing more may be reported.
             raise
         except Exception as error:
             # A bug must not end the search for positions.
@@ -163,7 +163,7 @@ class OffsetFetcher:
         for state, generation in self._positions.unknown_for(self._patience_s, now_s):
             error = UnknownTopicOrPartition(
                 f"cannot read {state.partition}: it has not existed for {self._patience_s:g} s;"
-                " correct the name, or create it: it is read as soon as it exists"
+                " correct its name or create it; it will be read as soon as it exists"
             )
             reported |= self._positions.fail(state, generation, error)
         if reported:
@@ -195,7 +195,7 @@ class OffsetFetcher:
     # -- resets -----------------------------------------------------------------------------------
 
     async def _find_offsets(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
-        # One time for all, so that ``by_duration`` resets of one request agree.
+        # The same time for all, so that the ``by_duration`` resets of one request agree.
         now_ms = self._network.wall_ms()
         queries = [
             TimestampQuery(one.state.partition, one.reset.timestamp_at(now_ms), one.leader_epoch)
@@ -217,9 +217,9 @@ class OffsetFetcher:
                 # All records are older than the requested time.
                 self._positions.reset_elsewhere(one.state, one.generation, LATEST)
             else:
-                # An end always exists: the leader cannot have responded properly.
+                # An end always exists, so the leader's response is invalid.
                 error = error_from_code(
-                    ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {partition} returned no end"
+                    ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {partition} returned no offset"
                 )
                 self._failed(one.state, one.generation, error)
         self._found()
@@ -273,13 +273,13 @@ class OffsetFetcher:
 
     def _failed(self, state: PartitionState, generation: int, error: KafkaError) -> None:
         self._back_off(state, generation)
-        # Retriable errors usually mean another leader.
+        # Retriable errors usually mean that the leader has changed.
         if error.retriable or error.code in MAY_PASS:
             log.debug("%s: %s", state.partition, error)
             self._cluster.request_update()
         elif self._positions.fail(state, generation, error):
             self._on_error()
-        # The back-off has changed when the next check is due.
+        # The backoff changes the time of the next check.
         self.wake()
 
     def _report(self, state: PartitionState, generation: int, error: Exception) -> None:

@@ -36,9 +36,9 @@ CONSUMER = -1
 """The replica ID of clients, which are not replicas."""
 UNKNOWN_OFFSET = -1
 MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
-"""Errors that Kafka does not call retriable, but that an application could only retry as well."""
+"""Errors that Kafka does not call retriable, but that an application could only retry, too."""
 _FIRST_VERSION_OF = {-3: 7, -4: 8, -5: 9, -6: 11}
-"""First version that supports each special timestamp; older brokers misread it as a time."""
+"""The first version that supports each special timestamp; older brokers misread it as a time."""
 
 
 class TimestampQuery(NamedTuple):
@@ -50,7 +50,7 @@ class TimestampQuery(NamedTuple):
 
 
 class TimestampResults(NamedTuple):
-    """The results of look-ups; None means that no record is that late."""
+    """The results of look-ups; None means that all records are older than the timestamp."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None]
     failed: dict[TopicPartition, KafkaError]
@@ -90,7 +90,7 @@ def read_list_offsets(
     for query in queries:
         partition = query.partition
         one = results.get(partition)
-        # An omitted partition counts as failed, so that it is asked for again.
+        # An omitted partition counts as failed, so that it is requested again.
         if one is None:
             answers.failed[partition] = error_from_code(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -112,7 +112,7 @@ def read_list_offsets(
 
 
 class OffsetLookup:
-    """Looks up offsets in the logs of any partitions. Engine's thread only."""
+    """Looks up offsets in the logs of any partitions. Use only in the engine's thread."""
 
     def __init__(self, cluster: Cluster, network: Network, *, isolation_level: int) -> None:
         self._cluster = cluster
@@ -122,13 +122,13 @@ class OffsetLookup:
     async def beginnings(
         self, partitions: Collection[TopicPartition], *, timeout_s: float
     ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition; raises as `at_times`."""
+        """Return the first offset of each partition. Raises the same errors as `at_times`."""
         return await self._ends(partitions, EARLIEST_TIMESTAMP, timeout_s)
 
     async def ends(
         self, partitions: Collection[TopicPartition], *, timeout_s: float
     ) -> dict[TopicPartition, int]:
-        """Return the end offset that this consumer can read up to; raises as `at_times`."""
+        """Return the end offset for this consumer. Raises the same errors as `at_times`."""
         return await self._ends(partitions, LATEST_TIMESTAMP, timeout_s)
 
     async def _ends(
@@ -143,7 +143,7 @@ class OffsetLookup:
         """Return the first record at or after each given timestamp, or None.
 
         Raises TopicAuthorizationFailed, and after `timeout_s` the error that prevented a look-up:
-        UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed, ...
+        UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed and others.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         left = dict(timestamps)
@@ -163,7 +163,8 @@ class OffsetLookup:
             error = next(iter(answers.failed.values()))
             await backoff.wait_or_raise(error)
             await self._refresh(left, backoff.deadline)
-            # The refresh may have used the rest of the time; another attempt would hide the reason.
+            # The refresh may have used up the remaining time; another attempt would hide the
+            # reason.
             if backoff.is_over:
                 await backoff.wait_or_raise(error)
 
@@ -174,7 +175,7 @@ class OffsetLookup:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            # Continue with the known metadata; the errors of the next attempt say more.
+            # Continue with the known metadata; the errors of the next attempt are more informative.
 
     async def _ask_leaders(
         self, timestamps: Mapping[TopicPartition, int], deadline: Deadline
@@ -243,6 +244,6 @@ class OffsetLookup:
                 node_id, request, ListOffsetsResponse, deadline=deadline
             )
         except KafkaError as error:
-            # The connection concerns all queries alike.
+            # An error of the connection concerns all queries.
             return TimestampResults({}, {query.partition: error for query in queries})
         return read_list_offsets(queries, response)

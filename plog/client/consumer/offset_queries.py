@@ -1,7 +1,7 @@
 """Queries about topics and offsets that need no assignment: ends, timestamps and partitions.
 
-The part of `ConsumerCore` that works without a group. Each call ends after its `timeout_s`, by
-default ``default.api.timeout.ms``.
+This is the part of `ConsumerCore` that works without a group. Each call ends after its `timeout_s`,
+which defaults to ``default.api.timeout.ms``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plog.types import TopicPartition
 
 
 class OffsetQueries:
-    """Queries to the leaders of partitions. Engine's thread only."""
+    """Queries to the leaders of partitions. Use only in the engine's thread."""
 
     def __init__(self, cluster: Cluster, lookup: OffsetLookup, api_timeout_s: float) -> None:
         self._cluster = cluster
@@ -39,9 +39,9 @@ class OffsetQueries:
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record that ``isolation.level`` lets this client read.
+        """Return the offset after the last record that this client can read (``isolation.level``).
 
-        Raises as `beginning_offsets`.
+        Raises the same errors as `beginning_offsets`.
         """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         asked = checked_partitions(partitions)
@@ -52,7 +52,8 @@ class OffsetQueries:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each time, or None.
 
-        A time is in ms since 1970, or a datetime with a time zone. Raises as `beginning_offsets`.
+        A time is in ms since 1970, or a datetime with a time zone. Raises the same errors as
+        `beginning_offsets`.
         """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         asked = {checked_partition(one): time_ms(time) for one, time in times.items()}
@@ -63,7 +64,7 @@ class OffsetQueries:
     ) -> tuple[PartitionMetadata, ...]:
         """Return a topic's partitions in order, with their leaders.
 
-        Raises as `beginning_offsets`.
+        Raises the same errors as `beginning_offsets`.
         """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         deadline = self._cluster.deadline(limit_s)

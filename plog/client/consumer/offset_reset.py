@@ -1,4 +1,4 @@
-"""Resets by auto.offset.reset: when a consumer's position is reset, and the error if it may not be.
+"""Resets by auto.offset.reset: when to reset a position, and the error if a reset is not allowed.
 
 Three cases need a new position, and each has a function here:
 
@@ -9,7 +9,7 @@ Three cases need a new position, and each has a function here:
 
 With auto.offset.reset=none they return the error for the application. A reset only marks the
 partition with its target (reset_target.py); `OffsetFetcher` then requests the offset from the
-leader, and `SubscriptionState` drops responses of the generation before. Source: Kafka 3.9
+leader, and `SubscriptionState` drops responses of older generations. Source: Kafka 3.9
 SubscriptionState, FetchCollector.handleInitializeErrors.
 """
 
@@ -30,9 +30,9 @@ log = logging.getLogger("plog.client")
 def reset_uncommitted(
     positions: SubscriptionState, uncommitted: Sequence[tuple[PartitionState, int]]
 ) -> list[tuple[PartitionState, int, NoOffsetForPartition]]:
-    """Reset partitions without a committed offset; return those that may not be, with the error.
+    """Reset partitions without a committed offset; return those that must not be reset, and why.
 
-    The partitions come with their generations. One error names all of them.
+    Each partition comes with its generation. A single error names all of those returned.
     """
     lacking = [one for one in uncommitted if not positions.reset_by_default(*one)]
     if not lacking:
@@ -50,10 +50,11 @@ def reset_uncommitted(
 def reset_out_of_range(
     positions: SubscriptionState, state: PartitionState, generation: int, offset: int
 ) -> OffsetOutOfRange | None:
-    """Reset a position that the leader's log does not contain; return the error if it may not be.
+    """Reset a position that the leader's log does not contain, or return the error.
 
     Retention has deleted the offset, or the log was truncated. All records that were fetched before
-    must have been taken, and the answer must be the leader's: a follower may lag behind (KIP-392).
+    must have been taken, and the response must be the leader's: a follower may lag behind
+    (KIP-392).
     """
     what = f"offset {offset} of {state.partition} is out of range"
     if positions.reset_by_default(state, generation):
@@ -65,11 +66,11 @@ def reset_out_of_range(
 def reset_truncated(
     positions: SubscriptionState, one: Inquiry, end: EpochEndOffset
 ) -> LogTruncated | None:
-    """Reset a position after the `end` of its epoch in the leader's log, or return the error.
+    """Reset a position beyond the `end` of its epoch in the leader's log, or return the error.
 
-    The new position is the end, or that of auto.offset.reset if the leader knows no such epoch.
+    The new position is the end, or that of auto.offset.reset if the leader has no such epoch.
     """
-    # -1 in the response: the leader knows no such epoch, so nothing in common is known.
+    # -1 in the response: the leader has no such epoch, so no common offset is known.
     is_known = end.leader_epoch > NO_EPOCH and end.end_offset >= 0
     what = f"the log of {one.state.partition} was truncated before the position {one.position}"
     if is_known:

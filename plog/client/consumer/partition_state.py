@@ -1,6 +1,6 @@
 """The state of one assigned partition: its phase, positions and leader.
 
-Plain data; `SubscriptionState` (subscription_state.py) has the rules for changing it.
+Plain data; `SubscriptionState` (subscription_state.py) contains the rules for changing it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Phase(Enum):
 
 
 class PartitionState:
-    """One assigned partition. Mutable, and guarded by the lock of its `SubscriptionState`."""
+    """One assigned partition. It is mutable; the lock of its `SubscriptionState` guards it."""
 
     __slots__ = (
         "buffered_bytes",
@@ -78,7 +78,7 @@ class PartitionState:
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.failures = 0
-        """Failures since the last success, for the backoff until `retry_at_s`."""
+        """The number of failures since the last success, which determines `retry_at_s`."""
         self.retry_at_s = 0.0
         self.unknown_since_s: float | None = None
         """When the partition was first missing from the metadata; None if it is known."""
@@ -90,15 +90,15 @@ class PartitionState:
 
     def node_at(self, now_s: float) -> int:
         """Return the broker to fetch from, or `NO_NODE`."""
-        # KIP-392: the leader is asked again from time to time, since a follower cannot name a
-        # better one.
+        # KIP-392: the client returns to the leader from time to time, since only the leader can
+        # select a better follower.
         if self.replica != NO_NODE and now_s < self.replica_until_s:
             return self.replica
         return self.leader
 
 
 class Inquiry(NamedTuple):
-    """A request to a partition's leader: look up a reset, or the end of an epoch."""
+    """A request to a partition's leader, for the offset of a reset or the end of an epoch."""
 
     state: PartitionState
     generation: int

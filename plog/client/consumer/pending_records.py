@@ -1,7 +1,7 @@
 """Records that were taken from the engine but not yet handed to the application.
 
 An iterator takes hundreds of records in one call and yields them one by one. The engine's positions
-are then already past all of them, but commits and `position` must reflect the application's
+are then past all of these records, but commits and `position` must reflect the application's
 progress. A seek or a revocation drops the records of its partitions and keeps the rest.
 """
 
@@ -14,7 +14,7 @@ from plog.types import TopicPartition
 
 
 class PendingRecords:
-    """Taken records that wait for the application. Consuming thread only.
+    """Taken records that wait for the application. Use only in the consuming thread.
 
     >>> first = ConsumerRecord("t", 0, 7, 0, 0, None, b"a", (), -1)
     >>> pending = PendingRecords()
@@ -31,7 +31,7 @@ class PendingRecords:
         return len(self._records) - self._next
 
     def put(self, records: Sequence[ConsumerRecord]) -> None:
-        """Store `records`; there must be none left."""
+        """Store `records`; no earlier ones may be left."""
         assert not len(self), "records would be lost"
         self._records, self._next = records, 0
 
@@ -54,7 +54,8 @@ class PendingRecords:
         """Return the offset of the first pending record of each partition."""
         found: dict[TopicPartition, int] = {}
         for record in self._records[self._next :]:
-            # Records of a partition are in order, so the first one found is the next.
+            # The records of a partition are in order, so the first one found is the next to be
+            # read.
             found.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return found
 

@@ -1,6 +1,6 @@
 """Reader of a known range of one partition, with one fetch at a time from its leader.
 
-It has no groups, read-ahead or concurrent fetches, so that it runs on any `Network`, including
+It supports no groups, read-ahead or concurrent fetches, so it runs on any `Network`, including
 blocking sockets.
 
 Source: KIP-74, KIP-98 (read_committed), KIP-320; Kafka 4.3 Fetcher.
@@ -94,7 +94,7 @@ class RangeReader:
     async def _ask(
         self, partition: TopicPartition, position: int, deadline: Deadline
     ) -> PartitionData:
-        """Send one fetch to the leader. Raises the broker's error, or that of the connection."""
+        """Send one fetch to the leader. Raises the error of the broker or of the connection."""
         metadata = self._cluster.metadata
         if partition.topic not in metadata.topics:
             metadata = await self._cluster.refresh({partition.topic}, deadline=deadline)
@@ -104,7 +104,7 @@ class RangeReader:
         settings = self._settings
         wanted = FetchPartition(
             partition=partition.partition,
-            # KIP-320: detects a leader that this client does not know yet.
+            # KIP-320: detects a leader change that this client is not yet aware of.
             current_leader_epoch=known.leader_epoch,
             fetch_offset=position,
             partition_max_bytes=settings.max_partition_fetch_bytes,

@@ -10,13 +10,13 @@ from plog.client.network.ports import Cancelled
 from plog.types import TopicPartition
 
 CallUser = Callable[..., Awaitable[Any]]
-"""Calls a function of the application with arguments, in the thread its face requires."""
+"""Calls a function of the application with arguments, in the thread that its face requires."""
 
 
 class ConsumerRebalanceListener(Protocol):
     """The type of listeners that `subscribe` accepts: any object with these two methods.
 
-    It may also have ``on_partitions_lost``; without it, lost partitions count as revoked.
+    It may also have a method ``on_partitions_lost``; otherwise, lost partitions count as revoked.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any:
@@ -102,8 +102,8 @@ class Listening:
         except Cancelled:
             raise
         except Exception as error:
-            # Kept until the step is complete: an exception of a listener must not leave the member
-            # half-way.
+            # Kept until the step is complete: a listener's exception must not interrupt the
+            # member's transition.
             error.add_note(f"raised by {name} of the rebalance listener")
             self._error = self._error or error
         finally:

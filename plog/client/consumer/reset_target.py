@@ -39,7 +39,7 @@ LATEST = ResetTo(LATEST_TIMESTAMP)
 
 
 def reset_to(reset: OffsetReset) -> ResetTo | None:
-    """Return the meaning of the setting auto.offset.reset; None for ``none``."""
+    """Return the target for a value of auto.offset.reset; None for ``none``."""
     if reset.kind == "by_duration":
         return ResetTo(0, age_ms=reset.duration_ms)
     return {"earliest": EARLIEST, "latest": LATEST}.get(reset.kind)

@@ -1,9 +1,10 @@
 """A consumer of known ranges over blocking sockets, without a group, a thread or a reactor.
 
-For workers of batch jobs, scripts and tools, in which importing a reactor would cost more than the
-work itself. The caller names the partition and its start and stop offsets, for example from `Admin`
-or a checkpoint. Like other consumers it follows leaders, supports TLS and SASL, and filters aborted
-transactions with ``isolation.level=read_committed``: it shares their parts.
+It is for workers of batch jobs, scripts and tools, in which importing a reactor would take longer
+than the work itself. The caller specifies the partition and its start and stop offsets, for example
+from `Admin` or a checkpoint. It is built from the parts of the other consumers, so it follows
+leaders, supports TLS and SASL, and filters aborted transactions with
+``isolation.level=read_committed``.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _offset = attrgetter("offset")
 
 
 class SimpleConsumer:
-    """Reads ranges of partitions sequentially. One thread at a time may use it.
+    """Reads ranges of partitions sequentially. Only one thread at a time may use it.
 
         with SimpleConsumer(bootstrap_servers="localhost:9092") as consumer:
             partition = TopicPartition("page-views", 0)
@@ -53,9 +54,8 @@ class SimpleConsumer:
             for record in consumer.records(partition, 0, stop):
                 print(record.offset, record.value)
 
-    Accepts a consumer's settings; those of groups and positions, ``client.rack`` and
-    ``max.poll.records`` have no effect. No operation takes longer than
-    ``default.api.timeout.ms``.
+    Accepts a consumer's settings; group and position settings, ``client.rack`` and
+    ``max.poll.records`` have no effect. No operation takes longer than ``default.api.timeout.ms``.
 
     Raises ConfigError for invalid settings.
     """
@@ -107,7 +107,7 @@ class SimpleConsumer:
     def partitions_for(self, topic: str) -> tuple[PartitionMetadata, ...]:
         """Return a topic's partitions in order, with their leaders.
 
-        Raises UnknownTopicOrPartition, TopicAuthorizationFailed, ...
+        Raises UnknownTopicOrPartition, TopicAuthorizationFailed and others.
         """
         return self._run(self._cluster.topic(topic)).partitions
 
@@ -139,8 +139,8 @@ class SimpleConsumer:
         """Yield the records from offset `start` up to, but not including, `stop`.
 
         There may be fewer than `stop` - `start`, because of transaction markers and compaction.
-        Raises OffsetOutOfRange if the log does not hold `start`, and RequestTimedOut if it ends
-        before `stop`. After the records before it, raises CorruptRecords for a corrupt batch and
+        Raises OffsetOutOfRange if the log does not contain `start`, and RequestTimedOut if it ends
+        before `stop`. Yields all records before a damaged one, then raises CorruptRecords or
         SerializationFailed.
         """
         for fetched in self._fetches(partition, start, stop):
@@ -162,7 +162,7 @@ class SimpleConsumer:
     ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records as Arrow columns of up to `max_records` rows, without deserializing.
 
-        Raises as `records`, and MissingExtra without the extra ``plog[arrow]``.
+        Raises the same errors as `records`, and MissingExtra without the extra ``plog[arrow]``.
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give at least 1")
@@ -179,7 +179,7 @@ class SimpleConsumer:
                         yield record_batch(columns, runs)
                         columns, runs = RecordColumns(), []
         except PlogError:
-            # Rows before the error are the application's; the error follows them.
+            # The application receives the rows before the error first.
             if runs:
                 yield record_batch(columns, runs)
             raise
@@ -194,8 +194,8 @@ class SimpleConsumer:
         while position < stop:
             fetched = self._run(self._reader.fetch(partition, position, stop))
             yield fetched
-            # Past control batches and compacted offsets as well, so that the loop always
-            # progresses.
+            # The position also moves past control batches and compacted offsets, so that the loop
+            # always progresses.
             position = fetched.next_offset
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -14,7 +14,7 @@ from plog.client.settings import ConsumerSettings
 class ConsumerSubscription:
     """The common base of `GroupMember` and `StandaloneMember`.
 
-    `on_attention` is called whenever `attend` has work, to wake a waiting poll.
+    `on_attention` is called whenever `attend` has work to do, to wake a waiting poll.
     """
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, call_user: CallUser) -> None:
@@ -36,7 +36,7 @@ class ConsumerSubscription:
         Replaces the previous subscription, whose partitions are revoked at the next poll.
         `listener` is a `RebalanceListener`, or an object with methods of the same names.
         """
-        # Both are checked before anything changes, so that a refused call has no effect.
+        # Both arguments are checked before anything changes, so that a rejected call has no effect.
         listening = Listening(listener, self._call_user)
         self._selection = TopicSelection.of(
             topics, pattern, excludes_internal=self._settings.exclude_internal_topics
@@ -45,7 +45,7 @@ class ConsumerSubscription:
         # A pattern needs the names of all topics.
         if (pattern is not None) != self._cluster.wants_all_topics:
             self._cluster.want_all_topics(pattern is not None)
-        # Also for a pattern: the previous list of names is dropped.
+        # This is also done for a pattern, to drop the previous list of names.
         self._cluster.want_topics(self._selection.topics)
 
     def _unsubscribe(self) -> None:
@@ -60,7 +60,7 @@ class ConsumerSubscription:
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether the assignment follows from subscribed topics instead of `assign`."""
+        """Whether the assignment comes from subscribed topics instead of `assign`."""
         return self._selection is not None
 
     @property

@@ -1,15 +1,15 @@
 """The assignment of a consumer and its position in each partition.
 
-A partition starts without a position. A seek or a committed offset sets it, or its leader looks it
+A partition starts without a position. A seek or a committed offset sets it, or the leader looks it
 up (a reset). A position whose leader epoch is known is validated with each new leader before more
-is fetched, because that leader may have a shorter log (KIP-320). After that the partition is
-fetched: `fetch_offset` runs ahead of `position`, and the records between the two are buffered.
+records are fetched, because that leader may have a shorter log (KIP-320). After that the partition
+is fetched: `fetch_offset` runs ahead of `position`, and the records between the two are buffered.
 
 Every assignment, seek, reset and validation gives the partition a new generation. A response to a
-request of an older generation is ignored, so that a late one can neither move a position nor add
-records.
+request of an older generation is ignored, so that a late response can neither move a position nor
+add records.
 
-The engine's thread and the consuming thread share this state, hence the lock. Methods take it,
+The engine's thread and the consuming thread share this state under a lock. Methods acquire it,
 except those of `PartitionState` and those whose docstring says otherwise. Source: Kafka 3.9
 SubscriptionState.
 """
@@ -32,7 +32,7 @@ _UNASSIGNED = 0
 
 
 class SubscriptionState:
-    """The assigned partitions; `default_reset` is auto.offset.reset, None for ``none``."""
+    """The assigned partitions; `default_reset` is auto.offset.reset, or None for ``none``."""
 
     def __init__(
         self, *, default_reset: ResetTo | None = None, read_committed: bool = False
@@ -40,12 +40,12 @@ class SubscriptionState:
         self.lock = Lock()
         self.default_reset = default_reset
         self.states: dict[TopicPartition, PartitionState] = {}
-        """The partitions in fetch order. Use under the lock."""
+        """The partitions in fetch order. Guarded by the lock."""
         self._read_committed = read_committed
         self._generation = _UNASSIGNED
         self._errors: dict[TopicPartition | str, Exception] = {}
         self.held_back: Callable[[], Mapping[TopicPartition, int]] = dict
-        """Returns the application's position where it has not received all taken records."""
+        """Returns the application's position where it has not yet received all taken records."""
         self.on_assign: Callable[[], None] = lambda: None
         """Called when the assignment changes."""
 
@@ -67,7 +67,7 @@ class SubscriptionState:
                     # Shows the buffer that it may hold data of a removed partition.
                     self._generation += 1
                     self._errors.pop(partition, None)
-        # Outside the lock, because listeners call methods that take it.
+        # Outside the lock, because listeners call methods that acquire it.
         self.on_assign()
 
     @property
@@ -77,14 +77,14 @@ class SubscriptionState:
             return frozenset(self.states)
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-        """Set the position; `leader_epoch` is that of the record before it, if known."""
+        """Set the position; `leader_epoch` is the epoch of the record before it, if known."""
         if offset < 0:
             raise ValueError(f"cannot seek {partition} to offset {offset}: it is negative")
         with self.lock:
             self._place(self._state(partition), offset, leader_epoch)
 
     def request_reset(self, partition: TopicPartition, reset: ResetTo) -> None:
-        """Continue at the position of `reset`, once the leader has looked it up."""
+        """Continue at the target `reset`, once the leader has looked up its offset."""
         with self.lock:
             self._reset(self._state(partition), reset)
 
@@ -110,7 +110,7 @@ class SubscriptionState:
             was = [state.is_withheld for state in self.states.values()]
             for partition, state in self.states.items():
                 state.is_withheld = partition in partitions
-        # Only if one was withheld before may something be fetched now.
+        # New fetches are possible only if a partition was withheld before.
         if any(was):
             self.on_assign()
 
@@ -138,13 +138,13 @@ class SubscriptionState:
                     leader_epoch=None if state.position_epoch < 0 else state.position_epoch,
                 )
                 for partition, state in self.states.items()
-                # Not while a position is validated: it may lie in a part of the log that was
-                # truncated (KIP-320).
+                # A position that is being validated is not committed: it may be in a part of the
+                # log that was truncated (KIP-320).
                 if state.position is not None and state.phase is Phase.FETCHING
             }
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return the number of records from the position to the end, or None if not known.
+        """Return the number of records from the position to the end, or None if it is unknown.
 
         The end depends on isolation.level.
         """
@@ -155,7 +155,7 @@ class SubscriptionState:
         end = state.last_stable_offset if self._read_committed else state.high_watermark
         if end is None or state.position is None:
             return None
-        # A position reached by a seek may be beyond the end.
+        # A seek may have set a position beyond the end.
         return max(0, end - state.position)
 
     def lags(self) -> dict[TopicPartition, tuple[int | None, int | None]]:
@@ -195,7 +195,7 @@ class SubscriptionState:
             return [(state, state.generation) for state in due]
 
     def begin_inquiries(self, now_s: float) -> list[Inquiry]:
-        """Return the requests to leaders that are due; none is returned again until answered."""
+        """Return the requests to leaders that are due, each only once until it is answered."""
         with self.lock:
             asked = []
             for state in self.states.values():
@@ -228,7 +228,7 @@ class SubscriptionState:
             return True
 
     def reset_by_default(self, state: PartitionState, generation: int) -> bool:
-        """Reset by auto.offset.reset; False if that is ``none``, or the generation has changed.
+        """Reset by auto.offset.reset; False if that is ``none`` or the generation has changed.
 
         offset_reset.py calls this.
         """
@@ -276,7 +276,7 @@ class SubscriptionState:
                 # epoch is validated.
                 if known is not None and known.leader_epoch != state.leader_epoch:
                     state.leader_epoch = known.leader_epoch
-                    state.replica = NO_NODE  # The new leader has not chosen it.
+                    state.replica = NO_NODE  # The new leader has not selected this follower.
                     self._validate(state)
         return leaderless
 
@@ -301,21 +301,21 @@ class SubscriptionState:
     def _validate(self, state: PartitionState) -> None:
         if state.phase in (Phase.NO_OFFSET, Phase.RESETTING):
             return
-        # Without both epochs there is nothing to compare: old brokers and seeks by number have
-        # none.
+        # Without both epochs there is nothing to compare: old brokers and seeks to a plain offset
+        # provide none.
         is_known = state.position_epoch != NO_EPOCH and state.leader_epoch != NO_EPOCH
         state.phase = Phase.VALIDATING if is_known else Phase.FETCHING
         self._restart(state)
 
     def forget_replica(self, state: PartitionState) -> bool:
-        """Fetch from the leader again; False if the partition was not read from a follower."""
+        """Fetch from the leader again; return False if it was not read from a follower."""
         with self.lock:
             had_one = state.replica != NO_NODE
             state.replica = NO_NODE
             return had_one
 
     def forget_node(self, node_id: int) -> bool:
-        """Read nothing from this follower; False if no partition was read from it."""
+        """Stop reading from this follower; return False if no partition was read from it."""
         with self.lock:
             had = [state for state in self.states.values() if state.replica == node_id]
             for state in had:
@@ -327,14 +327,14 @@ class SubscriptionState:
     def back_off(
         self, state: PartitionState, generation: int, now_s: float, delay_s: Callable[[int], float]
     ) -> None:
-        """Postpone requests for this partition by `delay_s` of its number of failures."""
+        """Postpone requests for this partition; `delay_s` maps its failures so far to a delay."""
         with self.lock:
             if state.generation == generation:
                 state.retry_at_s = now_s + delay_s(state.failures)
                 state.failures += 1
 
     def fail(self, state: PartitionState, generation: int, error: Exception) -> bool:
-        """Record an error for the application; False if the partition's generation has changed."""
+        """Record an error for the application; return False if the generation has changed."""
         with self.lock:
             if state.generation != generation:
                 return False
@@ -342,9 +342,9 @@ class SubscriptionState:
             return True
 
     def fail_all(self, what: TopicPartition | str, error: Exception) -> None:
-        """Record an error for the next poll that does not concern a partition's position.
+        """For the next poll, record an error that does not concern a partition's position.
 
-        One error under several keys is raised once.
+        An error recorded under several keys is raised once.
         """
         with self.lock:
             self._errors[what] = error
@@ -356,12 +356,12 @@ class SubscriptionState:
 
     def pop_error(self) -> Exception | None:
         """Remove and return the first recorded error, or None."""
-        # Without the lock: the usual case, on the hot path of a poll.
+        # Without the lock, since polls are hot and there is usually no error.
         if not self._errors:
             return None
         with self.lock:
             error = next(iter(self._errors.values()), None)
-            # One error may concern several partitions; it is raised once.
+            # An error that concerns several partitions is raised once.
             self._errors = {x: other for x, other in self._errors.items() if other is not error}
             return error
 
@@ -381,7 +381,7 @@ class SubscriptionState:
             return state.generation == generation and state.position == state.fetch_offset
 
     def next_retry_s(self, phases: Collection[Phase], now_s: float) -> float | None:
-        """Return when the first partition in one of these phases is due for a retry."""
+        """Return the time of the next retry for a partition in one of these phases."""
         with self.lock:
             times = [
                 x.retry_at_s
@@ -400,7 +400,8 @@ class SubscriptionState:
             for state in self.states.values():
                 since_s = state.unknown_since_s
                 if since_s is not None and now_s - since_s >= patience_s:
-                    # Once per period, so that the error repeats while the partition stays unknown.
+                    # Counted from now, so that the error repeats once per period while the
+                    # partition is missing.
                     state.unknown_since_s = now_s
                     found.append((state, state.generation))
         return found
@@ -424,7 +425,7 @@ class SubscriptionState:
 
     @property
     def last_generation(self) -> int:
-        """A number that changes whenever buffered data may have become stale."""
+        """A number that increases whenever buffered data may have become stale."""
         return self._generation
 
     def clear_error_locked(self, partition: TopicPartition) -> None:

@@ -13,7 +13,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def time_ms(time: Time) -> int:
-    """Return `time` in ms since 1970. Raises ValueError for an invalid time, TypeError for others.
+    """Return `time` in ms since 1970. Raises ValueError, or TypeError if it is not a time.
 
     >>> time_ms(datetime(2026, 1, 1, tzinfo=UTC))
     1767225600000

@@ -37,7 +37,7 @@ class TopicSelection:
         Raises ValueError if both or neither are given, TypeError for an invalid list of names.
         """
         if (topics is None) == (pattern is None):
-            raise ValueError("give either topics or a pattern to subscribe to")
+            raise ValueError("cannot subscribe: give either topics or a pattern")
         if pattern is not None:
             return cls(pattern=re.compile(pattern), excludes_internal=excludes_internal)
         # A string is iterable, and its letters are valid topic names.
@@ -59,8 +59,7 @@ class TopicSelection:
             for name, topic in metadata.topics.items()
             if topic.partitions
             and not (topic.is_internal and self.excludes_internal)
-            # `fullmatch`, as Java's Pattern.matches: a prefix must not subscribe to more than
-            # intended.
+            # `fullmatch`, like Java's Pattern.matches: a matching prefix is not enough.
             and self.pattern.fullmatch(name)
         )
 
@@ -72,7 +71,7 @@ class TopicSelection:
 
 
 def refusal(topics: Iterable[str], metadata: ClusterMetadata) -> KafkaError | None:
-    """Return the error of a topic that cannot be read and that waiting cannot fix, or None."""
+    """Return the error if a topic cannot be read and waiting cannot fix that, otherwise None."""
     for name in topics:
         topic = metadata.topics.get(name)
         if topic is not None and topic.error in _REFUSALS:

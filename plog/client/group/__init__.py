@@ -3,5 +3,5 @@
 All requests of a consumer to its group's coordinator belong here. `plog.client.assignors` decides
 which member gets which partition, and `plog.client.consumer` fetches records. Start with member.py,
 which controls the order of events, and member_state.py, which contains the rules. revocation.py
-decides which partitions a member gives up in an eager or cooperative rebalance.
+decides which partitions a member revokes in an eager or cooperative rebalance.
 """

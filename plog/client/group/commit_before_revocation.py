@@ -3,10 +3,10 @@
 A poll must not exceed its timeout and the coordinator may be unavailable, so the commit runs
 concurrently with polls. The partitions are revoked in the first poll after the commit has finished:
 it succeeded, failed permanently, or timed out. Each attempt starts in a poll, with the records that
-the application has processed by then. Until then, records of these partitions are withheld,
-because the next owner would read them again.
+the application has processed by then. Until the revocation, records of these partitions are
+withheld, because the next owner would read them again.
 
-revocation.py decides which partitions are revoked, and calls this.
+revocation.py decides which partitions are revoked, and calls this module.
 Source: Kafka 4.3 ConsumerCoordinator.onJoinPrepare.
 """
 
@@ -30,7 +30,7 @@ log = logging.getLogger("plog.client.group")
 
 
 class CommitBeforeRevocation:
-    """The commit before a revocation. `on_change` is called when a poll can continue it."""
+    """The commit before a revocation. `on_change` is called when the next poll can continue it."""
 
     def __init__(
         self,
@@ -61,24 +61,25 @@ class CommitBeforeRevocation:
         only_these: bool,
         longest_s: float,
     ) -> bool:
-        """Return whether the partitions `going` may be revoked; start or retry the commit if due.
+        """Return whether the partitions `going` may be revoked; start or retry the commit when due.
 
         Also commits the remaining partitions, unless `only_these`.
         """
-        # A new generation has other partitions to revoke, so an unfinished attempt no longer
+        # In a new generation, other partitions are revoked, so an unfinished attempt no longer
         # matters.
         if self._generation != generation:
             self._begin(generation, going, longest_s)
         if not self._is_over and self.waits_in is None:
             self._try += 1
             self.waits_in = generation
-            # Before a rebalance everything is committed, because the generation is about to end.
+            # Before a rebalance, all positions are committed, because the generation is about to
+            # end.
             only = going if only_these else None
             self._commits.commit_before_revocation(only, partial(self._answered, self._try))
         return self._is_over
 
     def end(self) -> None:
-        """Note that the revocation is complete or cancelled. No effect if none is in progress."""
+        """Record that the revocation is complete or cancelled; no effect if none is in progress."""
         self._stop()
         self._generation = None
         self._is_over = False
@@ -91,7 +92,8 @@ class CommitBeforeRevocation:
         self._generation = generation
         self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
-            # The next owner would read again what the application receives after the commit.
+            # The next owner would read again the records that the application receives after the
+            # commit.
             self._positions.withhold(going)
             self._start(self._expire(longest_s))
 
@@ -116,7 +118,7 @@ class CommitBeforeRevocation:
         if error is not None:
             # At-least-once delivery permits this; blocking the rebalance any longer would lose the
             # membership.
-            log.warning("commit before revocation failed, records may be read twice: %s", error)
+            log.warning("commit before revocation failed; records may be read twice: %s", error)
         self._finish()
 
     def _finish(self) -> None:

@@ -1,7 +1,7 @@
-"""A group member's connection to its coordinator, which it looks up again when it moves.
+"""A group member's connection to its coordinator, which is looked up again after it has moved.
 
-A broker answers the requests of one connection in order, and it may answer a JoinGroup only minutes
-later, when all members have joined. Group requests therefore do not share the connection of fetch
+A broker answers the requests on a connection in order, and it may answer a JoinGroup only after
+minutes, when all members have joined. Group requests therefore do not share the connection of fetch
 requests, even if one broker is both leader and coordinator.
 """
 
@@ -21,11 +21,11 @@ from plog.wire.schema import ApiMessage
 R = TypeVar("R", bound=ApiMessage)
 
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Error codes of a broker that is not, or no longer, the coordinator."""
+"""Error codes of a broker that is not the coordinator, or no longer is."""
 
 
 class CoordinatorConnection:
-    """The coordinator of a group and the connection to it. Network's thread only."""
+    """The coordinator of a group and the connection to it. Use only in the network's thread."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id
@@ -42,7 +42,7 @@ class CoordinatorConnection:
     async def connected(self, deadline: Deadline | None = None) -> Connection:
         """Return an open connection to the coordinator.
 
-        Raises as `Cluster.coordinator` and `Node.connected` do.
+        Raises the errors of `Cluster.coordinator` and `Node.connected`.
         """
         if self._is_closed:
             raise ClosedError(f"the member of group {self.group_id} is closed")
@@ -73,12 +73,12 @@ class CoordinatorConnection:
                 f"group {self.group_id}: the coordinator, broker {node_id}, is not in the cluster"
             )
         node = self._node
-        # A broker that was replaced may have kept its id but not its address.
+        # A replacement of a broker may have the same id but another address.
         if node is None or (node.id, node.host, node.port) != (node_id, broker.host, broker.port):
             if node is not None:
                 node.close()
-            # A connection of its own: the broker would answer fetches only after a pending
-            # JoinGroup.
+            # A separate connection: on a shared one, the broker would answer fetches only after a
+            # pending JoinGroup.
             node = self._node = self._cluster.node_apart(broker)
         return node
 

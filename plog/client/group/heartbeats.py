@@ -1,9 +1,10 @@
 """Heartbeats of a group member, which stop when the application no longer polls.
 
-They are sent by a separate task, so that processing records may take long. The task sends a
-heartbeat every ``heartbeat.interval.ms`` while the member is in a generation. A response may report
-that the group is rebalancing or that this member was removed. If the application has not polled for
-``max.poll.interval.ms``, the member leaves, so that its partitions do not stay unread.
+They are sent by a separate task, so that the application may take long to process records. The task
+sends a heartbeat every ``heartbeat.interval.ms`` while the member is in a generation. A response
+may report that the group is rebalancing or that this member was removed. If the application has not
+polled for ``max.poll.interval.ms``, the member leaves the group, so that another member can read
+its partitions.
 
 Source: Kafka 4.3 AbstractCoordinator.HeartbeatThread, Heartbeat; KIP-62.
 """
@@ -59,7 +60,7 @@ class Heartbeats:
         self._is_syncing = False
 
     def polled(self, *, waits: bool = False) -> None:
-        """Record a poll; with `waits`, the poll lasts until the next call. Any thread."""
+        """Record a poll; with `waits`, the poll lasts until the next call. Thread-safe."""
         self._polled_s = self._network.now_s()
         self._is_polling = waits
 
@@ -86,7 +87,7 @@ class Heartbeats:
 
     def begin_generation(self) -> None:
         """Record the start of a generation."""
-        # The response to JoinGroup proves that the coordinator knows the member.
+        # The response to JoinGroup proves that the coordinator has the member in its group.
         self.last_answer_s = self._network.now_s()
         self._next_beat_s = self.last_answer_s + self._settings.heartbeat_interval_ms / 1000
 
@@ -105,8 +106,8 @@ class Heartbeats:
             polled_s = now_s if self._is_polling else self._polled_s
             poll_expires_s = polled_s + self._settings.max_poll_interval_ms / 1000
             if now_s >= poll_expires_s:
-                # KIP-62: a member that no longer polls leaves, so that its partitions do not stay
-                # unread.
+                # KIP-62: a member that no longer polls leaves, so that another can read its
+                # partitions.
                 self._poll_expired()
             elif now_s < self._next_beat_s:
                 await self._changed.wait(min(self._next_beat_s, poll_expires_s) - now_s)
@@ -117,7 +118,7 @@ class Heartbeats:
     def _beats(self) -> bool:
         state = self._membership.state
         if state is MemberState.COMPLETING_REBALANCE:
-            # The broker would answer a heartbeat only after the SyncGroup on the same connection.
+            # On the same connection, the broker answers a heartbeat only after the SyncGroup.
             return not self._is_syncing
         return state is MemberState.STABLE
 
@@ -146,19 +147,19 @@ class Heartbeats:
         self._next_beat_s = now_s + self._settings.heartbeat_interval_ms / 1000
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self.last_answer_s = now_s
-            # During a rebalance of its own, the member is joining already.
+            # In any other state, the member is already joining.
             if code and self._membership.state is MemberState.STABLE:
                 self._membership.ask_to_rejoin("group is already rebalancing")
             return
         error = error_from_code(code, f"heartbeat of {sent.member_id} in {self._link.group_id}")
-        # The error concerns a generation that the member has left since it sent the heartbeat.
+        # The error concerns a generation that the member left after sending the heartbeat.
         if self._membership.generation != sent:
             log.info("ignored heartbeat error of generation %s: %s", sent.generation_id, error)
         elif code in _LOST:
             log.warning("removed from group %s: %s; rejoining", self._link.group_id, error)
             self._membership.reset(
                 f"heartbeat: {ErrorCode(code).name}",
-                # With ILLEGAL_GENERATION the coordinator still knows the member id.
+                # With ILLEGAL_GENERATION, the member id is still valid.
                 keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
             )
         elif isinstance(error, FencedInstanceId):
@@ -171,7 +172,7 @@ class Heartbeats:
             self._soon()
 
     def _soon(self) -> None:
-        """Schedule the next heartbeat after the retry backoff, before the interval is over."""
+        """Schedule the next heartbeat after the retry backoff instead of the interval."""
         wait_ms = min(self._settings.retry_backoff_ms * 2, self._settings.heartbeat_interval_ms)
         self._next_beat_s = self._network.now_s() + max(wait_ms, 1) / 1000
 

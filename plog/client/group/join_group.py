@@ -1,9 +1,10 @@
 """Join a generation of a group: JoinGroup and SyncGroup, up to the assignment.
 
-One call of `join` enters one generation. It sends the assignors that the member supports, assigns
-the partitions if the coordinator selects this member as the leader, and ends with an assignment or
-a permanent error. It retries errors that do not concern the member, such as a coordinator that is
-moving or loading, and the initial response with a member id (KIP-394).
+One call of `join` enters one generation. It sends the names of the assignors that the member
+supports, assigns the partitions if the coordinator selects this member as the leader, and returns
+an assignment or raises a permanent error. It retries after errors that do not concern the member,
+such as a coordinator that is moving or loading, and after the initial response with a member id
+(KIP-394).
 
 Source: Kafka 4.3 AbstractCoordinator, ConsumerCoordinator; KIP-345, KIP-559, KIP-800, KIP-814.
 """
@@ -61,9 +62,9 @@ TopicCounts = Mapping[str, int]
 
 
 class GroupJoin:
-    """The joining of a member to generations of its group.
+    """Joins a member to generations of its group.
 
-    `watched` holds the partition counts that this member assigned as the leader of the last
+    `watched` contains the partition counts that this member used as the leader of the last
     generation; None if it was not the leader. The group must rebalance if they change.
     """
 
@@ -93,7 +94,7 @@ class GroupJoin:
 
         `Membership` then has the next state. Raises permanent errors.
         """
-        # The group may take any time to rebalance, so the join has no deadline of its own; `leave`
+        # A rebalance of the group may take any amount of time, so the join has no deadline; `leave`
         # cancels it.
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
@@ -101,8 +102,8 @@ class GroupJoin:
             self._membership.begin_join()
             try:
                 answer = await self._ask_to_join(topics, owned)
-                # KIP-394: a coordinator gives a new member its id before it adds it to the group,
-                # so that a client whose responses are lost does not leave phantom members.
+                # KIP-394: a coordinator sends a new member its id before it adds the member to the
+                # group, so that a client whose responses are lost does not leave phantom members.
                 if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                     self._membership.given_member_id(answer.member_id)
                     continue
@@ -111,7 +112,7 @@ class GroupJoin:
                 if answer.protocol_name not in self._assignors:
                     raise self._inconsistent(f"the coordinator chose {answer.protocol_name}")
                 if self._membership.state is not MemberState.PREPARING_REBALANCE:
-                    return None  # A commit has found that the member was removed.
+                    return None  # A commit has shown that the member was removed.
                 self._heartbeats.begin_generation()
                 self._membership.joined(
                     answer.generation_id, answer.member_id, answer.protocol_name
@@ -122,7 +123,7 @@ class GroupJoin:
                     return None
                 if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
                     if self._membership.state is MemberState.COMPLETING_REBALANCE:
-                        continue  # The next generation has begun; join it.
+                        continue  # The next generation has started; join it.
                 elif not error.retriable:
                     raise
                 log.info("group %s: rejoining after an error: %s", self._link.group_id, error)
@@ -130,7 +131,7 @@ class GroupJoin:
             await backoff.wait()
 
     async def know_all_topics(self) -> None:
-        """Wait until the metadata of all topics is known, which matching a pattern requires."""
+        """Wait for the metadata of all topics, which is needed to match a pattern."""
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             try:
@@ -163,7 +164,7 @@ class GroupJoin:
         request = JoinGroupRequest(
             group_id=self._link.group_id,
             session_timeout_ms=settings.session_timeout_ms,
-            # The coordinator waits for this member until its next poll, at most (KIP-62).
+            # The coordinator waits for this member at most until its next poll is due (KIP-62).
             rebalance_timeout_ms=settings.max_poll_interval_ms,
             member_id=generation.member_id,
             group_instance_id=generation.group_instance_id,
@@ -186,7 +187,7 @@ class GroupJoin:
 
         def checked(connection: Connection) -> JoinGroupRequest:
             version = connection.version_of(JoinGroupRequest)
-            # KIP-345. Without the instance id, the member would silently be a dynamic one.
+            # KIP-345: without the instance id, the member would silently become a dynamic one.
             if version < _FIRST_STATIC_VERSION and request.group_instance_id is not None:
                 raise UnsupportedVersion(
                     f"group {self._link.group_id}: the broker at {connection.address} does not"
@@ -238,7 +239,7 @@ class GroupJoin:
         self._raise_for(answer.error_code)
         self._check_protocol(answer.protocol_type)
         if self._membership.generation != generation:
-            return None  # A heartbeat has found that the generation is over.
+            return None  # A heartbeat has shown that the generation is over.
         if answer.protocol_name not in (None, generation.protocol):
             raise self._inconsistent(f"the coordinator answered with {answer.protocol_name}")
         self._membership.synced()
@@ -267,7 +268,7 @@ class GroupJoin:
         for member in subscriptions.keys() - assignments.keys():
             raise ValueError(f"assignor {assignor.name} returned no assignment for {member}")
         log.info(
-            "group %s: assigned for generation %s by %s: %s",
+            "group %s: assignment for generation %s by %s: %s",
             self._link.group_id,
             joined.generation_id,
             assignor.name,
@@ -285,7 +286,7 @@ class GroupJoin:
             ) from error
 
     async def _learn_counts(self, topics: Collection[str]) -> TopicCounts:
-        # Other members may send anything.
+        # The bytes come from other members and may be invalid.
         self._cluster.want_topics(list(filter(may_be_topic, topics)))
         await self._cluster.refresh()
         return self.counts(topics)
@@ -341,7 +342,7 @@ def _check_revoked_before_moved(
     subscriptions: Mapping[str, Subscription],
     assignments: Mapping[str, Assignment],
 ) -> None:
-    """Refuse an assignment that gives a partition to a new owner before the old one revokes it."""
+    """Refuse an assignment with a partition that its old owner has not revoked yet."""
     # Kafka's own assignor is exempt: it compares generations, so it ignores outdated claims.
     if assignor.name == "cooperative-sticky":
         return

@@ -1,4 +1,4 @@
-"""LeaveGroup: leave without making the other members wait until the session expires."""
+"""LeaveGroup, so that the other members need not wait until the session expires."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 log = logging.getLogger("plog.client.group")
 
 LEAVE_TIMEOUT_S = 5.0
-"""How long to wait for the response by default."""
+"""The default timeout for the response."""
 LEAVE_RESERVE_S = 0.5
 """The part of a consumer's close timeout that is reserved for leaving after the last commit."""
 # Enough to send LeaveGroup, even after the deadline.
 _MINIMUM_S = 0.01
-# KIP-345: from version 3 on, one request names many members.
+# KIP-345: from version 3 on, one request can contain many members.
 _FIRST_OF_MANY = 3
 
 
@@ -34,7 +34,7 @@ async def leave_group(
     """End the membership and send LeaveGroup if the coordinator is reachable."""
     generation = membership.generation
     was_known = membership.state is not MemberState.UNJOINED and generation.member_id
-    # First, so that neither a heartbeat nor a commit uses the generation meanwhile.
+    # This comes first, so that neither a heartbeat nor a commit uses the generation meanwhile.
     membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
     # KIP-345: a static member keeps its place in the group until its session expires, so that a
     # restart causes no rebalance.
@@ -54,7 +54,7 @@ async def send_leave_group(
         identity = MemberIdentity(member_id=member_id, reason=reason)
         return LeaveGroupRequest(group_id=link.group_id, members=[identity])
 
-    if deadline.is_over:  # Send it anyway, without waiting for the response.
+    if deadline.is_over:  # Send LeaveGroup anyway, without waiting for the response.
         deadline = Deadline(network, _MINIMUM_S)
     log.info("group %s: member %s is leaving: %s", link.group_id, member_id, reason)
     try:
@@ -63,7 +63,7 @@ async def send_leave_group(
         # Harmless: the coordinator removes the member when its session expires.
         log.info("group %s: member %s failed to leave: %s", link.group_id, member_id, error)
         return
-    # Versions below 3 have only the error code of the whole response.
+    # Versions below 3 contain only an error code for the whole response.
     code = next((member.error_code for member in answer.members), 0) or answer.error_code
     if code:
         log.info("group %s: LeaveGroup failed: %s", link.group_id, ErrorCode(code).name)

@@ -1,7 +1,7 @@
 """A consumer's membership in a group: it turns a subscription into assigned partitions.
 
 This module controls the order of events. `GroupJoin` enters a generation, `Heartbeats` keeps the
-member in it, `Revocation` decides which partitions it gives up, and `Commits` commits offsets; they
+member in it, `Revocation` decides which partitions it revokes, and `Commits` commits offsets; they
 share the state in `Membership`.
 
 A rebalance progresses in the application's polls, as in Kafka's own consumer, because a poll means
@@ -62,7 +62,7 @@ log = logging.getLogger("plog.client.group")
 
 
 class GroupMember(ConsumerSubscription):
-    """A member of a consumer group. Network's thread only, except for `polled`."""
+    """A member of a consumer group. Use only in the network's thread, except for `polled`."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class GroupMember(ConsumerSubscription):
         return self._revocation.is_waiting
 
     def polled(self, *, waits: bool = False) -> None:
-        """Record that the application polls and has processed its earlier records. Any thread.
+        """Record that the application polls and has processed its earlier records. Thread-safe.
 
         With `waits`, the application counts as polling until the next call of this method.
         """
@@ -182,7 +182,7 @@ class GroupMember(ConsumerSubscription):
         self._commits.polled()
 
     def commit_when_due(self) -> None:
-        """Start automatic commits, if enabled, also for manually assigned partitions."""
+        """Start automatic commits if they are enabled, even for manually assigned partitions."""
         self._commits.send_automatic()
 
     # -- rebalance ----------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class GroupMember(ConsumerSubscription):
             return
         self._attending = True
         try:
-            # `polled` only marks what is due, because it may run in another thread.
+            # `polled` only records the work that is due, because it may run in another thread.
             self._commits.send_automatic()
             while self.needs_attention:
                 await self._attend_once()
@@ -232,7 +232,7 @@ class GroupMember(ConsumerSubscription):
         self._heartbeats.start()
         owned: Collection[TopicPartition] = ()
         # KIP-429: a cooperative member reports the partitions that it keeps while it joins, so that
-        # the leader does not give them to others too early.
+        # the leader does not assign them to others too early.
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = self._positions.assigned
             self._claimed |= frozenset(owned)
@@ -281,10 +281,10 @@ class GroupMember(ConsumerSubscription):
                 return False
             if not await self._revocation.with_assignment(generation, revoked):
                 return True
-        # A static member may return to a generation that waits for it to revoke partitions that it
-        # has lost meanwhile. Other members enter a new generation.
+        # A static member may return to a generation in which it must revoke partitions that it has
+        # meanwhile lost. Other members enter a new generation.
         is_static = generation.group_instance_id is not None
-        # KIP-429: others get the revoked partitions only in the next generation.
+        # KIP-429: other members get the revoked partitions only in the next generation.
         if revoked or (is_static and self._claimed - assigned):
             self._membership.ask_to_rejoin("need to revoke partitions and re-join")
         self._claimed = frozenset()
@@ -311,8 +311,8 @@ class GroupMember(ConsumerSubscription):
     async def leave(self, reason: str, deadline: Deadline | None = None) -> None:
         """Leave the group and drop the subscription; `subscribe` joins again.
 
-        The listener receives all partitions as revoked or lost. A static member keeps its place: it
-        only stops sending heartbeats.
+        The listener receives all partitions as revoked or lost. A static member only stops sending
+        heartbeats, so it keeps its place in the group.
         """
         if self._is_joining and self._join_task is not None:
             self._join_task.cancel()
@@ -330,8 +330,8 @@ class GroupMember(ConsumerSubscription):
         """Do the last automatic commit, if enabled, wait for pending commits, and leave."""
         deadline = self._cluster.deadline(timeout_s)
         with TaskCompletion(self._close_rest):
-            # The rest of the time is for LeaveGroup: without it, the others wait for the session
-            # timeout.
+            # The rest of the time is for LeaveGroup: without that, the other members wait for the
+            # session timeout.
             await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
             await self.leave("the consumer is being closed", deadline)
 
@@ -440,9 +440,9 @@ class GroupMember(ConsumerSubscription):
         return await self._committed.committed(partitions, timeout_s=timeout_s)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics with Kafka's names of consumer-coordinator-metrics."""
+        """Return metrics under the names of Kafka's consumer-coordinator-metrics."""
         last_s = self._heartbeats.last_answer_s
-        # As in Kafka's consumer, -1 means that no heartbeat was answered yet.
+        # As in Kafka's consumer, -1 means that no heartbeat has been answered yet.
         return {
             "assigned-partitions": float(len(self._positions.assigned)),
             "last-heartbeat-seconds-ago": (

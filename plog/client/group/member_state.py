@@ -6,8 +6,8 @@
     STABLE                has its assignment
 
 Heartbeats, commits and the rebalance may each learn from the coordinator that the generation is
-over or the member unknown. They report it here with the generation in which they sent the request;
-a late report about an older generation changes nothing.
+over or that the member is unknown. They report this here, with the generation in which they sent
+the request; a late report about an older generation changes nothing.
 
 Source: Kafka 4.3 AbstractCoordinator.
 """
@@ -24,9 +24,9 @@ _REASON_MAX_CHARACTERS = 255
 
 
 class Generation(NamedTuple):
-    """A member's identity and its generation, which is -1 before the first.
+    """A member's identity and its generation, which is -1 before the first one.
 
-    `protocol` is the name of the assignor that the coordinator has chosen.
+    `protocol` is the name of the assignor that the coordinator has selected.
     """
 
     member_id: str = ""
@@ -66,7 +66,7 @@ class Membership:
 
     @property
     def has_to_join(self) -> bool:
-        """Whether a rejoin was requested since the last generation began."""
+        """Whether a rejoin was requested since the last generation started."""
         return self.rejoin_reason is not None
 
     @property
@@ -87,7 +87,7 @@ class Membership:
         self._on_change()
 
     def begin_join(self) -> None:
-        """Note that JoinGroup is being sent."""
+        """Record that JoinGroup is being sent."""
         self.state = MemberState.PREPARING_REBALANCE
         self._on_change()
 
@@ -106,13 +106,13 @@ class Membership:
         self._on_change()
 
     def join_failed(self) -> None:
-        """Note that the join failed."""
+        """Record that the join failed."""
         # The generation is kept: owned partitions may still be valid.
         self.state = MemberState.UNJOINED
         self.ask_to_rejoin("rebalance failed")
 
     def synced(self) -> None:
-        """Note that the assignment has arrived."""
+        """Record that the assignment has arrived."""
         self.state = MemberState.STABLE
         self._on_change()
 

@@ -2,9 +2,9 @@
 
 committed_offsets.py fetches them.
 
-A commit belongs to a generation: the coordinator rejects it from a member that is no longer in the
-group. A consumer without a subscription commits without a generation, which works as long as the
-group has no members.
+A commit belongs to a generation: the coordinator rejects commits from a member that is no longer in
+the group. A consumer without a subscription commits without a generation, which works as long as
+the group has no members.
 
 Asynchronous commits are sent and completed in the order of the calls; a synchronous commit is sent
 after them. Automatic commits include only records that were returned before the application's last
@@ -62,7 +62,7 @@ class _Waiting(NamedTuple):
 
 
 class Commits:
-    """The commits of one consumer. Network's thread only, except for `polled`."""
+    """The commits of one consumer. Use only in the network's thread, except for `polled`."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class Commits:
         rebalance (commit again after the next poll), and permanent errors of the broker.
         """
         self._supersede(offsets)
-        # An empty commit only waits for the asynchronous ones, so it needs no membership.
+        # An empty commit only waits for asynchronous commits, so it needs no membership.
         generation = self._generation() if offsets else _NO_MEMBER
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
-        # In order: a synchronous commit must not be overwritten by an older asynchronous one.
+        # The order matters: an older asynchronous commit must not overwrite a synchronous one.
         while self._waiting or self._in_flight:
             self._answered.clear()
             if not await self._answered.wait(backoff.left_s):
@@ -161,8 +161,8 @@ class Commits:
         deadline: Deadline | None = None,
     ) -> Awaitable[OffsetCommitResponse]:
         """Send a commit now and return its response."""
-        # Later, or after this member has left, another member may own the partitions and may have
-        # read further: the commit would overwrite its offsets.
+        # In a later generation, or after this member has left, another member may own the
+        # partitions and may have read further: the commit would overwrite its offsets.
         if generation not in (_NO_MEMBER, self._membership.stable_generation):
             raise self._generation_error()
         request = commit_request(self._link.group_id, offsets, generation, connection)
@@ -180,7 +180,7 @@ class Commits:
         log.debug("group %s: committed %s", self._link.group_id, offsets)
 
     def _raise_for(self, codes: Mapping[TopicPartition, int], sent: Generation) -> None:
-        """Raise the error that the codes of a response mean for the whole commit."""
+        """Raise the error of the whole commit that the codes of a response imply, if any."""
         refused = sorted(
             partition.topic
             for partition, code in codes.items()
@@ -208,7 +208,8 @@ class Commits:
                 # As in Kafka's consumer: the coordinator did not replicate the commit in time.
                 self._link.forget()
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                # With the next poll the member rejoins; until then its generation cannot commit.
+                # The member rejoins in the next poll; until then, it cannot commit in its
+                # generation.
                 self._membership.ask_to_rejoin("offset commit failed since group is rebalancing")
                 return RebalanceInProgress(
                     f"group {group_id} is rebalancing; poll, then commit again the partitions that"
@@ -220,7 +221,8 @@ class Commits:
                     " allows READ on the group"
                 )
             case ErrorCode.FENCED_INSTANCE_ID if is_current and self.is_managed:
-                # Another member has the same group.instance.id (KIP-345): there is no way back.
+                # Another member has the same group.instance.id (KIP-345), so this one cannot
+                # rejoin.
                 self._failure = fenced(sent, group_id)
                 self._membership.reset("fenced", keeps_member_id=False)
                 return self._failure
@@ -245,7 +247,7 @@ class Commits:
     # -- asynchronous commits -----------------------------------------------------------------
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting; `callback` is called with the offsets and the error or None."""
+        """Commit without waiting; `callback` is called with the offsets and an error or None."""
         # The caller may change its mapping before the commit is sent.
         taken = dict(offsets)
         self._supersede(taken)
@@ -280,7 +282,7 @@ class Commits:
             except Cancelled:
                 raise
             except Exception as error:
-                # In the queue until now, so that a synchronous commit waits for it.
+                # It stays in the queue until now, so that a synchronous commit waits for it.
                 self._waiting.popleft()
                 self._finished(waiting, error)
                 continue
@@ -315,25 +317,25 @@ class Commits:
 
     @property
     def has_failed(self) -> bool:
-        """Whether `raise_failure` would raise."""
+        """Whether `raise_failure` would raise an error."""
         return self._failure is not None
 
     def raise_failure(self) -> None:
-        """Raise FencedInstanceId if a commit has found that another member replaced this one."""
+        """Raise FencedInstanceId if a commit has shown that another member replaced this one."""
         if self._failure is not None:
             raise self._failure
 
     # -- automatic commits --------------------------------------------------------------------
 
     def polled(self) -> None:
-        """Mark the returned records as processed; commit them if it is time. Any thread."""
+        """Mark the returned records as processed; commit them if that is due. Thread-safe."""
         if not self._settings.enable_auto_commit:
             return
         now_s = self._network.now_s()
         if now_s >= self._due_s:
             self._due_s = now_s + self._interval_s
-            # The records returned before this poll are processed; those it returns next are not yet
-            # included.
+            # The records returned before this poll are processed; those that it returns next are
+            # not included yet.
             self._due = (self._positions.consumed(), self._membership.generation)
 
     def _supersede(self, offsets: Offsets) -> None:
@@ -349,9 +351,9 @@ class Commits:
         self._due = None
 
     async def _tick(self) -> None:
-        """Commit at the interval, even while the application takes long to process records."""
+        """Commit at each interval, even while the application takes long to process records."""
         while True:
-            # The interval may be 0, which must not spin.
+            # The interval may be 0, which must not cause a busy loop.
             await self._network.sleep(min(self._interval_s, _TICK_S) or _TICK_S)
             self.send_automatic()
 
@@ -374,7 +376,7 @@ class Commits:
         if error is None:
             return
         if isinstance(error, KafkaError) and error.retriable:
-            self._due_s = self._network.now_s()  # With the next poll.
+            self._due_s = self._network.now_s()  # The next poll retries it.
             log.info("group %s: automatic commit failed: %s; retrying", self._link.group_id, error)
         else:
             log.warning("group %s: automatic commit failed: %s", self._link.group_id, error)
@@ -407,8 +409,8 @@ class Commits:
             done(error)
 
     async def close(self, timeout_s: float) -> None:
-        """Do the last automatic commit, if enabled, and wait for pending commits."""
-        # No further automatic commit may follow the last one.
+        """Make the last automatic commit, if enabled, and wait for pending commits."""
+        # No other automatic commit may follow the last one.
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -421,7 +423,7 @@ class Commits:
             log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics with Kafka's names of consumer-coordinator-metrics."""
+        """Return metrics under the names of Kafka's consumer-coordinator-metrics."""
         return {
             "commit-total": float(self._committed_count),
             "commit-failed-total": float(self._failed_count),

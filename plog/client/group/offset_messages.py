@@ -121,8 +121,8 @@ def fetch_request(
 def fetch_results(
     answer: OffsetFetchResponse, group_id: str
 ) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata | None]]]:
-    """Return the group's error code, and the error code and offset or None of each partition."""
-    # From version 8 on the results are in `groups`, before that at the top level (KIP-709).
+    """Return the group's error code, and each partition's error code and offset or None."""
+    # From version 8 on, the results are in `groups`; before, they are at the top level (KIP-709).
     for group in answer.groups:
         if group.group_id == group_id:
             return group.error_code, {
@@ -142,7 +142,7 @@ def _results(
 ) -> Iterable[tuple[int, tuple[int, OffsetAndMetadata | None]]]:
     for one in partitions:
         offset = None
-        # An offset of -1 means that the group has committed none.
+        # An offset of -1 means that the group has not committed one.
         if one.committed_offset >= 0:
             epoch = one.committed_leader_epoch
             offset = OffsetAndMetadata(

@@ -26,5 +26,5 @@ class PositionsPort(Protocol):
         ...
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions after all returned records, for a commit. Any thread."""
+        """Return the positions after all returned records, for a commit. Thread-safe."""
         ...

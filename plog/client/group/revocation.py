@@ -1,4 +1,4 @@
-"""Revocation: which partitions a member gives up, the commit before it, and the listener's call.
+"""Revocation: the partitions that a member gives up, the commit before that, and the listener call.
 
     before a join          eager: all; cooperative: those whose topics are no longer subscribed
     with the assignment    cooperative: those missing from it; an eager member has none left
@@ -32,7 +32,7 @@ log = logging.getLogger("plog.client.group")
 class Revocation:
     """Revokes partitions of one member.
 
-    `selection` and `listening` return those of the present subscription, which the listener may
+    `selection` and `listening` return those of the current subscription, which the listener may
     change or end.
     """
 
@@ -63,7 +63,7 @@ class Revocation:
         )
 
     def end(self) -> None:
-        """Note that the revocation is complete or cancelled. No effect if none is in progress."""
+        """Record that the revocation is complete or cancelled; no effect if none is in progress."""
         self._commit.end()
 
     async def before_join(self) -> None:
@@ -90,7 +90,7 @@ class Revocation:
             if (is_eager or revoked) and not await self._revoke(revoked):
                 return
         self._commit.end()
-        if self._membership.generation == generation:  # Otherwise the partitions are already lost.
+        if self._membership.generation == generation:  # Otherwise they are already lost.
             self._membership.needs_prepare = False
 
     def _unsubscribed(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
@@ -104,15 +104,15 @@ class Revocation:
         return min(settings.max_poll_interval_ms, settings.default_api_timeout_ms) / 1000
 
     def may_revoke(self, generation: Generation, revoked: frozenset[TopicPartition]) -> bool:
-        """Return whether partitions missing from the assignment are committed; start it if due."""
+        """Return whether the partitions to revoke are committed; start the commit if it is due."""
         return self._commit.is_over(generation, revoked, only_these=True, longest_s=LEAVE_TIMEOUT_S)
 
     async def with_assignment(
         self, generation: Generation, revoked: frozenset[TopicPartition]
     ) -> bool:
-        """Revoke partitions missing from the assignment; False if the generation ended meanwhile.
+        """Revoke partitions missing from the assignment; return False if the generation has ended.
 
-        Requires `may_revoke`.
+        Call it only after `may_revoke` has returned True.
         """
         if not await self._revoke(revoked):
             return False
@@ -134,7 +134,7 @@ class Revocation:
         self._positions.assign(())
 
     async def _revoke(self, revoked: frozenset[TopicPartition]) -> bool:
-        """Call the listener, then drop the partitions; False if it has ended the subscription."""
+        """Call the listener, then drop the partitions; return False if it unsubscribed."""
         await self._listening().revoked(revoked)
         if self._selection() is None:
             return False

@@ -1,7 +1,7 @@
 """A consumer without a group, which reads all partitions of its subscribed topics.
 
-It replaces a `GroupMember` and has no coordinator, so it commits nothing. The next poll adds new
-partitions, and new topics that match a pattern.
+It takes the place of a `GroupMember` and has no coordinator, so it commits nothing. New partitions,
+and new topics that match a pattern, are added in the next poll.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class StandaloneMember(ConsumerSubscription):
         self._attending = True
         try:
             wanted, assigned = self._wanted(), self._positions.assigned
-            # Revoked first, as in a group, so that a listener never owns more than the assignment.
+            # Revocations come first, as in a group, so that a listener never owns more than the
+            # assignment.
             if gone := assigned - wanted:
                 await self._listening.revoked(gone)
                 if self._selection is None:

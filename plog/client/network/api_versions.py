@@ -13,7 +13,7 @@ from plog.wire.messages.api_versions import ApiVersionsResponse
 from plog.wire.schema import ApiMessage
 
 Ranges = dict[int, tuple[int, int]]
-"""The lowest and highest version a broker serves, by API key."""
+"""The lowest and highest version that a broker serves, by API key."""
 
 # The last versions with topic names; later ones identify topics by id (KIP-516, KIP-848).
 _HIGHEST_BY_NAME = {
@@ -41,7 +41,7 @@ def common_version(request: type[ApiMessage] | ApiMessage, ranges: Ranges, addre
     if version < max(lowest, request.min_version):
         served = f"only versions {lowest} to {highest}" if highest >= 0 else "no version"
         raise UnsupportedVersion(
-            f"cannot send {key.name}: the broker at {address} supports {served}, "
+            f"cannot send {key.name}: the broker at {address} supports {served}; "
             f"this client supports versions {request.min_version} to {request.max_version}"
         )
     return version

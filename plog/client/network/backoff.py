@@ -43,12 +43,12 @@ class Backoff:
         self._next_s = min(self._next_s * _GROWTH, self._longest_s)
 
     async def wait_or_raise(self, error: KafkaError) -> None:
-        """Wait before the next attempt, or raise `error` with the time spent if none is left."""
+        """Wait before the next attempt; if no time is left, raise `error` with the time spent."""
         if not self.is_over:
             await self.wait()
-        # The error of an attempt without time would hide the reason.
+        # An attempt with no time left would fail with an error that hides the reason.
         if self.is_over:
-            # An inner call has added it already.
+            # An inner call has already added the time.
             if str(error) and _TRIED not in str(error):
                 text = str(error).rstrip(".")
                 error.args = (f"{text}{_TRIED}{self.deadline.timeout_s:g} s)",)

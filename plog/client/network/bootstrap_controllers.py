@@ -22,7 +22,7 @@ async def ask_controllers(
         [DescribeClusterRequest, type[DescribeClusterResponse]], Awaitable[DescribeClusterResponse]
     ],
 ) -> MetadataResponse:
-    """Return the controllers and which of them is active. Raises as `as_metadata` does."""
+    """Return the controllers and the active one. Raises the errors of `as_metadata`."""
     # KIP-919: the endpoint type selects the controllers.
     request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
     return as_metadata(await ask(request, DescribeClusterResponse))
@@ -35,7 +35,7 @@ def as_metadata(response: DescribeClusterResponse) -> MetadataResponse:
     """
     if response.error_code:
         raise error_from_code(response.error_code, response.error_message or "the controllers")
-    # A broker before Kafka 3.7 does not know the endpoint type and describes brokers.
+    # A broker before Kafka 3.7 ignores the endpoint type and returns the brokers.
     if response.endpoint_type != CONTROLLER_ENDPOINTS:
         raise UnsupportedVersion(
             "cannot bootstrap from controllers: the cluster is older than Kafka 3.7"

@@ -1,7 +1,7 @@
-"""The `Cluster` as one call uses it: all its requests end at the call's deadline.
+"""A view of the `Cluster` for one call, all of whose requests end at the call's deadline.
 
-A call that is given a `BoundedCluster` in place of the `Cluster` keeps its time limit without
-passing a deadline to each of its requests. admin/base.py makes one for each operation.
+A call that uses a `BoundedCluster` in place of the `Cluster` keeps its time limit without passing a
+deadline to each of its requests. admin/base.py creates one for each operation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=ApiMessage)
 
 
 class BoundedCluster:
-    """A `Cluster` with the `Deadline` of one call. Methods behave as those of `Cluster`."""
+    """A `Cluster` with the `Deadline` of one call. Its methods behave like those of `Cluster`."""
 
     __slots__ = ("_cluster", "deadline")
 

@@ -1,10 +1,10 @@
 """The client's view of the cluster: connections to brokers, and requests with retries.
 
-A `Cluster` keeps one connection to each broker it needs. It knows which broker leads a partition,
-coordinates a group or is the controller, and it retries requests where that helps. Its metadata
-comes from metadata_updater.py; callers interpret the responses. Every request of a call ends at the
-call's `Deadline`; without one, ``default.api.timeout.ms`` applies to the request and its retries.
-Network's thread only.
+A `Cluster` keeps one connection to each broker it needs. It determines which broker leads a
+partition, coordinates a group or is the controller, and it retries requests where that helps. Its
+metadata comes from metadata_updater.py; callers interpret the responses. Every request of a call
+ends at the call's `Deadline`; without one, ``default.api.timeout.ms`` applies to the request and
+its retries. Use only in the network's thread.
 
 Source: Kafka 4.3 NetworkClient, ClientUtils; KIP-1 to KIP-102.
 """
@@ -55,7 +55,7 @@ class Cluster(MetadataUpdater):
     ) -> None:
         super().__init__(network, settings, auto_create_topics=auto_create_topics)
         self.trouble: KafkaError | None = None
-        """The error of the last request that any broker could serve; None if it succeeded."""
+        """The error of the last request that was for any broker; None if it succeeded."""
         self._security = security_of(settings)
         self._seeds = [
             # Negative ids, as in Kafka, so that a bootstrap server is never mistaken for a broker.
@@ -71,7 +71,7 @@ class Cluster(MetadataUpdater):
     async def connection(self, node_id: int, *, deadline: Deadline | None = None) -> Connection:
         """Return an open connection to a broker; wait ``reconnect.backoff.ms`` after a failure.
 
-        Raises ConnectionFailed, AuthenticationFailed; BrokerNotAvailable for an unknown broker.
+        Raises ConnectionFailed, AuthenticationFailed, or BrokerNotAvailable for an unknown broker.
         """
         self._check_open()
         node = self._nodes.get(node_id)
@@ -86,16 +86,16 @@ class Cluster(MetadataUpdater):
     def node_apart(self, broker: Broker) -> Node:
         """Return a node with its own connection, which the caller closes.
 
-        It is for requests whose responses may take long, because a broker answers the requests of
-        one connection in order.
+        It is for requests whose responses may take long, because a broker answers the requests on a
+        connection in order.
         """
         return Node(
             self.network, self._settings, self._security, broker.id, broker.host, broker.port
         )
 
     def idle_connection(self, node_id: int) -> Connection | None:
-        """Return the connection to a broker if it is open. For the hot path: never waits."""
-        # Also counts as use, so that the connection is not closed as idle.
+        """Return the connection to a broker if it is open. Never waits, for the hot path."""
+        # This counts as use, so that the connection is not closed as idle.
         node = self._nodes.get(node_id)
         return None if node is None else node.use()
 
@@ -109,7 +109,7 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> R:
-        """Send a request to one broker, once. Raises as `connection` and `Connection.ask`."""
+        """Send a request to one broker, once. Raises like `connection` and `Connection.ask`."""
         connection = await self.connection(node_id, deadline=deadline)
         return await self._ask(connection, request, response, deadline)
 
@@ -118,7 +118,7 @@ class Cluster(MetadataUpdater):
     ) -> R:
         """Send a request to any broker; on failure try the others, until the deadline.
 
-        Raises the last error at the deadline, and errors that are not retriable immediately.
+        Raises the last error at the deadline; an error that is not retriable is raised immediately.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers and self.metadata.controller_id == NO_NODE:
@@ -147,7 +147,7 @@ class Cluster(MetadataUpdater):
                 if deadline.is_over:
                     break
             assert error is not None, "there is always a bootstrap server"
-            # Once until a broker answers: retries may continue for long.
+            # Log this once until a broker answers: retries may continue for a long time.
             if not self._has_warned:
                 log.warning("%s; retrying", str(error).rstrip("."))
                 self._has_warned = True
@@ -184,8 +184,8 @@ class Cluster(MetadataUpdater):
                     raise
                 error = failure
             await backoff.wait_or_raise(error)
-            # Finds the new controller; a broker may name the old one for a moment, hence the pause
-            # before.
+            # This finds the new controller. The pause precedes it because a broker may return the
+            # old one for a moment.
             await self.refresh((), deadline=deadline)
 
     async def _ask(
@@ -195,7 +195,7 @@ class Cluster(MetadataUpdater):
         response: type[R],
         deadline: Deadline | None,
     ) -> R:
-        # KIP-219: the broker has not delayed its response, it expects the client to pause.
+        # KIP-219: the broker has not delayed its response; instead, it expects the client to pause.
         pause_s = connection.throttled_until_s - self.network.now_s()
         if pause_s > 0:
             await self.network.sleep(pause_s if deadline is None else min(pause_s, deadline.left_s))
@@ -206,7 +206,7 @@ class Cluster(MetadataUpdater):
         return answer
 
     async def any_connection(self) -> Connection:
-        """Return an open connection to any broker, found and with errors as in `ask_any`."""
+        """Return an open connection to any broker. Retries and raises like `ask_any`."""
         backoff = self.backoff()
         while True:
             self._check_open()
@@ -238,7 +238,7 @@ class Cluster(MetadataUpdater):
             connection = node.open_connection
             busy = connection.in_flight if connection is not None else 0
             is_second = active is not None and node.id != active
-            # Random last, so that clients do not all choose the same broker.
+            # Ties are broken at random, so that clients do not all choose the same broker.
             return is_second, connection is None, busy, node.next_try_s, self.network.random()
 
         # A bootstrap server that is also a known broker would get a second connection.
@@ -271,7 +271,7 @@ class Cluster(MetadataUpdater):
         )
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """Return the id of the partition's leader; None if it has none or it is unknown."""
+        """Return the id of the partition's leader, or None if there is no known leader."""
         return self.metadata.leader_of(partition)
 
     # -- coordinators -------------------------------------------------------------------------
@@ -285,8 +285,8 @@ class Cluster(MetadataUpdater):
     ) -> int:
         """Return the id of the broker that coordinates a group or a transaction.
 
-        Raises GroupAuthorizationFailed and other permanent errors immediately; RequestTimedOut or
-        CoordinatorNotAvailable if there is no coordinator by the deadline.
+        Raises GroupAuthorizationFailed and other permanent errors immediately, and RequestTimedOut
+        or CoordinatorNotAvailable if no coordinator is found by the deadline.
         """
         known = self._coordinators.get((kind, key))
         if known is not None:
@@ -331,13 +331,13 @@ class Cluster(MetadataUpdater):
         return None
 
     def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """Look the coordinator up again next time: it has moved or does not respond."""
+        """Look the coordinator up again next time, because it has moved or does not respond."""
         self._coordinators.pop((kind, key), None)
 
     # -- close --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all connections; pending requests fail. Closing again has no effect."""
+        """Close all connections; pending requests fail. Repeated calls have no effect."""
         self._is_closed = True
         if self._refresher is not None:
             self._refresher.cancel()

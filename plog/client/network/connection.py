@@ -1,4 +1,4 @@
-"""A connection that is ready for requests: versions negotiated and authenticated.
+"""A connection that is ready for requests: authenticated, with negotiated versions.
 
 To open one, the network connects over TCP and TLS; then this module sends ApiVersions and, where
 configured, authenticates with SASL.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=ApiMessage)
 
 SOFTWARE_NAME = "plog"
-# KIP-511: from version 3 on, ApiVersions names the client software.
+# KIP-511: from version 3 on, ApiVersions contains the name of the client software.
 _FIRST_WITH_NAME = 3
 
 
@@ -44,7 +44,7 @@ class Connection:
         self.node_id = node_id
         self.api_versions = versions
         self.throttled_until_s = 0.0
-        """Send no requests before then, as the broker has demanded (KIP-219)."""
+        """The time before which the broker wants no more requests (KIP-219)."""
         self.renew_at_s: float | None = None
         """When to authenticate again (KIP-368), on the network's clock; None for never."""
         self._channel = channel
@@ -54,7 +54,7 @@ class Connection:
 
     @property
     def address(self) -> str:
-        """Host and port, for messages."""
+        """The host and port, for messages."""
         return self._channel.address
 
     @property
@@ -64,16 +64,16 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests without a response yet."""
+        """The number of requests that still have no response."""
         return self._channel.in_flight
 
     def close(self) -> None:
-        """Close the connection; closing it again has no effect."""
+        """Close the connection. Repeated calls have no effect."""
         self._channel.close()
 
     def version_of(self, request: type[ApiMessage] | ApiMessage) -> int:
         """Return the highest version that both sides support. Raises UnsupportedVersion."""
-        # Cached, since every request asks for it.
+        # Cached, since every request needs it.
         version = self._version_by_key.get(request.api_key)
         if version is None:
             version = common_version(request, self._ranges, self.address)
@@ -99,17 +99,17 @@ class Connection:
     ) -> Awaitable[R]:
         """Send `request` now and return its response. See `Channel.ask` for order and errors.
 
-        The caller waits until `deadline` at most. The connection fails only when the broker has not
+        The caller waits at most until `deadline`. The connection fails only when the broker has not
         responded for `timeout_s`, by default ``request.timeout.ms``.
         """
         if version is None:
             version = self.version_of(request)
         if timeout_s is None:
             timeout_s = self._request_timeout_s
-        # A caller with enough time needs no timer of its own.
+        # A caller with enough time needs no separate timer.
         if deadline is None or (left_s := deadline.left_s) >= timeout_s:
             return self._channel.ask(request, response, version, timeout_s=timeout_s)
-        # Nothing was sent, so nothing is in doubt.
+        # Nothing was sent, so the outcome is not in doubt.
         if left_s <= 0:
             raise RequestTimedOut(
                 f"cannot send a request to {self.address}: the call timed out after"
@@ -126,7 +126,7 @@ class Connection:
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> Awaitable[None]:
-        """Send a request that has no response, and wait until it is written: `Channel.send`."""
+        """Send a request that has no response, and wait until it is written; see `Channel.send`."""
         return self._channel.send(
             request,
             self.version_of(request) if version is None else version,
@@ -201,16 +201,16 @@ async def log_in(
 
 
 def api_versions_request() -> ApiVersionsRequest:
-    """Return an ApiVersions request that names this client (KIP-511)."""
+    """Return an ApiVersions request with the name and version of this client (KIP-511)."""
     return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
 
 
 async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> ApiVersionsResponse:
     request = api_versions_request()
     versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
-    # KIP-511: the broker reports in version 0 which versions it supports.
+    # KIP-511: the broker responds in version 0 with the versions that it supports.
     if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
-        raise WireError("a response in version 0")
+        raise WireError("the broker responded in version 0")
     if versions.error_code:
         raise error_from_code(versions.error_code, f"{channel.address} rejected ApiVersions")
     return versions

@@ -1,8 +1,8 @@
-"""The time limit of one call, passed to everything that the call waits for.
+"""The time limit of one call, which applies to everything that the call waits for.
 
 A public method with a timeout creates one `Deadline` and passes it on. Every wait of the call
 (opening a connection, a request, a retry backoff, a metadata refresh) ends at the deadline, so that
-the whole call takes no longer than its caller allows. Kafka's noun is Timer.
+the whole call takes no longer than its caller allows. Kafka calls it a Timer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Deadline:
 
     @property
     def wait_s(self) -> float | None:
-        """Seconds left, as `Signal.wait` takes them: None if there is no limit."""
+        """Seconds left, in the form that `Signal.wait` accepts: None if there is no limit."""
         return None if self._at_s == math.inf else self.left_s
 
     @property

@@ -1,8 +1,8 @@
 """The addresses of a broker's host name, looked up by the system's resolver.
 
-The resolver has no timeout that a client can choose, and may take minutes when no name server
-responds. So it always runs in a thread that the caller can abandon: twisted_network.py has its own
-threads, and socket_connection.py calls `look_up_within`.
+A client cannot choose the resolver's timeout, and the resolver may take minutes if no name server
+responds. It therefore always runs in a thread that the caller can abandon: twisted_network.py has
+its own threads, and socket_connection.py calls `look_up_within`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def look_up(host: str, port: int) -> list[str]:
 
 
 def look_up_within(host: str, port: int, timeout_s: float) -> list[str]:
-    """`look_up` for a caller that blocks; raises ConnectionFailed after `timeout_s`, too."""
+    """Look up addresses for a caller that blocks; raises ConnectionFailed after `timeout_s`."""
     if is_address(host):
         return [host]
     outcomes: SimpleQueue[list[str] | Exception] = SimpleQueue()
@@ -63,5 +63,5 @@ def look_up_within(host: str, port: int, timeout_s: float) -> list[str]:
 
 
 def late_look_up(host: str, port: int) -> str:
-    """Return the text of the error when the resolver takes too long."""
+    """Return the error message for a resolver that takes too long."""
     return f"cannot resolve {host}:{port}: the resolver took too long"

@@ -3,8 +3,8 @@
 The engine then runs in the loop's own thread, and Deferreds fire in callbacks of the loop.
 All clients of a loop share one reactor, which is released when the last of them closes.
 
-Timers are those of the loop. Twisted would keep a heap of its own on top of the loop's heap, and
-each request has one or two timers: updating both heaps would delay every record.
+The reactor uses the timers of the loop. Twisted would keep its own heap on top of the loop's heap,
+and each request has one or two timers: updating both heaps would delay every record.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _LoopCall:
     def _end(self, how: type[Exception]) -> None:
         self._is_over = how
         self._pending.discard(self)
-        # Break the reference cycle, so that the collector has no work.
+        # Break the reference cycle, so that the garbage collector has no work.
         del self._handle
 
     def active(self) -> bool:
@@ -128,13 +128,13 @@ class LoopReactor:
         self._loop = weakref.ref(loop)
 
     async def release(self) -> None:
-        """Unregister a client. The last one closes the reactor after aborted connections."""
+        """Unregister a client. The last one closes the reactor, after its aborted connections."""
         self._clients -= 1
         if self._clients:
             return
         loop = self._loop()
         if loop is not None:
-            # First, so that a client created from now on gets a new reactor.
+            # This comes first, so that a client created from now on gets a new reactor.
             self._by_loop.pop(loop, None)
         # Aborted connections report their end in the next iterations of the loop.
         await asyncio.sleep(0)
@@ -147,5 +147,5 @@ class LoopReactor:
         waker = reactor.waker
         if waker is not None:
             reactor.removeReader(waker)
-            # The waker's sockets would otherwise stay open.
+            # Otherwise the waker's sockets would stay open.
             waker.connectionLost(None)

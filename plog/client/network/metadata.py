@@ -15,7 +15,7 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 NO_NODE = -1
-# Kafka's limit for topic names, which leaves room for the suffix of a directory name.
+# Kafka's limit on the length of topic names, which leaves room for the suffix of a directory name.
 _LONGEST_NAME = 249
 
 
@@ -30,13 +30,13 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Host and port, for messages."""
+        """The host and port, for messages."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """A partition; `leader` is -1 while it has none, the leader epoch -1 if unknown."""
+    """A partition; `leader` is -1 if it has no leader, the leader epoch is -1 if it is unknown."""
 
     index: int
     leader: int = NO_NODE
@@ -49,7 +49,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """A topic; `error` says why it is unusable, `partitions` are in index order."""
+    """A topic; `error` is the reason why it is unusable; `partitions` are in index order."""
 
     name: str
     topic_id: Uuid = ZERO_UUID
@@ -65,14 +65,14 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """The newest known state; `topics` holds all requested topics, also those with an error."""
+    """The newest known state; `topics` contains all requested topics, even those with an error."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
     answered: frozenset[str] = frozenset()
-    """The topics in the last response; the others are as in earlier responses."""
+    """The topics in the last response; the other topics come from earlier responses."""
 
     def __str__(self) -> str:
         brokers = ", ".join(f"{x.id} at {x.host}:{x.port}" for x in self.brokers.values())
@@ -90,7 +90,7 @@ class ClusterMetadata:
         return topic.partitions[partition.partition]
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """Return the id of the partition's leader; None if it has none or it is unknown."""
+        """Return the id of the partition's leader, or None if there is no known leader."""
         # The lists of brokers and partitions may come from different responses, so a leader that is
         # not among the brokers does not count.
         known = self.partition(partition)
@@ -133,7 +133,7 @@ class ClusterMetadata:
 
 def may_be_topic(name: object) -> bool:
     """Return whether `name` is a valid topic name."""
-    # Brokers check the characters; the client only rejects what cannot be encoded.
+    # Brokers check the characters; the client only rejects names that cannot be encoded.
     try:
         return isinstance(name, str) and 0 < len(name.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
@@ -183,7 +183,7 @@ def _topic(received: MetadataResponseTopic, known: TopicMetadata | None) -> Topi
 
 
 def _error(code: int) -> ErrorCode:
-    """Return the error of a code; UNKNOWN_SERVER_ERROR for a code that this client lacks."""
+    """Return the error for a code; UNKNOWN_SERVER_ERROR for a code unknown to this client."""
     known = code in ErrorCode.__members__.values()
     return ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
 

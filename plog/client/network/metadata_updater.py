@@ -1,8 +1,8 @@
-"""Fetch the cluster's metadata and keep it fresh for the topics that the client uses.
+"""Fetch the cluster's metadata, and keep it fresh for the topics that the client uses.
 
-`MetadataUpdater` is the part of `Cluster` that holds the snapshot (metadata.py), replaces it with
-each Metadata response, and refreshes it when it is stale, incomplete or old. cluster.py selects
-the broker to ask and manages the connections.
+`MetadataUpdater` is the part of `Cluster` that holds the snapshot (metadata.py), replaces it after
+each Metadata response, and refreshes it when it is stale, incomplete or old. cluster.py selects the
+broker and manages the connections.
 
 Source: Kafka 4.3 Metadata, NetworkClient.DefaultMetadataUpdater; KIP-526.
 """
@@ -38,7 +38,7 @@ _NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT
 
 
 class MetadataUpdater:
-    """The metadata snapshot and the task that refreshes it. Network's thread only.
+    """The metadata snapshot and the task that refreshes it. Use only in the network's thread.
 
     `auto_create_topics` lets brokers create missing topics that the client looks up.
     """
@@ -51,7 +51,7 @@ class MetadataUpdater:
         self.on_update: list[Callable[[ClusterMetadata], None]] = []
         """Called with each new snapshot."""
         self.on_refusal: list[Callable[[KafkaError], None]] = []
-        """Called when metadata is refused for a reason that retrying does not remove."""
+        """Called when brokers refuse metadata for a reason that a retry cannot fix."""
         self.auto_create_topics = auto_create_topics
         self._settings = settings
         self._wanted: set[str] = set()
@@ -77,7 +77,7 @@ class MetadataUpdater:
         raise NotImplementedError
 
     def _close_idle_connections(self) -> None:
-        """Close connections that were unused for ``connections.max.idle.ms``."""
+        """Close connections that have been unused for ``connections.max.idle.ms``."""
         raise NotImplementedError
 
     # -- which topics -------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class MetadataUpdater:
         added = set(topics) - self._wanted
         self._wanted = set(topics)
         self._keep_fresh()
-        # An error of a topic whose metadata was not kept fresh until now may be out of date.
+        # If the metadata of a topic was not kept fresh until now, its error may be out of date.
         self.metadata = self.metadata.without_errors(added)
         if any(name not in self.metadata.topics for name in self._wanted):
             self.request_update()
@@ -148,7 +148,7 @@ class MetadataUpdater:
     ) -> ClusterMetadata:
         """Fetch the metadata of `topics`, by default those that are kept fresh.
 
-        An empty collection fetches only the brokers. Raises as `Cluster.ask_any` does.
+        With an empty collection, fetches only the brokers. Raises the errors of `Cluster.ask_any`.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers:
@@ -161,7 +161,7 @@ class MetadataUpdater:
             allow_auto_topic_creation=self.auto_create_topics,
         )
         response = await self._ask_some(request, MetadataResponse, deadline)
-        # Errors of the whole response exist since version 13 (KIP-1102).
+        # Errors that apply to the whole response exist since version 13 (KIP-1102).
         if response.error_code:
             raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)
@@ -192,7 +192,7 @@ class MetadataUpdater:
             self._refresher = self.network.spawn(self._refresh_when_stale(), "refreshing metadata")
 
     async def _refresh_when_stale(self) -> None:
-        """Refresh when something is stale or all of it is old; back off while that fails."""
+        """Refresh when part of the snapshot is stale or all of it is old; back off on failures."""
         settings = self._settings
         backoff = self.backoff(self.deadline(math.inf))
         while not self._is_closed:
@@ -206,26 +206,27 @@ class MetadataUpdater:
             except (Cancelled, ClosedError):
                 raise
             except Exception as error:
-                # Also for a bug: nothing works without metadata.
+                # Retry even after a bug, since nothing works without metadata.
                 self._refresh_failed(error)
                 self._stale.set()
-            # A topic that was just created, or an election in progress: ask again after the
+            # A topic was just created, or an election is in progress: refresh again after the
             # backoff.
             if self._lacks_leaders():
                 self._stale.set()
-            # The backoff grows only while something stays stale.
+            # The backoff grows only while part of the snapshot stays stale.
             if not self._stale.is_set:
                 backoff = self.backoff(self.deadline(math.inf))
             await backoff.wait()
 
     def _refresh_failed(self, error: Exception) -> None:
-        """Log the failure; as a warning only the first time while it stays the same."""
+        """Log the failure: as a warning if it is new or a bug, otherwise at debug level."""
         # The same failure repeats with every attempt, so only the first is a warning.
         is_news, self._last_failure = str(error) != self._last_failure, str(error)
         is_bug = not isinstance(error, PlogError)
         level = logging.WARNING if is_news or is_bug else logging.DEBUG
         log.log(level, "metadata refresh failed: %s", error, exc_info=error if is_bug else None)
-        # Such as a missing permission: retrying cannot help, so the application must know.
+        # For example a missing permission: retrying cannot help, so the application must be
+        # notified.
         if isinstance(error, KafkaError) and not error.retriable:
             for listener in tuple(self.on_refusal):
                 listener(error)
@@ -244,12 +245,12 @@ class MetadataUpdater:
     async def topic(self, name: str, *, deadline: Deadline | None = None) -> TopicMetadata:
         """Return the metadata of a topic once it exists and all its partitions have leaders.
 
-        Raises UnknownTopicOrPartition or LeaderNotAvailable if it does not by the deadline;
-        TopicAuthorizationFailed and InvalidTopicException immediately.
+        Raises UnknownTopicOrPartition or LeaderNotAvailable if that is not the case by the
+        deadline; TopicAuthorizationFailed and InvalidTopicException are raised immediately.
         """
         backoff = self.backoff(deadline)
         check_topic_names((name,))
-        # The known metadata of a topic that is not kept fresh may be out of date.
+        # The metadata of a topic that is not kept fresh may be out of date.
         is_fresh = self._wants_all or name in self._wanted
         known = self.metadata.topics.get(name) if is_fresh else None
         while known is None or known.error or not known.has_leaders:

@@ -1,4 +1,4 @@
-"""A broker as the client knows it: its address, its connection and its reconnect backoff."""
+"""The client's view of a broker: its address, its connection and the reconnect backoff."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Node:
     """A broker's address and the connection to it, which is opened when a request needs it.
 
     Any number of calls may wait for the connection, each until its own deadline. A separate task
-    opens it, so that a call that times out does not end the attempt for the others.
+    opens it, so that a call that times out does not end the attempt for the other calls.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Node:
 
     @property
     def open_connection(self) -> Connection | None:
-        """The connection if it is open and its session does not expire soon, otherwise None."""
+        """The connection if it is open and its session is not about to expire, otherwise None."""
         connection = self._connection
         if connection is None or not connection.is_open:
             return None
@@ -72,12 +72,12 @@ class Node:
         return None if is_over else connection
 
     def use(self) -> Connection | None:
-        """Return `open_connection` and note that it was used, so that it is not idle."""
+        """Return `open_connection` and record its use, so that it does not count as idle."""
         self._last_used_s = self._network.now_s()
         return self.open_connection
 
     async def connected(self, deadline: Deadline | None = None) -> Connection:
-        """Return the open connection, or open one.
+        """Return the open connection, or open a new one.
 
         Raises ConnectionFailed and AuthenticationFailed if it cannot be opened, RequestTimedOut if
         it is not open by the `deadline`.
@@ -92,7 +92,8 @@ class Node:
                 await self._open_or_renew(deadline)
                 continue
             if not self._is_opening:
-                # A task, so that a call that times out does not end the attempt for the others.
+                # A separate task, so that a call that times out does not end the attempt for the
+                # others.
                 self._opening = self._network.spawn(
                     self._open_in_background(), f"connecting to {self.host}:{self.port}"
                 )
@@ -114,7 +115,7 @@ class Node:
 
     def _late(self, deadline: Deadline) -> Exception:
         """Return the error of a call that has waited for the connection until its deadline."""
-        # The reason why the last attempt failed says more than the timeout.
+        # The error of the last attempt is more informative than the timeout.
         if self._failure is not None:
             return self._failure.with_traceback(None)
         return RequestTimedOut(
@@ -134,7 +135,7 @@ class Node:
     async def _open_or_renew(self, deadline: Deadline | None) -> None:
         self._is_opening = True
         self._opened.clear()
-        # Waiters are woken however the attempt ends.
+        # Waiters are woken regardless of how the attempt ends.
         with TaskCompletion(self._set_opened):
             try:
                 if self._connection is not None and self._connection.is_open:
@@ -179,8 +180,8 @@ class Node:
             raise
         self._failures = 0
         self._connection = connection
-        log.debug("connected to %s:%d by %s", self.host, self.port, settings.security_protocol)
-        # Closed while the connection was being opened.
+        log.debug("connected to %s:%d over %s", self.host, self.port, settings.security_protocol)
+        # The node was closed while the connection was being opened.
         if self._is_closed:
             connection.close()
 
@@ -193,7 +194,7 @@ class Node:
             if connection.is_open:
                 await log_in(connection, self._settings, self._network, host=self.host)
         except KafkaError:
-            # The session may be over, so the next request needs a new connection.
+            # The session may have expired, so the next request needs a new connection.
             connection.close()
             self._failed()
             raise
@@ -209,12 +210,12 @@ class Node:
         self.next_try_s = self._network.now_s() + wait_s
 
     def _backoff_s(self, first_ms: int, longest_ms: int) -> float:
-        """Return seconds that double with each failure, randomized by 20 %."""
+        """Return a delay in seconds, which doubles with each failure and is randomized by 20 %."""
         jitter = 1 + _JITTER * (2 * self._network.random() - 1)
         return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
 
     def close_if_idle(self, longest_s: float) -> None:
-        """Close a connection that was unused for `longest_s`; a negative limit means never."""
+        """Close the connection if it has been unused for `longest_s`; never if that is negative."""
         connection = self._connection
         # A connection that waits for a response is not idle.
         if connection is None or connection.in_flight or longest_s < 0:

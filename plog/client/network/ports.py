@@ -2,7 +2,7 @@
 
 The engine consists of coroutines over pure parts. It awaits only what a `Network` provides, so the
 same code runs on any reactor (twisted_network.py), on blocking sockets without a reactor
-(socket_network.py), and in tests on virtual time against a whole broker in the same process.
+(socket_network.py), and, in tests, on virtual time against a complete broker in the same process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Channel(Protocol):
 
     @property
     def address(self) -> str:
-        """Host and port, for messages."""
+        """The host and port, for messages."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Channel(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """The number of requests without a response yet."""
+        """The number of requests that still have no response."""
         ...
 
     def ask(
@@ -51,7 +51,7 @@ class Channel(Protocol):
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        """Send `request` before this returns, and return an awaitable of its response.
+        """Send `request` before returning; return an awaitable of its response.
 
         Requests are sent in the order of the calls, and responses arrive in the same order. Raises
         ConnectionFailed if the connection breaks, RequestTimedOut if there is no response after
@@ -65,16 +65,17 @@ class Channel(Protocol):
         ...
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
-        """Send a request that has no response; the awaitable fires when its bytes are written.
+        """Send a request that has no response; the awaitable completes when its bytes are written.
 
-        A caller that awaits it cannot send faster than the broker reads. Raises as `ask` does.
+        A caller that awaits it cannot send faster than the broker reads. Raises the errors of
+        `ask`.
         """
         ...
 
     def close(self) -> None:
         """Close the channel; pending requests fail with ConnectionFailed.
 
-        Requests without a response that were already written still arrive. Closing again has no
+        Requests without a response that were already written still arrive. Repeated calls have no
         effect.
         """
         ...
@@ -85,11 +86,11 @@ class Task(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether it has finished, failed or been cancelled."""
+        """Whether the task has finished, failed or been cancelled."""
         ...
 
     def cancel(self) -> None:
-        """Raise `Cancelled` at its current await; no effect on a task that is done."""
+        """Raise `Cancelled` at the current await of the task; no effect if the task is done."""
         ...
 
 
@@ -110,7 +111,7 @@ class Signal(Protocol):
         ...
 
     def wait(self, timeout_s: float | None = None) -> Awaitable[bool]:
-        """Wait until the signal is set: True if it is, False after `timeout_s`."""
+        """Wait until the signal is set; return True then, or False after `timeout_s`."""
         ...
 
 
@@ -131,7 +132,7 @@ class Network(Protocol):
         ...
 
     def random(self) -> float:
-        """Return a random number from 0 up to 1, for jitter."""
+        """Return a random number of at least 0 and below 1, for jitter."""
         ...
 
     def sleep(self, seconds: float) -> Awaitable[None]:
@@ -154,7 +155,7 @@ class Network(Protocol):
     def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> Awaitable[list[T]]:
         """Run all coroutines, concurrently where possible, and return their results.
 
-        Raises the first error, in their order, after all have ended.
+        Raises the error of the first one that failed, in the given order, after all have ended.
         """
         ...
 
@@ -165,7 +166,7 @@ class Network(Protocol):
     def job(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run `work`, which may block on a disk, without blocking other coroutines.
 
-        It may run in another thread, so `work` must not touch shared state. Returns or raises what
-        `work` does.
+        It may run in another thread, so `work` must not access shared state. Returns the result of
+        `work` or raises its exception.
         """
         ...

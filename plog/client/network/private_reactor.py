@@ -1,8 +1,8 @@
 """A Twisted reactor in its own daemon thread, for the blocking face.
 
-All blocking clients of a process share one. It never becomes the global reactor: the application
-may use that one, of any kind, or none. After a fork, the child has neither the thread nor its
-state: the child's copies of the sockets are closed without sending anything to the brokers, clients
+All blocking clients of a process share one. It never becomes the global reactor, so the application
+may use any global reactor, or none. After a fork, the child has neither the thread nor its state:
+the child's copies of the sockets are closed without sending anything to the brokers, clients
 created before the fork raise `ForkedError`, and new clients get a new reactor.
 """
 
@@ -30,7 +30,7 @@ class Client(Protocol):
     """A client that uses the reactor."""
 
     def _forked(self) -> None:
-        """In the child of a fork, raise `ForkedError` from now on. Must not take a lock."""
+        """In the child of a fork, raise `ForkedError` from now on. Must not acquire a lock."""
         ...
 
 
@@ -55,14 +55,14 @@ class PrivateReactor:
         """Whether this is a copy in the child of a fork."""
         running = threading.Event()
         self.reactor.callWhenRunning(running.set)
-        # A daemon, so that an application that forgets to close a client can still exit.
+        # It is a daemon thread, so that an application that does not close a client can still exit.
         self._thread = threading.Thread(target=self._run, name="plog-client", daemon=True)
         self._thread.start()
         if not running.wait(_START_TIMEOUT_S):
             raise RuntimeError("cannot start the client's thread")
 
     def _run(self) -> None:
-        # A starting reactor declares its thread the I/O thread, as if no other reactor existed.
+        # A starting reactor registers its thread as the only I/O thread, as if no other existed.
         declared = threadable.ioThread
         self.reactor.callWhenRunning(setattr, threadable, "ioThread", declared)
         # Signals belong to the application's main thread.
@@ -70,7 +70,7 @@ class PrivateReactor:
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the caller runs in the reactor's thread, which must not wait for itself."""
+        """Whether the caller is in the reactor's thread, which must not wait for itself."""
         return threading.current_thread() is self._thread
 
     @classmethod
@@ -79,12 +79,12 @@ class PrivateReactor:
         current = cls._current
         if current is not None and current.is_own_thread:
             raise IllegalState(
-                "cannot block in the client's own thread, which runs callbacks and would wait for"
+                "cannot block in the client's own thread: it runs the callbacks and would wait for"
                 " itself; make the call in a thread of the application"
             )
 
     def soon(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Call `function` in the reactor's thread. From any thread."""
+        """Call `function` in the reactor's thread. Thread-safe."""
         self._check_fork()
         self.reactor.callFromThread(function, *arguments)
 
@@ -111,7 +111,7 @@ class PrivateReactor:
         try:
             return running.outcome.result(timeout_s)
         except BaseException:
-            # Interrupted by Ctrl-C or a timeout: the coroutine must not continue unobserved.
+            # After Ctrl-C or a timeout, the coroutine must not continue unobserved.
             if not running.outcome.done():
                 self.soon(running.cancel)
             raise
@@ -121,18 +121,18 @@ class PrivateReactor:
             raise ForkedError("the client was created before a fork; create a new one in the child")
 
     def add(self, client: Client) -> None:
-        """Notify `client` of forks from now on."""
+        """From now on, notify `client` of forks."""
         self._clients.add(client)
 
     def _forget(self) -> None:
         """In the child of a fork, close the copies of sockets that the parent still uses."""
         self.is_forked = True
-        # Clients take no lock here: the lost thread may hold it.
+        # Clients acquire no lock here, because the lost thread may hold it.
         for client in self._clients:
             client._forked()
         reactor = self.reactor
         for descriptor in {*reactor.getReaders(), *reactor.getWriters()}:
-            # Only the copies: shutting a socket down would end the parent's connection.
+            # Only close the copies: shutting a socket down would end the parent's connection.
             number = descriptor.fileno()
             if number >= 0:
                 os.close(number)
@@ -159,11 +159,11 @@ class Running(Generic[T]):
         """Start the coroutine, in the reactor's thread."""
         try:
             coroutine = function(*arguments, **options)
-        except Exception as error:  # Such as wrong arguments: the waiting caller passed them.
+        except Exception as error:  # For example, the caller passed wrong arguments.
             self.outcome.set_exception(error)
             return
         self._deferred = Deferred.fromCoroutine(coroutine)
-        # Called immediately if the coroutine is done already.
+        # The callback is called immediately if the coroutine is already done.
         self._deferred.addCallbacks(self.outcome.set_result, self._failed)
 
     def _failed(self, failure: Failure) -> None:
@@ -176,7 +176,7 @@ class Running(Generic[T]):
 
 
 def _after_fork() -> None:
-    """Discard the reactor in the child, without taking locks that the lost thread may hold."""
+    """Discard the reactor in the child, without acquiring locks that the lost thread may hold."""
     before, PrivateReactor._current = PrivateReactor._current, None
     # The lost thread may have held the old lock during the fork.
     PrivateReactor._lock = threading.Lock()

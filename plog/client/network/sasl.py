@@ -5,7 +5,7 @@
     to_send = mechanism.next(challenge)     # until it is None
 
 Pure except for the nonce of SCRAM; sasl_authenticator.py transports the bytes. A mechanism object
-serves one authentication. It raises `AuthenticationFailed` if the broker refuses the client or
+is used for one authentication. It raises `AuthenticationFailed` if the broker refuses the client or
 violates the protocol.
 
 Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka 4.3
@@ -32,7 +32,7 @@ from plog.scram import ScramMechanism, client_proof, salted_password, server_sig
 # RFC 7677; fewer iterations would make guessing the password too cheap.
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 500_000
-"""Kafka accepts at most 16384; more than this limit would block the client for a second."""
+"""More iterations would block the client for over a second; Kafka allows at most 16384."""
 
 _GS2_HEADER = "n,,"
 _SERVER_FIRST = re.compile(
@@ -63,7 +63,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """A user and password; `options` holds the other options of ``sasl.jaas.config``."""
+    """A user and password; `options` contains the other options of ``sasl.jaas.config``."""
 
     user: str
     password: str = field(repr=False)
@@ -98,7 +98,7 @@ def mechanism_of(settings: SecuritySettings, token: str = "") -> Mechanism:
 
 
 class Plain:
-    """PLAIN: sends user and password in clear text, so use it only over TLS."""
+    """PLAIN, which sends the user and password in clear text; use it only over TLS."""
 
     def __init__(self, credentials: Credentials) -> None:
         # NUL separates the fields of the message (RFC 4616).
@@ -117,7 +117,7 @@ class Plain:
 
 
 class Scram:
-    """SCRAM-SHA-256 and -512: both sides prove that they know the password without sending it."""
+    """SCRAM-SHA-256 and -512, in which both sides prove that they know the password."""
 
     def __init__(
         self, mechanism: ScramMechanism, credentials: Credentials, *, nonce: str | None = None
@@ -160,7 +160,7 @@ class Scram:
         # A nonce that does not extend the client's would permit a replay.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationFailed("the broker's SCRAM nonce does not start with the client's")
-        # Too few make the proof easy to attack, too many block the client.
+        # Too few iterations make the proof easy to attack; too many block the client.
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise AuthenticationFailed(
                 f"the broker requires {iterations} SCRAM iterations, but only {MIN_ITERATIONS} to"
@@ -183,7 +183,7 @@ class Scram:
         if match["kind"] == "e":
             raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
         assert self._signature is not None, "the proof was sent"
-        # In constant time, and the broker must prove itself as well: otherwise any server could
+        # Compared in constant time. The broker must prove itself, too: otherwise any server could
         # pose as one.
         if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
             raise AuthenticationFailed(
@@ -193,7 +193,7 @@ class Scram:
 
 
 class OauthBearer:
-    """OAUTHBEARER: sends a token that another service has issued, so use it only over TLS."""
+    """OAUTHBEARER, which sends a token issued by another service; use it only over TLS."""
 
     def __init__(self, token: str, options: Mapping[str, str] | None = None) -> None:
         # Characters outside of RFC 6750's set could forge other fields of the message.

@@ -1,4 +1,4 @@
-"""Authenticate on a connection: SaslHandshake, then SaslAuthenticate until the mechanism is done.
+"""Authenticate on a connection: SaslHandshake, then SaslAuthenticate until the exchange ends.
 
 This happens on a new connection before any other request, and again on the same connection before
 its session expires, if the broker limits the session. Meanwhile no other request may be sent: the
@@ -30,7 +30,7 @@ R = TypeVar("R", bound=ApiMessage)
 # KIP-152: before version 1, SASL bytes follow the handshake without a Kafka header.
 _FIRST_WITH_AUTHENTICATE = 1
 _MAX_STEPS = 10
-"""An upper limit; SCRAM, the longest mechanism, takes two steps."""
+"""The maximum number of steps; SCRAM, the longest mechanism, takes two."""
 _WITHOUT_LOG_IN = {"SASL_SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT"}
 
 
@@ -39,7 +39,7 @@ class SaslConnection(Protocol):
 
     @property
     def address(self) -> str:
-        """Host and port, for messages."""
+        """The host and port, for messages."""
         ...
 
     def version_of(self, request: type[ApiMessage]) -> int:
@@ -53,7 +53,7 @@ class SaslConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An authenticated session; `renew_at_s` is on the network's clock, None for no limit."""
+    """An authenticated session; `renew_at_s` is on the network's clock, or None for no limit."""
 
     renew_at_s: float | None = None
 
@@ -61,17 +61,17 @@ class Session:
 async def authenticate(
     connection: SaslConnection, settings: ClientSettings, network: Network, *, host: str
 ) -> Session:
-    """Authenticate as configured in `settings`; `host` is the broker's name in errors.
+    """Authenticate as configured in `settings`; `host` is the broker's name for error messages.
 
     Raises:
         AuthenticationFailed: the broker refused the client, or did not prove its own identity.
-        ConnectionFailed, RequestTimedOut: as for any request.
+        ConnectionFailed, RequestTimedOut: a request failed.
     """
     token = await _token_of(settings, network) if settings.sasl_mechanism == "OAUTHBEARER" else ""
     mechanism = mechanism_of(settings, token)
     address = connection.address
     await _choose_mechanism(connection, settings, address)
-    # Before the exchange, so that the session is never assumed to last longer than it does.
+    # Taken before the exchange, so that the session is never assumed to last longer than it does.
     began_s = network.now_s()
     try:
         lifetime_ms = await _converse(connection, mechanism)
@@ -122,9 +122,9 @@ async def _choose_mechanism(
 
 
 async def _converse(connection: SaslConnection, mechanism: Mechanism) -> int:
-    """Exchange messages until the mechanism is done; return the session lifetime in ms."""
+    """Exchange messages until the mechanism is complete; return the session lifetime in ms."""
     to_send: bytes | None = mechanism.first()
-    # A broker must not keep the client in an endless exchange.
+    # A broker must not be able to keep the client in an endless exchange.
     for _ in range(_MAX_STEPS):
         assert to_send is not None
         answer = await connection.ask(

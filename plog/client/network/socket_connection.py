@@ -1,7 +1,7 @@
-"""A blocking socket to a broker: it sends a request and receives its response, one at a time.
+"""A blocking connection to a broker: one request at a time is sent and its response received.
 
 The caller (simple.py) chooses the requests and their versions. A failed exchange closes the
-connection, because the next bytes could belong to either request. Not thread-safe.
+connection, because the next bytes could belong to either response. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from plog.client.network.tls_context import Security
 
 _SIZE = Struct(">i")
-# The first bytes of an HTTP response or of a TLS alert would be a larger size.
+# Read as a size, the first bytes of an HTTP response or a TLS alert would exceed this limit.
 _MAX_RESPONSE_BYTES = 256 << 20
-# Bounds the memory for one call of recv, whatever a response claims to contain.
+# This bounds the memory for one call of recv, whatever size a response claims to have.
 _RECEIVE_BYTES = 1 << 20
 
 _Response = TypeVar("_Response", bound=ApiMessage)
@@ -78,7 +78,7 @@ class SocketConnection:
         return self._socket is not None
 
     def close(self) -> None:
-        """Close the connection; closing it again has no effect."""
+        """Close the connection. Repeated calls have no effect."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -97,12 +97,13 @@ class SocketConnection:
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + limit_s
-        # Sending has the connection's own limit: a long wait for a response must not prolong it.
+        # The connection's own limit applies to sending: a long wait for a response must not prolong
+        # it.
         self.send(request, version, timeout_s=min(limit_s, self._timeout_s))
         frame = self._receive_frame(deadline_s, limit_s)
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
-            # The answer to an earlier request that has timed out: the order is lost.
+            # This is the response to an earlier request that has timed out, so the order is lost.
             if correlation_id != self._correlation_id:
                 self.close()
                 raise ConnectionFailed(
@@ -116,7 +117,7 @@ class SocketConnection:
             raise BrokenAnswer(f"{self.address} sent a malformed response: {error}") from error
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float | None = None) -> None:
-        """Send `request` without waiting for a response; `timeout_s` as in `ask`."""
+        """Send `request` without waiting for a response. See `ask` for `timeout_s`."""
         connection = self._open()
         self._correlation_id += 1
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
@@ -133,7 +134,7 @@ class SocketConnection:
             raise self._failed(_pending_alert(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
-        """Return the next frame without its size, by `deadline_s`, `limit_s` after the request."""
+        """Return the next frame without its size. `deadline_s` is `limit_s` after the request."""
         connection = self._open()
         try:
             (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size, deadline_s))
@@ -151,7 +152,7 @@ class SocketConnection:
         return self._socket
 
     def _failed(self, error: OSError, limit_s: float = 0) -> KafkaError:
-        """Close the connection; return the exception for `error` after a wait of `limit_s`."""
+        """Close the connection; return the exception for `error` after waiting for `limit_s`."""
         self.close()
         if isinstance(error, TimeoutError):
             return RequestTimedOut(f"{self.address} did not respond within {limit_s:.3g} s")
@@ -198,13 +199,13 @@ def _pending_alert(connection: socket.socket) -> OSError | None:
 
 
 def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) -> bytes:
-    """Return the next `size` bytes by the deadline, however they are split. Raises OSError."""
+    """Return the next `size` bytes, in however many parts they arrive. Raises OSError."""
     data = bytearray()
     while len(data) < size:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("timed out")
-        # The rest of the deadline for each part, as a slow broker could otherwise prolong it
+        # Each part may take only the rest of the time, as a slow broker could otherwise prolong it
         # forever.
         connection.settimeout(left_s)
         received = connection.recv(min(size - len(data), _RECEIVE_BYTES))

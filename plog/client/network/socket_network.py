@@ -53,7 +53,7 @@ class _Done(Generic[T]):
 
 
 class SocketNetwork:
-    """Blocking sockets, used by one thread; brokers log `client_id`."""
+    """A network of blocking sockets, used by one thread; brokers log `client_id`."""
 
     runs_tasks = False
 
@@ -124,7 +124,7 @@ class SocketSignal:
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         if not self.is_set:
-            # Without a timeout this would wait forever.
+            # Without a timeout, the wait would never end.
             if timeout_s is None:
                 raise RuntimeError("cannot wait for a signal that no other task can set")
             time.sleep(max(0.0, timeout_s))
@@ -156,7 +156,7 @@ class SocketChannel:
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        # A late response would be taken for the next one, so close.
+        # Close it, because a late response would be mistaken for the next one.
         if wait_s is not None:
             timeout_s = min(timeout_s, wait_s)
         try:

@@ -1,9 +1,9 @@
 """The client's TLS configuration: trusted CAs, its own certificate, versions and cipher suites.
 
-`Security` is plain data from the settings. PEM files are read when a context is created, so
-new contexts use renewed files. `make_ssl_context` is for the standard library, twisted_tls.py
-for Twisted. Both raise `TlsFailed` with the setting, the file and the remedy. Reading blocks on
-files, so the engine runs it as a `Network.job`.
+`Security` is plain data from the settings. PEM files are read when a context is created, so new
+contexts use renewed files. `make_ssl_context` creates a context for the standard library,
+twisted_tls.py one for Twisted. Both raise a `TlsFailed` that states the setting, the file and the
+remedy. Reading blocks on files, so the engine runs it as a `Network.job`.
 
 Source: KIP-651; Kafka 4.3 DefaultSslEngineFactory.
 """
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PemSource:
-    """A PEM text or the file that contains it, and the setting that gives it."""
+    """PEM data or the file that contains it, and the name of the setting."""
 
     setting: str
     path: str | None = None
@@ -39,7 +39,7 @@ class PemSource:
 
     @property
     def where(self) -> str:
-        """The setting and the file, for errors."""
+        """The setting and the file, for error messages."""
         return self.setting if self.path is None else f"{self.setting}={self.path}"
 
     @property
@@ -53,7 +53,7 @@ class PemSource:
         return () if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def read(self) -> bytes:
-        """Return the PEM text. Raises TlsFailed."""
+        """Return the PEM data. Raises TlsFailed."""
         if self.path is None:
             return (self.text or "").encode()
         try:
@@ -81,7 +81,7 @@ class PemSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pems:
-    """The PEM blocks of a `Security`; `trusted` is None for the system's CAs."""
+    """The PEM blocks of a `Security`; `trusted` is None if the system's CAs are used."""
 
     trusted: tuple[bytes, ...] | None
     key: bytes | None = field(repr=False)
@@ -90,7 +90,7 @@ class Pems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """The configuration of encrypted connections; clients without TLS have none.
+    """The configuration of encrypted connections, for clients that use TLS.
 
     Without `trusted`, the client trusts the system's CAs. Without `key` and `chain`, it sends no
     certificate.
@@ -111,7 +111,7 @@ class Security:
 
     @classmethod
     def of(cls, settings: SecuritySettings) -> Self | None:
-        """Return the configuration in `settings`; None without TLS. Reads no file."""
+        """Return the configuration in `settings`, or None if they do not use TLS. Reads no file."""
         if not settings.uses_tls:
             return None
         key, chain = _keystore(settings)
@@ -127,7 +127,7 @@ class Security:
         )
 
     def read(self) -> Pems:
-        """Read the files that the settings name. Raises TlsFailed."""
+        """Read the files given in the settings. Raises TlsFailed."""
         key: bytes | None = None
         chain: list[bytes] = []
         if self.key is not None and self.chain is not None:
@@ -143,11 +143,11 @@ class Security:
 
     def kept(self, kind: str, make: Callable[[], T]) -> T:
         """Return the cached result of `make`, or call `make` again if a file has changed."""
-        # Creating a context takes milliseconds, with the system's CAs tens of milliseconds. Threads
-        # that open connections concurrently therefore wait for one of them to create it.
+        # Creating a context takes milliseconds, or tens of milliseconds with the system's CAs.
+        # Threads that open connections concurrently therefore wait for one of them to create it.
         sources = (self.trusted, self.key, self.chain)
         with self._making:
-            # Read before the files: a change in between only causes another read.
+            # Taken before the files are read: a change in between only causes another read.
             state = [source.state for source in sources if source is not None]
             known = self._made.get(kind)
             if known is None or known[0] != state:
@@ -195,7 +195,7 @@ class Security:
         allowed = set(self.versions)
         try:
             tls_1_2, tls_1_3 = openssl_cipher_lists(self.cipher_suites)
-            # Suites of TLS 1.2 and 1.3 are configured separately in OpenSSL.
+            # In OpenSSL, the suites of TLS 1.2 and of TLS 1.3 are configured separately.
             if self.cipher_suites:
                 allowed &= {"TLSv1.2"} if tls_1_2 else set()
             if tls_1_3:
@@ -204,7 +204,7 @@ class Security:
                     " ssl.enabled.protocols and its suites from ssl.cipher.suites"
                 )
             if not allowed:
-                raise ValueError("OpenSSL supports no TLS version of ssl.enabled.protocols")
+                raise ValueError("OpenSSL supports none of the ssl.enabled.protocols")
             if tls_1_2:
                 context.set_ciphers(":".join(tls_1_2))
         except (ValueError, ssl.SSLError) as error:
@@ -229,7 +229,7 @@ class Security:
 
 
 def why_no_pair(reason: str, has_password: bool) -> str:
-    """Return a message on why OpenSSL rejects a private key and its certificate.
+    """Return the reason why OpenSSL rejects a private key and its certificate, for a message.
 
     >>> why_no_pair("key values mismatch", False)
     'the private key does not belong to the first certificate'
@@ -281,7 +281,7 @@ def _as_file(data: bytes) -> Iterator[str]:
         descriptor = os.memfd_create("plog-key")
         path = f"/proc/self/fd/{descriptor}"
     except (AttributeError, OSError):
-        # Not Linux: a file that only this user can read, removed afterwards.
+        # Not on Linux: use a file that only this user can read, and remove it afterwards.
         import tempfile
 
         descriptor, path = tempfile.mkstemp(prefix="plog-key-")

@@ -1,7 +1,7 @@
 """Error messages for failed TLS handshakes of a client, with the remedy.
 
 OpenSSL reports failures as numbers and texts, which differ slightly between the standard library
-and pyOpenSSL. This module understands both and imports neither. The server side is
+and pyOpenSSL. This module handles both and imports neither. The server side is
 plogd/net/tls_failures.py. Source: OpenSSL's X509_STORE_CTX_get_error(3), RFC 8446 section 6.2.
 """
 
@@ -53,7 +53,7 @@ def tls_failure(
 ) -> TlsFailed | None:
     """Return the exception for an error of the `ssl` module; None if a retry may succeed."""
     reason = getattr(error, "reason", None)
-    # Not an error of the handshake, such as a reset connection: worth a retry.
+    # Not a handshake error (for example, the connection was reset): worth a retry.
     if not isinstance(reason, str):
         return None
     text = explain_tls(
@@ -75,14 +75,14 @@ def explain_tls(
         reason: OpenSSL's text.
         verify_code: OpenSSL's verification error for the broker's certificate; 0 for none.
         host: the name that the certificate must be valid for.
-        has_begun: whether the handshake is complete, as far as this side knows.
+        has_begun: whether this side considers the handshake complete.
 
     >>> explain_tls("", verify_code=10, address="a:9093", host="a")
     'the certificate of a:9093 has expired; renew it'
     """
     # The standard library writes reasons with underscores, pyOpenSSL without.
     words = reason.lower().replace("_", " ")
-    # The verdict on the certificate explains more than the alert that follows from it.
+    # The verdict on the certificate is more informative than the resulting alert.
     if verify_code:
         return f"the certificate of {address} {_verdict(verify_code, words, host)}"
     meanings = dict(_MEANING_BY_ALERT)

@@ -1,7 +1,7 @@
 """A connection to a broker over Twisted: it sends requests and matches responses to them.
 
 A frame that arrives whole is decoded in place. The parts of a larger frame are copied into a buffer
-of its size, so no byte is copied twice. Records in a response are views of either.
+of the frame's size, so no byte is copied twice. Records in a response are views of that memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger("plog.client")
 R = TypeVar("R", bound=ApiMessage)
 
 _SIZE = Struct(">i")
-# The first bytes of an HTTP response would be a larger size.
+# Read as a size, the first bytes of an HTTP response would exceed this limit.
 _MAX_FRAME_BYTES = 1 << 30
 # Correlation ids are signed 32-bit integers in the protocol.
 _MAX_CORRELATION_ID = 0x7FFFFFFF
@@ -47,7 +47,7 @@ _CLOSE_TIMEOUT_S = 5.0
 
 
 class _InFlight:
-    """A request without a response yet; its caller may no longer wait for it."""
+    """A request that still has no response; its caller may no longer wait for it."""
 
     __slots__ = ("answer", "api_key", "correlation_id", "deadline_s", "response", "version")
 
@@ -74,7 +74,7 @@ def _cancel(answer: Deferred[Any]) -> None:
 def give_up_after(
     clock: IReactorTime, answer: Deferred[Any], wait_s: float, request: ApiMessage, address: str
 ) -> None:
-    """Fail `answer` with RequestTimedOut after `wait_s`, when its caller stops waiting."""
+    """Fail `answer` with RequestTimedOut after `wait_s`, the time that its caller waits."""
 
     def give_up() -> None:
         name = type(request).__name__.removesuffix("Request")
@@ -87,7 +87,7 @@ def give_up_after(
         return outcome
 
     call = clock.callLater(wait_s, give_up)
-    # Also after a cancellation: the timer must not outlive the wait.
+    # This also happens after a cancellation: the timer must not outlive the wait.
     answer.addBoth(stop)
 
 
@@ -117,7 +117,7 @@ class TwistedChannel(Protocol):
 
     @property
     def in_flight(self) -> int:
-        # Requests with acks=0 count until they are written, as the caller waits for that.
+        # Requests with acks=0 count until they are written, because the caller waits for that.
         return len(self._requests) + (0 if self._write_drain is None else len(self._write_drain))
 
     def ask(
@@ -160,7 +160,7 @@ class TwistedChannel(Protocol):
     def _frame_of(self, request: ApiMessage, version: int) -> bytes:
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
-        # It wraps from the largest id to 1.
+        # The id wraps from the largest one to 1.
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
         return encode_request(header, request)
@@ -183,7 +183,7 @@ class TwistedChannel(Protocol):
     # -- timeouts -----------------------------------------------------------------------------
 
     def _watch_until(self, deadline_s: float) -> None:
-        """Check for overdue requests at `deadline_s` at the latest."""
+        """Check for overdue requests no later than at `deadline_s`."""
         if self._timer is not None:
             # One timer serves all requests: a later deadline is checked when the first one has
             # passed.
@@ -227,7 +227,7 @@ class TwistedChannel(Protocol):
             # With TLS, bytes must go through OpenSSL, never to the socket directly.
             self._write_some = getattr(transport, "writeSomeData", None)
         self._tcp = transport
-        # Absent in reactors that write by completion instead of readiness (IOCP).
+        # Absent in reactors based on completion instead of readiness (IOCP).
         self._write_out = getattr(self._tcp, "doWrite", self._write_out)
         self.is_open = True
         self._factory_of.succeed(self)
@@ -236,7 +236,7 @@ class TwistedChannel(Protocol):
         error = self._factory_of.explain(reason.value)
         if error is None:
             text = f"the connection to {self.address} broke: {reason_text(reason.value)}"
-            # A connection that ends before TLS is established may simply not be a TLS port.
+            # If a connection ends before TLS is established, the port may simply not use TLS.
             if self._factory_of.expects_handshake and not self._factory_of.opened.called:
                 text = handshake_failure(self.address, reason_text(reason.value))
             error = ConnectionFailed(text)
@@ -295,7 +295,7 @@ class TwistedChannel(Protocol):
         return used
 
     def _answered(self, frame: memoryview) -> None:
-        # Closed by this side: the callers have their errors already.
+        # Closed by this side: the callers already have their errors.
         if not self.is_open:
             return
         if not self._requests:
@@ -304,12 +304,11 @@ class TwistedChannel(Protocol):
         try:
             number, position = decode_response_header(frame, sent.api_key, sent.version)
             is_due = number == sent.correlation_id
-            # A response of another request cannot be decoded with this one's schema.
+            # A response to another request cannot be decoded with this one's schema.
             response = sent.response.decode(frame[position:], sent.version) if is_due else None
         except Exception as error:
             broken = BrokenAnswer(f"{self.address} sent a malformed response: {error}")
-            # First, so that the callers of other requests see a closed connection, not a late
-            # response.
+            # This comes first, so that the callers of other requests find the connection closed.
             self._end(broken)
             self._finish(sent, broken)
             return
@@ -351,20 +350,21 @@ class TwistedChannel(Protocol):
             drain.stop(error_at)
         if was_open and self.transport is not None:
             if gently:
-                # Writes the buffered bytes first; a broker that reads nothing is given up after the
-                # timeout.
+                # This writes the buffered bytes first; if the broker does not read them, the
+                # connection is aborted after the timeout.
                 self.transport.loseConnection()
                 self._timer = self._clock.callLater(_CLOSE_TIMEOUT_S, self._forget)
             else:
                 _abort(self.transport)
-        # Detached first: a callback may send again, which must fail instead of joining the list.
+        # Detached first: a callback may send another request, which must fail instead of joining
+        # the list.
         sent, self._requests = self._requests, deque()
         self._frame = None
         for request in sent:
             self._finish(request, error_at(request.deadline_s))
 
     def _forget(self) -> None:
-        """Abort the connection: the broker does not read the remaining bytes."""
+        """Abort the connection, because the broker does not read the remaining bytes."""
         self._timer = None
         _abort(self.transport)
 
@@ -400,13 +400,13 @@ class ChannelFactory(ClientFactory):
         self._explain_tls = explain
 
     def explain(self, error: BaseException | None) -> KafkaError | None:
-        """Return the exception for the end of the connection if TLS explains it, else None."""
+        """Return the exception for the end of the connection if TLS explains it, otherwise None."""
         if self._explain_tls is None:
             return None
         return self._explain_tls(error, self.name, has_begun=self.opened.called)
 
     def give_up_after(self, timeout_s: float) -> None:
-        """Fail if the channel is not open in time."""
+        """Fail after the timeout if the channel is not open by then."""
         # The connector's timeout covers only TCP, not the TLS handshake.
         if not self.opened.called:
             self._timer = self.clock.callLater(timeout_s, self._timed_out)

@@ -1,4 +1,4 @@
-"""Short reasons for failed or lost Twisted connections, in the style of the system's messages."""
+"""Short reasons for failed or lost Twisted connections, in the style of system messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from twisted.internet import error
 
 
 def reason_text(reason: BaseException | None) -> str:
-    """Return the reason, without a final period.
+    """Return the reason without a final period.
 
     >>> reason_text(error.ConnectionRefusedError(111, "Connection refused"))
     'Connection refused'

@@ -1,8 +1,8 @@
 """The engine's `Network` on a Twisted reactor, which is an argument and never imported.
 
 A private reactor must not install or wake the global one, so this module avoids endpoints,
-deferToThread and bare LoopingCalls. Work that may block on a resolver or a disk runs in a daemon
-thread of its own, which does not delay the exit of the process.
+deferToThread and bare LoopingCalls. Work that may block on a resolver or a disk runs in a separate
+daemon thread, which does not delay the exit of the process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class DeferredNetwork:
 
         def cancelled(deferred: Deferred[None]) -> None:
             call.cancel()
-            # The engine's own exception instead of Twisted's CancelledError.
+            # Raise the engine's own exception instead of Twisted's CancelledError.
             deferred.errback(Failure(Cancelled()))
 
         deferred: Deferred[None] = Deferred(cancelled)
@@ -67,7 +67,7 @@ class DeferredNetwork:
         return DeferredTask(self._clock, coroutine, what)
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        # Waits for all, also after an error: no coroutine may outlive the call.
+        # Wait for all of them even after an error: no coroutine may outlive the call.
         outcomes: list[tuple[bool, Any]] = await defer.DeferredList(
             [Deferred.fromCoroutine(coroutine) for coroutine in coroutines], consumeErrors=True
         )
@@ -100,14 +100,14 @@ class DeferredTask:
         if self.done:
             return
         if getattr(self._coroutine, "cr_running", False):
-            # The task is indirectly cancelling itself: it raises `Cancelled` at its next await.
+            # The task is indirectly cancelling itself, so it raises `Cancelled` at its next await.
             self._clock.callLater(0, self.cancel)
         else:
             self._deferred.cancel()
 
     def _ended(self, outcome: object) -> None:
         self.done = True
-        # Cancellation is how tasks end; anything else is a bug that no caller would see.
+        # Tasks normally end by cancellation; anything else is a bug that no caller would notice.
         if isinstance(outcome, Failure) and outcome.check(Cancelled) is None:
             error = outcome.value
             log.error("%s failed: %s", self._what, error, exc_info=error)
@@ -126,7 +126,7 @@ class DeferredSignal:
         # Detached first: a woken waiter may wait again immediately.
         waiting, self._waiting = self._waiting, []
         for deferred in waiting:
-            # A waiter that was woken earlier may have cancelled it.
+            # A waiter that was woken earlier may have cancelled this one.
             if not deferred.called:
                 deferred.callback(True)
 
@@ -196,21 +196,21 @@ class TwistedNetwork(DeferredNetwork):
         deadline_s = self.now_s() + timeout_s
         addresses = await self._addresses(host, port, timeout_s)
         problems = []
-        # As with client.dns.lookup=use_all_dns_ips: each address until one accepts (KIP-602).
+        # As with client.dns.lookup=use_all_dns_ips, try each address until one accepts (KIP-602).
         for address in addresses:
             if self.now_s() >= deadline_s:
                 break
             try:
                 return await self._connect_to(host, address, port, security, deadline_s)
             except ConnectionFailed as error:
-                # Each address may fail for another reason, so all are reported.
+                # Each address may fail for a different reason, so all reasons are reported.
                 problems.append(str(error))
         raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not respond in time")
 
     async def _connect_to(
         self, host: str, address: str, port: int, security: Security | None, deadline_s: float
     ) -> TwistedChannel:
-        # The address as well, because one name may have several.
+        # Include the address, because one name may have several.
         name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
         factory = ChannelFactory(
             self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
@@ -239,7 +239,7 @@ class TwistedNetwork(DeferredNetwork):
 
     def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
         """Return all addresses of a name, in the order in which the system would try them."""
-        # Without a thread for the resolver.
+        # An IP address needs no thread for the resolver.
         if is_address(host):
             return defer.succeed([host])
         return self._job_within(lambda: look_up(host, port), timeout_s, late_look_up(host, port))
@@ -256,7 +256,7 @@ class TwistedNetwork(DeferredNetwork):
             # The Deferred must fire in the reactor's thread.
             self._reactor.callFromThread(_settle, *outcome)
 
-        # A thread of its own: a resolver that hangs must not delay other jobs or the exit.
+        # A separate thread: a resolver that hangs must not delay other jobs or the exit.
         threading.Thread(target=run, name="plog-job", daemon=True).start()
         return done
 
@@ -271,7 +271,7 @@ class TwistedNetwork(DeferredNetwork):
 
 
 def _settle(finish: Callable[[Any], None], outcome: Any) -> None:
-    """Fire a Deferred unless it was already called."""
+    """Fire a Deferred unless it has already been fired."""
     try:
         finish(outcome)
     except defer.AlreadyCalledError:

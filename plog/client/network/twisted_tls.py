@@ -5,9 +5,10 @@
     # After connectionLost(reason): raise tls.failure_of(reason.value, address) or ...
 
 The host name is checked while OpenSSL verifies the certificate, so a mismatch ends the handshake
-before any application data is sent. Reactor thread only, except for creating a `TlsClient`.
+before any application data is sent. Use only in the reactor's thread, except for creating a
+`TlsClient`.
 
-Source: Twisted's _sslverify.ClientTLSOptions; RFC 6125 as service_identity reads it.
+Source: Twisted's _sslverify.ClientTLSOptions; RFC 6125 as implemented by service_identity.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _new_context(security: Security) -> SSL.Context:
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     # There are known attacks on renegotiation and compression.
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
-    # Idle connections give their buffers back.
+    # Idle connections release their buffers.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     try:
         limit(context, security.versions, security.cipher_suites)
@@ -63,7 +64,7 @@ def _new_context(security: Security) -> SSL.Context:
         context.set_default_verify_paths()
     else:
         trust(context, _certificates(pems.trusted or (), security.trusted.where))
-    # Each connection sets the callback again, with its host.
+    # Each connection sets its own callback, which checks the connection's host.
     context.set_verify(SSL.VERIFY_PEER)
     if pems.key is not None:
         _load_key_pair(context, security, pems)
@@ -111,7 +112,7 @@ def _read(what: Callable[[], _T], explain: Callable[[str], str]) -> _T:
 
 @implementer(IOpenSSLClientConnectionCreator)
 class TlsClient:
-    """The TLS of one connection to `host`."""
+    """The TLS state of one connection to `host`."""
 
     def __init__(self, context: SSL.Context, host: str, *, checks_host_name: bool) -> None:
         self._context = context
@@ -123,27 +124,27 @@ class TlsClient:
 
     @classmethod
     def of(cls, security: Security, host: str) -> Self:
-        """Return the TLS of one connection. Any thread; blocks on files. Raises TlsFailed."""
+        """Return the TLS state of a connection. Thread-safe; blocks on files. Raises TlsFailed."""
         context = make_openssl_context(security)
         return cls(context, host, checks_host_name=security.checks_host_name)
 
     def factory(self, wrapped: IProtocolFactory, *, clock: Any) -> TLSMemoryBIOFactory:
         """Return a factory that adds TLS to the protocols of `wrapped`; `clock` is the reactor."""
-        # Newer versions of Twisted take a clock here and would otherwise use the global reactor.
+        # Newer versions of Twisted accept a clock here, and would otherwise use the global reactor.
         parameters = inspect.signature(TLSMemoryBIOFactory.__init__).parameters
         more = {"clock": clock} if "clock" in parameters else {}
         factory = TLSMemoryBIOFactory(self, True, wrapped, **more)
-        # The buffering protocol that combines small writes is not used: requests are written
-        # whole, and write_drain.py needs the bytes to be in the transport.
+        # Twisted's protocol that combines small writes is not used: requests are written whole, and
+        # write_drain.py needs the bytes to be in the transport.
         factory.protocol = TLSMemoryBIOProtocol
         return factory
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the OpenSSL connection; called by Twisted."""
-        # No socket: Twisted moves the bytes.
+        # There is no socket: Twisted transfers the bytes.
         connection = SSL.Connection(self._context, None)
         connection.set_verify(SSL.VERIFY_PEER, self._verified)
-        # RFC 6066: SNI allows host names only, no addresses.
+        # RFC 6066: SNI allows only host names, not addresses.
         if not _is_address(self._host):
             connection.set_tlsext_host_name(self._host.encode("idna"))
         return connection
@@ -153,7 +154,7 @@ class TlsClient:
     ) -> TlsFailed | None:
         """Return the exception for `error`, which ended the connection, or None to retry.
 
-        `has_begun` says whether `handshakeCompleted` was called.
+        `has_begun` is whether `handshakeCompleted` was called.
         """
         if not isinstance(error, SSL.Error):
             return None
@@ -169,14 +170,14 @@ class TlsClient:
     def _verified(
         self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
     ) -> bool:
-        """Store OpenSSL's verdict and check the host name as well."""
+        """Store OpenSSL's verdict, and also check the host name."""
         # OpenSSL's own verdict comes first, as the certificate may be forged.
         if not ok:
             self._verify_code = error
             return False
         # Depth 0 is the broker's own certificate; the others are CAs.
         if depth == 0 and self._checks_host_name and not self._is_for_host(certificate):
-            # The code for a mismatch, as if OpenSSL had found it.
+            # The code for a mismatch, as if OpenSSL had detected it.
             self._verify_code = HOST_MISMATCH
             return False
         return True

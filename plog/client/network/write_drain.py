@@ -2,7 +2,7 @@
 
 Twisted resumes a pull producer whenever the system has taken all written bytes. Until then the
 bytes stay in memory without a limit, so a sender of requests without a response (acks=0) waits
-until they are written. Kafka's own producer does the same. Reactor thread only.
+until they are written. Kafka's own producer does the same. Use only in the reactor's thread.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def _cancel(written: Deferred[None]) -> None:
 
 @implementer(IPullProducer)
 class WriteDrain:
-    """The pending writes of one connection; `tcp` is its transport, with TLS the one below it."""
+    """The pending writes of one connection; `tcp` is its transport or, with TLS, the one below."""
 
     def __init__(self, tcp: Any) -> None:
         self._tcp = tcp
         self._waiting: list[tuple[float, Deferred[None]]] = []
-        # False registers a pull producer, which Twisted resumes once whenever its buffer is empty.
+        # False registers a pull producer, which Twisted resumes once whenever the buffer is empty.
         tcp.registerProducer(self, False)
 
     def __len__(self) -> int:

@@ -1,5 +1,5 @@
 """Records of Kafka's internal topics and of its metadata log, with a module for each family.
 
-The modules declare keys and values, and contain the functions that choose one by its type.
+The modules declare keys and values, and contain the functions that select one by its type.
 Coordinators and the controller apply the records. Start with group_records.py.
 """

@@ -6,7 +6,7 @@ int16, followed by the fields of that version. Each version only appends fields,
 any version are decoded as version 0, and a future version is decoded as the latest known one.
 Source: Kafka 4.3 ConsumerProtocol.
 
-Versions of a subscription; an assignment has the same numbers, and the same fields in all:
+Versions of a subscription; an assignment has the same version numbers, but its fields never change:
 
   1  partitions owned before the rebalance (KIP-429)
   2  the generation they were owned in (KIP-792)

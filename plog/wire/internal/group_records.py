@@ -1,11 +1,11 @@
 """The records of `__consumer_offsets`: committed offsets and the metadata of groups.
 
-Key and value of a log record are separate messages, each after its version as an int16. The version
-of the key is the type of the record: 0 and 1 are committed offsets, 2 is the metadata of a classic
-group. Higher versions belong to protocols that this broker does not serve; they are decoded to
-None, because a log imported from Kafka may contain them. Kafka writes values that it can read after
-a downgrade, so `encode_value` uses the highest version that is not flexible, or version 1 for the
-one field that only version 1 has.
+The key and value of a log record are separate messages, each preceded by its version as an int16.
+The version of the key is the type of the record: 0 and 1 are committed offsets, 2 is the metadata
+of a classic group. Higher versions belong to protocols that this broker does not serve; they are
+decoded to None, because a log imported from Kafka may contain them. Kafka writes values that it can
+read after a downgrade, so `encode_value` uses the highest version that is not flexible, or version
+1 for the one field that only version 1 has.
 
 Source: Kafka 4.3 group-coordinator messages, CoordinatorRecordSerde, GroupCoordinatorRecordHelpers.
 

@@ -94,7 +94,7 @@ class RegisterControllerRecord(MetadataRecord, record_key=27, versions="0", flex
 
 
 class ClearElrRecord(MetadataRecord, record_key=28, versions="0", flexible="0+"):
-    """The eligible leaders of a topic, or of all topics if unnamed, were cleared (KIP-966)."""
+    """The eligible leaders of a topic, or of all if the name is empty, were cleared (KIP-966)."""
 
     topic_name: str = field()
 

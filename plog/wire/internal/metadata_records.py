@@ -1,9 +1,10 @@
 """The records of `__cluster_metadata-0`: changes of brokers, topics, settings and users.
 
 These are the records of Kafka's KRaft metadata log that a plog broker needs. Each is the value of a
-log record, after a frame of three unsigned varints: frame version 1, record key, record version.
-The keys are unrelated to `ApiKey`. A broker that replays the log must know every record in it, so
-an unknown one is an error. Source: Kafka 4.3 metadata/src/main/resources, AbstractApiMessageSerde.
+log record, preceded by a frame of three unsigned varints: frame version 1, record key, record
+version. The keys are unrelated to `ApiKey`. A broker that replays the log must understand every
+record in it, so an unknown one is an error. Source: Kafka 4.3 metadata/src/main/resources,
+AbstractApiMessageSerde.
 
   PartitionRecord, PartitionChangeRecord    1 directories (KIP-858)   2 eligible leaders (KIP-966)
   RegisterBrokerRecord           1 controlled shutdown   2 migration from ZooKeeper   3 directories

@@ -277,7 +277,7 @@ class StreamsTopic(Struct):
 
 
 class CopartitionGroup(Struct):
-    """Topics that must have the same number of partitions, by their indexes in the lists."""
+    """Topics with the same number of partitions, by their indexes in a `Subtopology`'s lists."""
 
     source_topics: list[int16] = field()
     source_topic_regex: list[int16] = field()

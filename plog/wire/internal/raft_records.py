@@ -100,5 +100,5 @@ def decode_raft_record(kind: int, value: Buffer | None) -> tuple[Message, int]:
     data = value or b""
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or not record.min_version <= version <= record.max_version:
-        raise WireError(f"no {record.__name__} has version {version} in {len(data)} bytes")
+        raise WireError(f"a {record.__name__} of {len(data)} bytes has invalid version {version}")
     return record.decode(data, version), version

@@ -35,7 +35,7 @@ class SegmentLeaderEpoch(Struct):
 
 
 class RemoteLogSegmentMetadataRecord(MetadataRecord, record_key=0, versions="0", flexible="0+"):
-    """A segment that is copied or being copied; the end offset is inclusive."""
+    """A segment that was copied or is being copied; the end offset is inclusive."""
 
     remote_log_segment_id: RemoteSegmentId = field()
     start_offset: int64 = field()
@@ -65,7 +65,7 @@ class RemoteLogSegmentMetadataUpdateRecord(
 class RemotePartitionDeleteMetadataRecord(
     MetadataRecord, record_key=2, versions="0", flexible="0+"
 ):
-    """A partition that is deleted or being deleted."""
+    """A partition that was deleted or is being deleted."""
 
     topic_id_partition: RemoteTopicPartition = field()
     broker_id: int32 = field()
@@ -76,7 +76,7 @@ class RemotePartitionDeleteMetadataRecord(
 class RemoteLogSegmentMetadataSnapshotRecord(
     MetadataRecord, record_key=3, versions="0", flexible="0+"
 ):
-    """A segment in a snapshot, which identifies the partition elsewhere."""
+    """A segment in a snapshot; the snapshot itself identifies the partition."""
 
     segment_id: uuid = field()
     start_offset: int64 = field()

@@ -1,7 +1,7 @@
 """The records of `__transaction_state`, written by Kafka's transaction coordinator.
 
-Key and value are separate messages, each after its version as an int16. The key's version is the
-record type, of which there is only one. Source: Kafka 4.3 transaction-coordinator messages.
+The key and value are separate messages, each preceded by its version as an int16. The key's version
+is the record type, of which there is only one. Source: Kafka 4.3 transaction-coordinator messages.
 
   TransactionLogValue   1 flexible, producer ids before and after, transaction version (KIP-890)
 """

@@ -1,5 +1,7 @@
 """DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): access control lists.
 
+Changes by version:
+
   1  pattern types (KIP-290)
   2  flexible
   3  resource type "user" (KIP-373)

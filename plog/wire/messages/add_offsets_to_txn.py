@@ -1,5 +1,7 @@
 """AddOffsetsToTxn (key 25): add the offsets of a group to a transaction (KIP-98).
 
+Changes by version:
+
   2  PRODUCER_FENCED may be returned (KIP-588)
   3  flexible
   4  TRANSACTION_ABORTABLE may be returned (KIP-890)

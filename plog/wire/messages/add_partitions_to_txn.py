@@ -1,5 +1,7 @@
 """AddPartitionsToTxn (key 24): add partitions to a transaction (KIP-98).
 
+Changes by version:
+
   2  PRODUCER_FENCED may be returned (KIP-588)
   3  flexible
   4  for brokers: several transactions, and verification without adding (KIP-890)
@@ -35,7 +37,7 @@ class AddPartitionsToTxnTransaction(Struct):
 class AddPartitionsToTxnRequest(
     ApiMessage, api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions="0-5", flexible="3+"
 ):
-    """Partitions to add; up to version 3, of one transaction."""
+    """Partitions to add, for a single transaction up to version 3."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+")
     v3_and_below_transactional_id: str = field("0-3")

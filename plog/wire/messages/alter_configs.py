@@ -1,9 +1,11 @@
 """AlterConfigs (key 33): replace all settings of a resource.
 
+Changes by version:
+
   1  identical to version 0
   2  flexible
 
-IncrementalAlterConfigs replaces it (KIP-339); older clients only support this one.
+IncrementalAlterConfigs replaces this API (KIP-339), but older clients only support this one.
 """
 
 from __future__ import annotations

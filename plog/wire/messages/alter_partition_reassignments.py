@@ -1,6 +1,8 @@
 """AlterPartitionReassignments (key 45): move partitions to other brokers.
 
-1  whether the replication factor may change (KIP-860)
+Changes by version:
+
+  1  whether the replication factor may change (KIP-860)
 """
 
 from __future__ import annotations

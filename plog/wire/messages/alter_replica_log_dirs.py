@@ -1,6 +1,8 @@
 """AlterReplicaLogDirs (key 34): move replicas to other log directories of their broker (KIP-113).
 
-2  flexible
+Changes by version:
+
+  2  flexible
 
 Versions 0 and 1 are identical; version 0 was removed in Kafka 4.0.
 """

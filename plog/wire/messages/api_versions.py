@@ -1,5 +1,7 @@
 """ApiVersions (key 18): supported APIs and features; the first request on every connection.
 
+Changes by version:
+
   1  throttle time
   3  flexible; client software (KIP-511), features (KIP-584)
   4  supported features may start at 0 (KAFKA-17011)

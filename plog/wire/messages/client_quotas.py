@@ -1,5 +1,7 @@
 """DescribeClientQuotas, AlterClientQuotas (keys 48, 49): quotas of users, clients and addresses.
 
+Changes by version:
+
   1  flexible
 
 Source: KIP-546.
@@ -78,7 +80,7 @@ class AlterationEntry(Struct):
 class AlterClientQuotasRequest(
     ApiMessage, api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"
 ):
-    """Changes by entity, which may be validated only."""
+    """Changes by entity, to apply or only to validate."""
 
     entries: list[AlterationEntry] = field()
     validate_only: bool = field()

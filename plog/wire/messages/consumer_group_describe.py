@@ -1,6 +1,8 @@
 """ConsumerGroupDescribe (key 69): groups of the consumer protocol (KIP-848).
 
-1  the protocol of each member (KIP-1099)
+Changes by version:
+
+  1  the protocol of each member (KIP-1099)
 """
 
 from __future__ import annotations

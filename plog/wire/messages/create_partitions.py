@@ -1,7 +1,9 @@
 """CreatePartitions (key 37): add partitions to existing topics.
 
-2  flexible
-3  THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599)
+Changes by version:
+
+  2  flexible
+  3  THROTTLING_QUOTA_EXCEEDED may be returned (KIP-599)
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class CreatePartitionsTopic(Struct):
 class CreatePartitionsRequest(
     ApiMessage, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"
 ):
-    """Topics to add partitions to, which may be validated only."""
+    """Topics that get more partitions; the request may also be for validation only."""
 
     topics: list[CreatePartitionsTopic] = field()
     timeout_ms: int32 = field()

@@ -1,5 +1,7 @@
 """CreateTopics (key 19): create topics.
 
+Changes by version:
+
   2  throttle time
   4  -1 requests the broker's default number of partitions and replicas (KIP-464)
   5  flexible; the response contains partitions, replicas and settings (KIP-525)
@@ -30,7 +32,7 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """A topic to create; counts are -1 for the default, or with assignments."""
+    """A topic to create; counts are -1 for the default, or if assignments are given."""
 
     name: str = field()
     num_partitions: int32 = field()
@@ -40,7 +42,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(ApiMessage, api_key=ApiKey.CREATE_TOPICS, versions="2-7", flexible="5+"):
-    """Topics to create, which may be validated only."""
+    """Topics to create, or only to validate."""
 
     topics: list[CreatableTopic] = field()
     timeout_ms: int32 = field(default=60000)

@@ -1,5 +1,7 @@
 """DeleteGroups (key 42): delete groups without members, and their committed offsets.
 
+Changes by version:
+
   2  flexible
 
 Versions 0 and 1 are identical.

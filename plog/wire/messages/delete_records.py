@@ -1,6 +1,8 @@
 """DeleteRecords (key 21): delete the records below an offset.
 
-2  flexible
+Changes by version:
+
+  2  flexible
 """
 
 from __future__ import annotations

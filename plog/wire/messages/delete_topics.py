@@ -1,5 +1,7 @@
 """DeleteTopics (key 20): delete topics.
 
+Changes by version:
+
   1  throttle time
   3  TOPIC_DELETION_DISABLED may be returned (KIP-322)
   4  flexible

@@ -1,7 +1,9 @@
 """DescribeCluster (key 60): the brokers and the controller (KIP-700).
 
-1  brokers or controllers (KIP-919)
-2  fenced brokers (KIP-1073)
+Changes by version:
+
+  1  brokers or controllers (KIP-919)
+  2  fenced brokers (KIP-1073)
 """
 
 from __future__ import annotations

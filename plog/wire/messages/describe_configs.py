@@ -1,5 +1,7 @@
 """DescribeConfigs (key 32): the settings of topics and brokers, and their sources.
 
+Changes by version:
+
   1  source and synonyms (KIP-226)
   3  type and documentation (KIP-569)
   4  flexible
@@ -32,7 +34,7 @@ class DescribeConfigsRequest(
 
 
 class DescribeConfigsSynonym(Struct):
-    """A setting that the value may come from, in order of precedence."""
+    """A setting from which the value may come, in order of precedence."""
 
     name: str = field()
     value: str | None = field()

@@ -1,5 +1,7 @@
 """DescribeGroups (key 15): the state and the members of groups.
 
+Changes by version:
+
   1  throttle time
   3  authorized operations (KIP-430)
   4  group instance ids (KIP-345)

@@ -1,11 +1,13 @@
 """DescribeLogDirs (key 35): the logs in each log directory, and its disk space.
 
+Changes by version:
+
   2  flexible
   3  an error code for the request
   4  total and usable bytes (KIP-827)
   5  cordoned directories (KIP-1066)
 
-Version 0 was removed in Kafka 4.0, but kafka-python 2.3 only supports it. It is identical to 1.
+Version 0 was removed in Kafka 4.0, but kafka-python 2.3 supports no other. It is identical to 1.
 """
 
 from __future__ import annotations

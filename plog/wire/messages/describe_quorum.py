@@ -1,7 +1,9 @@
 """DescribeQuorum (key 55): the replicas of the metadata log and their positions.
 
-1  times when each replica last fetched and last caught up (KIP-836)
-2  error messages, addresses, directory ids (KIP-853)
+Changes by version:
+
+  1  times when each replica last fetched and last caught up (KIP-836)
+  2  error messages, addresses, directory ids (KIP-853)
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Cursor(Struct):
 class DescribeTopicPartitionsRequest(
     ApiMessage, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
 ):
-    """Topics, all if empty, and the first partition of the page or null."""
+    """The topics, or all topics if empty, and the first partition of the page or null."""
 
     topics: list[DescribedTopic] = field()
     response_partition_limit: int32 = field(default=2000)
@@ -59,7 +59,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
 class DescribeTopicPartitionsResponse(
     ApiMessage, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
 ):
-    """A page, and the cursor of the next one; null if it is the last."""
+    """A page, and the cursor of the next page, which is null on the last page."""
 
     throttle_time_ms: int32 = field(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = field()

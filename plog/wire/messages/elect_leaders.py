@@ -1,7 +1,9 @@
 """ElectLeaders (key 43): run elections of partition leaders.
 
-1  preferred or unclean elections (KIP-460), an error code for the request
-2  flexible
+Changes by version:
+
+  1  preferred or unclean elections (KIP-460), an error code for the request
+  2  flexible
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
-    """Preferred (0) or unclean (1) elections to run; null for all partitions."""
+    """Preferred (0) or unclean (1) elections to run; null topics mean all partitions."""
 
     election_type: int8 = field("1+")
     topic_partitions: list[TopicPartitions] | None = field()

@@ -1,5 +1,7 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
+Changes by version:
+
   2  PRODUCER_FENCED may be returned (KIP-588)
   3  flexible
   4  TRANSACTION_ABORTABLE may be returned (KIP-890)

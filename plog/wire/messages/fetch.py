@@ -1,5 +1,7 @@
 """Fetch (key 1): read record batches, as a consumer or as a follower.
 
+Changes by version:
+
    4  record batch v2, isolation level, aborted transactions (KIP-98)
    5  log start offsets (KIP-107)
    7  fetch sessions: requests and responses only contain changes (KIP-227)
@@ -34,7 +36,7 @@ class ReplicaState(Struct):
 
 
 class FetchPartition(Struct):
-    """A partition to read, and the position."""
+    """A partition to read, and the offset to read from."""
 
     partition: int32 = field()
     current_leader_epoch: int32 = field("9+", default=-1, ignorable=True)

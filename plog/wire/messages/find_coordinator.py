@@ -1,5 +1,7 @@
 """FindCoordinator (key 10): the coordinator of a group, a transaction or a share partition.
 
+Changes by version:
+
   1  key type, error message, throttle time (KIP-98)
   3  flexible
   4  several keys (KIP-699)
@@ -39,7 +41,7 @@ class Coordinator(Struct):
 class FindCoordinatorResponse(
     ApiMessage, api_key=ApiKey.FIND_COORDINATOR, versions="0-6", flexible="3+"
 ):
-    """Coordinators: one until version 3, a list from version 4."""
+    """Coordinators: one up to version 3, a list in version 4 and later."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field("0-3")

@@ -1,5 +1,7 @@
 """Heartbeat (key 12): keep a member's session in a group alive.
 
+Changes by version:
+
   1  throttle time
   3  group instance id (KIP-345)
   4  flexible
@@ -23,7 +25,7 @@ class HeartbeatRequest(ApiMessage, api_key=ApiKey.HEARTBEAT, versions="0-4", fle
 
 
 class HeartbeatResponse(ApiMessage, api_key=ApiKey.HEARTBEAT, versions="0-4", flexible="4+"):
-    """An error code; REBALANCE_IN_PROGRESS tells the member to join again."""
+    """An error code; REBALANCE_IN_PROGRESS means that the member must join again."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field()

@@ -1,6 +1,8 @@
 """IncrementalAlterConfigs (key 44): change some settings of a resource (KIP-339).
 
-1  flexible
+Changes by version:
+
+  1  flexible
 """
 
 from __future__ import annotations

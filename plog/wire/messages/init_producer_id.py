@@ -1,5 +1,7 @@
 """InitProducerId (key 22): an id and epoch for an idempotent or transactional producer (KIP-98).
 
+Changes by version:
+
   2  flexible
   3  the producer may send its previous id and epoch, to continue with them (KIP-360)
   4  PRODUCER_FENCED may be returned (KIP-588)

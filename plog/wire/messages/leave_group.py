@@ -1,5 +1,7 @@
 """LeaveGroup (key 13): members leave a group, or an operator removes them.
 
+Changes by version:
+
   1  throttle time
   3  several members, by member id or by group instance id (KIP-345)
   4  flexible
@@ -23,7 +25,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(ApiMessage, api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
-    """The leaving members: one until version 2, a list from version 3."""
+    """The leaving members: one up to version 2, a list in version 3 and later."""
 
     group_id: str = field()
     member_id: str = field("0-2")
@@ -39,7 +41,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(ApiMessage, api_key=ApiKey.LEAVE_GROUP, versions="0-5", flexible="4+"):
-    """The result for each member; until version 2, the error code of the response."""
+    """The result for each member; up to version 2, only the error code of the response."""
 
     throttle_time_ms: int32 = field("1+", ignorable=True)
     error_code: int16 = field()

@@ -1,5 +1,7 @@
 """ListConfigResources (key 74): the resources that have, or may have, settings.
 
+Changes by version:
+
   1  resource types other than client metrics (KIP-1142)
 
 Version 0 is KIP-1000's ListClientMetricsResources; all versions are flexible.

@@ -1,4 +1,6 @@
-"""ListGroups (key 16): the groups this broker coordinates.
+"""ListGroups (key 16): the groups that this broker coordinates.
+
+Changes by version:
 
   1  throttle time
   3  flexible

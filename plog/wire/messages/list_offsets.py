@@ -1,5 +1,7 @@
 """ListOffsets (key 2): look up offsets by timestamp.
 
+Changes by version:
+
    1  one offset and its timestamp for each partition (KIP-79)
    2  isolation level, throttle time (KIP-98)
    4  leader epochs (KIP-320)

@@ -1,5 +1,7 @@
 """Metadata (key 3): the brokers, and the leaders and replicas of partitions.
 
+Changes by version:
+
    1  rack, controller, internal topics; null requests all topics, an empty list none
    2  cluster id (KIP-78)
    3  throttle time

@@ -1,5 +1,7 @@
 """OffsetCommit (key 8): commit the offsets of a group.
 
+Changes by version:
+
   3  throttle time                     5  retention time removed (KIP-211)
   6  leader epoch (KIP-320)            7  group instance id (KIP-345)
   8  flexible

@@ -1,5 +1,7 @@
 """OffsetFetch (key 9): read the committed offsets of one or several groups.
 
+Changes by version:
+
   2  null for all topics; an error code for the request
   3  throttle time        5  leader epoch (KIP-320)        6  flexible
   7  require stable; UNSTABLE_OFFSET_COMMIT may be returned (KIP-447)
@@ -17,14 +19,14 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64, uui
 
 
 class OffsetFetchRequestTopic(Struct):
-    """Partitions of one topic, until version 7."""
+    """Partitions of one topic, up to version 7."""
 
     name: str = field("0-7")
     partition_indexes: list[int32] = field("0-7")
 
 
 class OffsetFetchRequestTopics(Struct):
-    """Partitions of one topic, from version 8."""
+    """Partitions of one topic, in version 8 and later."""
 
     name: str = field("8-9", ignorable=True)
     topic_id: uuid = field("10+", ignorable=True)
@@ -41,7 +43,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+"):
-    """One group until version 7, several from version 8."""
+    """One group up to version 7, several groups in version 8 and later."""
 
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
@@ -50,7 +52,7 @@ class OffsetFetchRequest(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10
 
 
 class OffsetFetchResponsePartition(Struct):
-    """An offset, until version 7; -1 if none is committed."""
+    """An offset, up to version 7; -1 if none is committed."""
 
     partition_index: int32 = field("0-7")
     committed_offset: int64 = field("0-7")
@@ -60,14 +62,14 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
-    """The offsets of one topic, until version 7."""
+    """The offsets of one topic, up to version 7."""
 
     name: str = field("0-7")
     partitions: list[OffsetFetchResponsePartition] = field("0-7")
 
 
 class OffsetFetchResponsePartitions(Struct):
-    """An offset, from version 8; -1 if none is committed."""
+    """An offset, in version 8 and later; -1 if none is committed."""
 
     partition_index: int32 = field("8+")
     committed_offset: int64 = field("8+")
@@ -77,7 +79,7 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
-    """The offsets of one topic, from version 8."""
+    """The offsets of one topic, in version 8 and later."""
 
     name: str = field("8-9", ignorable=True)
     topic_id: uuid = field("10+", ignorable=True)
@@ -93,7 +95,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+"):
-    """One group until version 7, several from version 8."""
+    """One group up to version 7, several groups in version 8 and later."""
 
     throttle_time_ms: int32 = field("3+", ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field("0-7")

@@ -1,5 +1,7 @@
 """OffsetForLeaderEpoch (key 23): the end offsets of leader epochs.
 
+Changes by version:
+
   2  the leader epoch that the client knows, for fencing (KIP-320)
   3  the replica id of the requester
   4  flexible
@@ -31,7 +33,7 @@ class OffsetForLeaderTopic(Struct):
 class OffsetForLeaderEpochRequest(
     ApiMessage, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+"
 ):
-    """Epochs to look up; `replica_id` is a broker's, -1 a consumer's, -2 a debugger's."""
+    """Epochs to look up; `replica_id` is -1 for consumers, -2 for debuggers."""
 
     replica_id: int32 = field("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = field()

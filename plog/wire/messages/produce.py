@@ -1,5 +1,7 @@
 """Produce (key 0): append record batches.
 
+Changes by version:
+
    3  record batch v2, transactional id (KIP-98)
    4  KAFKA_STORAGE_ERROR may be returned (KIP-112)
    5  log start offset
@@ -36,7 +38,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(ApiMessage, api_key=ApiKey.PRODUCE, versions="3-13", flexible="9+"):
-    """Batches to append. ``acks``: 0 requests no response, 1 the leader's, -1 the whole ISR's."""
+    """Batches to append. ``acks`` is 0 for no response, 1 for the leader's, -1 for the ISR's."""
 
     transactional_id: str | None = field(default=None)
     acks: int16 = field()

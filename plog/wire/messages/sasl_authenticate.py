@@ -1,7 +1,9 @@
 """SaslAuthenticate (key 36): one step of an authentication, after SaslHandshake.
 
-1  lifetime of the session (KIP-368)
-2  flexible
+Changes by version:
+
+  1  lifetime of the session (KIP-368)
+  2  flexible
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """SaslHandshake (key 17): select a SASL mechanism.
 
+Changes by version:
+
   1  the authentication uses SaslAuthenticate (KIP-152)
 
-After a request of version 0, the mechanism's bytes follow on the connection without headers, which
-is obsolete.
+After a request of version 0, which is obsolete, the mechanism's bytes follow on the connection
+without headers.
 """
 
 from __future__ import annotations

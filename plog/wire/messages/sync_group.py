@@ -1,5 +1,7 @@
 """SyncGroup (key 14): distribute the leader's assignments to the members of a group.
 
+Changes by version:
+
   1  throttle time
   3  group instance id (KIP-345)
   4  flexible

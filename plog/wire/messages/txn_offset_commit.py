@@ -1,5 +1,7 @@
 """TxnOffsetCommit (key 28): commit offsets of a group in a transaction (KIP-98).
 
+Changes by version:
+
   2  leader epoch (KIP-320)
   3  flexible; generation, member and instance, so that the group can reject former members
      (KIP-447)

@@ -1,7 +1,9 @@
 """UpdateFeatures (key 57): change the levels of the cluster's features (KIP-584).
 
-1  validate only, types of downgrade (KIP-778)
-2  results by feature removed (KIP-1022)
+Changes by version:
+
+  1  validate only, types of downgrade (KIP-778)
+  2  results by feature removed (KIP-1022)
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
 
 
 class FeatureUpdateKey(Struct):
-    """A feature and its new level; types: 1 upgrade, 2 safe, 3 unsafe downgrade."""
+    """A feature and its new level; types: 1 upgrade, 2 safe downgrade, 3 unsafe downgrade."""
 
     feature: str = field()
     max_version_level: int16 = field()
@@ -22,7 +24,7 @@ class FeatureUpdateKey(Struct):
 class UpdateFeaturesRequest(
     ApiMessage, api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"
 ):
-    """Features to change atomically, which may be validated only."""
+    """Features to change atomically, or only to validate."""
 
     timeout_ms: int32 = field(default=60000)
     feature_updates: list[FeatureUpdateKey] = field()
@@ -40,7 +42,7 @@ class UpdatableFeatureResult(Struct):
 class UpdateFeaturesResponse(
     ApiMessage, api_key=ApiKey.UPDATE_FEATURES, versions="0-2", flexible="0+"
 ):
-    """The result: all features were changed, or none."""
+    """The result: either all features were changed, or none."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

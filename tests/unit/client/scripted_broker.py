@@ -70,6 +70,6 @@ class ScriptedBroker:
                     )
                     answer = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]
                 if answer is None:
-                    stream.read()  # Until the client gives up.
+                    stream.read()  # The wait ends when the client gives up.
                 else:
                     connection.sendall(answer)

@@ -82,7 +82,7 @@ def test_records_survive_round_trip(
 
 def test_timestamps_too_far_apart_are_rejected(codec: ModuleType) -> None:
     apart = [Record(timestamp=-1), Record(timestamp=INT64_MAX)]
-    with pytest.raises(InvalidTimestamp, match="difference of two timestamps"):
+    with pytest.raises(InvalidTimestamp, match="difference between two timestamps"):
         codec.encode_records(apart, 0, -1)
 
 

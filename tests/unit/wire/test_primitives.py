@@ -53,7 +53,7 @@ def test_tagged_fields_are_skipped_by_their_size() -> None:
 
 
 def test_tagged_fields_that_exceed_data_are_rejected() -> None:
-    with pytest.raises(WireError, match="end at byte 8 of 4"):
+    with pytest.raises(WireError, match="end at byte 8, beyond the 4 bytes"):
         skip_tagged_fields(bytes.fromhex("01 00 05 aa"), 0)
 
 

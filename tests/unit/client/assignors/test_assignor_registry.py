@@ -31,7 +31,7 @@ def test_each_member_has_its_own_assignors() -> None:
     ("strategy", "text"),
     [
         (["stick"], "did you mean sticky"),
-        (["x"], "known are range"),
+        (["x"], "the known ones are range"),
         (["range", "RangeAssignor"], "duplicate assignor"),
         ([], "at least one"),
     ],

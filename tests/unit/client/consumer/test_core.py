@@ -251,7 +251,7 @@ def test_missing_topic_is_reported_and_read_once_it_exists() -> None:
     site.core.assign([TopicPartition("u", 0), TopicPartition("t", 1)])
     errors = [site.error() for _ in range(3)]
     assert all(isinstance(x, UnknownTopicOrPartition) for x in errors)
-    assert "partition t-1 does not exist, topic t has 1 partition" in str(errors[0])
+    assert "partition t-1 does not exist because topic t has 1 partition" in str(errors[0])
     assert {str(x).split(":")[0] for x in errors[1:]} == {"cannot read u-0", "cannot read t-1"}
     assert site.sim.now_s() < 25
     site.create("u")

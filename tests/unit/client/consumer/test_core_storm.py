@@ -1,6 +1,6 @@
-"""One application that uses every function of a consumer, in an order set by a seed, under faults.
+"""One application uses every function of a consumer in random order, under random faults.
 
-It seeks, pauses, subscribes, wakes up, cancels waits, commits and starts again. Logs contain
+It seeks, pauses, subscribes, wakes up, cancels waits, commits and restarts. Logs contain
 compacted offsets, empty batches, control batches and all codecs, and lose their oldest records. The
 broker restarts and connections break. Every record must be the next existing one in its partition,
 and after the faults every log must be read to its end.

@@ -27,7 +27,10 @@ T9 = TopicPartition("t", 9)
 
 
 def snapshot(*answered: str, **partitions: int) -> ClusterMetadata:
-    """Return a snapshot after a response about `answered`, or all; 0 partitions mean unknown."""
+    """Return the metadata after a response; a topic with 0 partitions is unknown.
+
+    `answered` are the topics in the response, by default all.
+    """
     return ClusterMetadata(
         topics={
             name: TopicMetadata(
@@ -85,7 +88,7 @@ def test_partition_beyond_the_last_one_is_always_an_error(may_be_created: bool) 
     for _ in range(ANSWERS_NEEDED):
         report = missing.check(snapshot(t=3), (), [T9], 0)
     assert set(report.errors) == {T9}
-    assert "partition t-9 does not exist, topic t has 3 partitions" in str(report.errors[T9])
+    assert "partition t-9 does not exist because topic t has 3 partitions" in str(report.errors[T9])
     assert missing.error_of(TopicPartition("t", 2)) is None
     assert not missing.may_appear(T9)
 
@@ -194,7 +197,7 @@ def test_missing_partition_is_an_error_of_poll_and_position(
 ) -> None:
     core = make(allow_auto_create_topics=may_create)
     core.assign([T9])
-    with pytest.raises(UnknownTopicOrPartition, match="t-9 does not exist, topic t has 3"):
+    with pytest.raises(UnknownTopicOrPartition, match="t-9 does not exist because topic t has 3"):
         sim.run(core.consume(timeout_s=60))
     before_s = sim.now_s()
     with pytest.raises(UnknownTopicOrPartition, match="t-9 does not exist"):

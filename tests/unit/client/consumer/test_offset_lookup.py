@@ -87,7 +87,7 @@ def test_lost_response_is_retried() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
 def test_transient_error_is_retried(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
-    """Such as a leader that is not in the list of brokers, while metadata is inconsistent."""
+    """For example, inconsistent metadata may lack the leader in its list of brokers."""
     site = ConsumerSite()
     [partition] = site.create("t")
     lookup = site.core._lookup

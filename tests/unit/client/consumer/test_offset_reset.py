@@ -25,7 +25,7 @@ def assigned(default_reset: ResetTo | None) -> SubscriptionState:
 
 
 def reading(default_reset: ResetTo | None, offset: int) -> tuple[SubscriptionState, PartitionState]:
-    """Return positions with one in t-0."""
+    """Return the state of a consumer with a position in t-0."""
     positions = assigned(default_reset)
     positions.seek(T0, offset)
     return positions, positions.states[T0]

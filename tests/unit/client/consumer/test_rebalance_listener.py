@@ -1,4 +1,4 @@
-"""Listeners: which methods are called, and what happens to their exceptions."""
+"""Listeners: the methods that are called, and the handling of their exceptions."""
 
 from __future__ import annotations
 

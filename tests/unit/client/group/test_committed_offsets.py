@@ -1,4 +1,4 @@
-"""Committed offsets are fetched, also with errors that plog brokers never return."""
+"""Committed offsets are fetched, despite errors that plog brokers never return."""
 
 from __future__ import annotations
 

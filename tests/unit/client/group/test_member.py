@@ -347,9 +347,9 @@ def test_member_that_leaves_during_a_rebalance_does_not_block_it(make_world: Mak
 def test_commit_in_a_listener_has_its_own_timeout(
     make_world: MakeWorld, patience_s: float | None, poll_s: float
 ) -> None:
-    """As in Kafka's consumer, that is default.api.timeout.ms or the timeout of the call.
+    """As in Kafka's consumer, it is default.api.timeout.ms or the timeout of the call.
 
-    But it is no longer than the group waits for a poll: a removed member cannot commit.
+    It never exceeds the time that the group waits for a poll: a removed member cannot commit.
     """
     world = make_world()
     world.create("t", 2)
@@ -429,7 +429,7 @@ def test_partitions_that_a_hung_static_member_had_to_revoke_get_an_owner(
 
 
 def test_metadata_names_the_generation_of_the_read_records(make_world: MakeWorld) -> None:
-    """So a transaction cannot overwrite the offsets of the partitions' next owner (KIP-447)."""
+    """A transaction must not overwrite the offsets of the partitions' next owner (KIP-447)."""
     world = make_world()
     world.create("t", 2)
     a = world.member("a", "t")

@@ -1,4 +1,4 @@
-"""Which partitions a member gives up, and how its listener is called."""
+"""The partitions that a member gives up, and the calls of its listener."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Positions:
 
 
 class Commit:
-    """The commit before a revocation, which is over when a test says so."""
+    """The commit before a revocation; the test decides when it is over."""
 
     def __init__(self) -> None:
         self.waits_in: Generation | None = None
@@ -55,7 +55,7 @@ class Commit:
 
 
 class Listener(RebalanceListener):
-    """Records its calls, and does what a test wants in them."""
+    """Records its calls, and runs an action of the test in them."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[TopicPartition]]] = []

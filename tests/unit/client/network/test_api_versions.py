@@ -35,7 +35,7 @@ def test_version_with_topic_names_is_preferred(
 
 
 def test_unsupported_version_names_both_ranges() -> None:
-    with pytest.raises(UnsupportedVersion, match=r"b:9092 supports only versions 0 to 3, .* 4"):
+    with pytest.raises(UnsupportedVersion, match=r"b:9092 supports only versions 0 to 3; .* 4"):
         common_version(FetchRequest, {FetchRequest.api_key: (0, 3)}, ADDRESS)
     with pytest.raises(UnsupportedVersion, match="only versions 20 to 21"):
         common_version(FetchRequest, {FetchRequest.api_key: (20, 21)}, ADDRESS)

@@ -56,7 +56,7 @@ class Handshake:
         self.server = server.wrap_bio(to_server, to_client, server_side=True)
 
     def begin(self) -> None:
-        """Do the handshake. Raises the error of the client, at the latest when it reads."""
+        """Perform the handshake. Raises the client's error, which may appear only on a read."""
         for _ in range(10):
             try:
                 self.client.do_handshake()
@@ -212,7 +212,7 @@ def test_cipher_suites_have_standard_names(tmp_path: Path, trusting: dict[str, o
                 "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
                 "ssl_enabled_protocols": "TLSv1.3",
             },
-            "supports no TLS version",
+            "supports none of the ssl.enabled.protocols",
         ),
         ({"ssl_cipher_suites": "ECDHE-RSA-NONE"}, "ssl.cipher.suites: No cipher"),
     ],

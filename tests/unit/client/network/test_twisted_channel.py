@@ -72,7 +72,7 @@ class _Site:
         return len(body).to_bytes(4, "big") + body
 
     def receive(self, data: bytes) -> None:
-        """Something arrives."""
+        """Deliver `data` as if the broker had sent it."""
         self.channel.dataReceived(data)
 
 
