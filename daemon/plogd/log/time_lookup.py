@@ -79,7 +79,7 @@ def _read(
     try:
         at = segment.open_for_reading()
     except FileNotFoundError:
-        if segment in log.segments:
+        if segment in log.segments:  # Then retention has not deleted the file: it is damage.
             raise
         return None
     try:
@@ -117,7 +117,7 @@ def find_in_segment(
 def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
     """Return the largest timestamp at or after `starting_offset`; -1 if no record has one.
 
-    Reads headers if the offset is in the middle of the segment. Raises CorruptMessage.
+    Reads batch headers if the offset is in the middle of the segment. Raises CorruptMessage.
     """
     if starting_offset <= segment.base_offset:
         return segment.max_timestamp
@@ -138,7 +138,7 @@ def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
 
 
 def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) -> int:
-    """Return the position of a batch before which all records are older or below the offset."""
+    """Return a position before which all records are too old or below `starting_offset`."""
     try:
         hint = segment.time_index.lookup(timestamp)
         if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:

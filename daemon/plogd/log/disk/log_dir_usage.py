@@ -21,7 +21,7 @@ from plogd.ports import DiskSpace, Jobs, gather, spawn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirUsage:
-    """The usage of a log directory; if `error` is set, without space and logs."""
+    """The usage of a log directory, either with an `error` or with `space` and `logs`."""
 
     path: str
     """The absolute path."""
@@ -43,7 +43,7 @@ async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
 
 
 async def _usage(log_dir: LogDir, jobs: Jobs) -> LogDirUsage:
-    """Return the usage without logs, which may change until all directories have answered."""
+    """Return the usage without `logs`, which may change until all directories are queried."""
     path = posixpath.abspath(log_dir.path)
     if log_dir.offline:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path} is offline"))

@@ -4,13 +4,13 @@
     replication-offset-checkpoint      the high watermark, capped at the durable end
     recovery-point-offset-checkpoint   recovery skips all records below it
 
-A job on the directory's lane writes each file with all logs of its directory. tasks.py, deletion.py
-and the broker's shutdown decide when. checkpoint_files.py defines the format, log_dir.py reads the
-files.
+A job on the directory's lane writes each file, with all logs of its directory. tasks.py,
+deletion.py and the broker's shutdown decide when to write. checkpoint_files.py defines the format,
+and log_dir.py reads the files.
 
 Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
-ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only if it is true of the
-disk; a directory that failed is not written again.
+ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only once the data on disk
+matches it; a directory that has failed is not written again.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class OffsetCheckpoints:
     async def write(self, log_dir: LogDir, name: str) -> bool:
         """Write one checkpoint if it has changed; return whether the file is up to date.
 
-        On a full disk, or after a bug, the old file stays, which is still true. Any other OSError
-        takes the directory offline.
+        On a full disk, or after a bug, the old file remains, and its offsets are still valid. Any
+        other OSError takes the directory offline.
         """
         if log_dir.offline:
             return False
@@ -95,9 +95,9 @@ class OffsetCheckpoints:
         return True
 
     async def write_final(self, log_dir: LogDir) -> None:
-        """Write all checkpoints and the clean shutdown file, and release the directory.
+        """Write all checkpoints and the clean shutdown file, then release the directory.
 
-        All its logs must be durable and closed. Raises OSError.
+        All logs in it must be durable and closed. Raises OSError.
         """
         offsets_by_name = {name: self._offsets(log_dir, name) for name in _OFFSET_OF}
 
