@@ -44,16 +44,16 @@ from plogd.replica.purgatory import Purgatory
 from plogd.replica.validation_lanes import ValidationLanes
 
 PARKED_MIN_MS: Final = 100
-"""Minimum time an append may wait: some clients send a timeout of 0."""
+"""Minimum time for which an append may wait: some clients send a timeout of 0."""
 PARKED_MAX_MS: Final = 120_000
-"""Maximum time an append may wait: the default delivery.timeout.ms of Kafka's producer."""
+"""Maximum time for which an append may wait: the default delivery.timeout.ms of producers."""
 STEPS_PER_TURN: Final = 64
 TURN_MAX_MS: Final = 2.0
-"""Maximum number of appends, and their time, before the thread is released to other work."""
+"""Maximum number of appends, and maximum time, before other work can run on the thread."""
 _OVERHEAD_BYTES: Final = 4096
-"""Bytes a queued append counts in addition to its records: it bounds how many expire together."""
+"""Bytes counted for each append besides its records, to limit how many can expire together."""
 _TOPIC_SHARE: Final = 2
-"""Divisor of the bound for a single topic: one topic may use half of it."""
+"""A single topic may use the bound divided by this number."""
 
 MakeAppend = Callable[[PartitionAppend, "memoryview | ValidatedBatch", int], None]
 
@@ -326,7 +326,7 @@ class AppendQueues:
             self._turn.defer(self._run)
 
     def _run(self) -> None:
-        """Process ready queues until none is left or other work is due the thread."""
+        """Process ready queues until none is left or other work has to run."""
         try:
             until_ms = self._clock.monotonic_ms() + TURN_MAX_MS
             with self._turn:  # The appends share a sync round.
@@ -425,7 +425,7 @@ class AppendQueues:
 
 
 def waiting_ms(timeout_ms: int) -> int:
-    """Return how long appends of a request with this timeout may wait."""
+    """Return the time for which appends of a request with this timeout may wait."""
     return min(max(timeout_ms, PARKED_MIN_MS), PARKED_MAX_MS)
 
 

@@ -86,7 +86,7 @@ class DelayedProduce:
 
     def try_complete(self, key: Hashable) -> bool:
         """Complete if no partition is waiting any more."""
-        # Stops at the first waiting one: a sync round may be followed by thousands of checks.
+        # Stops at the first append that waits: a sync round may lead to thousands of checks.
         while self._waiting:
             if self._waiting[-1].is_waiting(self._required_acks):
                 return False

@@ -1,4 +1,4 @@
-"""Reads for Fetch: several partitions within the request's byte limits, with cold reads and waits.
+"""Reads for Fetch: read partitions within the request's limits, or wait until there is data.
 
 A fetch of few partitions is read in one turn, and returns directly if it need not wait. A fetch of
 more than `SLICE` partitions is read in slices (fair_queue.py), initially and when its wait ends.
@@ -52,7 +52,7 @@ class FetchReader:
     """Performs the reads of all fetches.
 
     `partitions` are the hosted partitions; `look_up` raises the KafkaError for any other.
-    `begin_read` starts a job that reads the data a look-up in a log needs.
+    `begin_read` starts a job that reads the data that a look-up in a log needs.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class FetchReader:
         return self._partitions.get((item.topic or "", item.request.partition))
 
     def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
-        """Read one partition, as if it were the first of its fetch."""
+        """Read one partition as if it were the first in its fetch."""
         max_bytes = item.request.partition_max_bytes
         cold: Cold = []
         read = self._read_one(item, max_bytes, True, cold)
@@ -278,7 +278,7 @@ class FetchReader:
         at_least_one: bool,
         cold: Cold | None,
     ) -> tuple[int, bool]:
-        """Append the reads of `items` to `reads`; return the remaining `left`, `at_least_one`."""
+        """Append the reads of `items` to `reads`; return the new `left` and `at_least_one`."""
         for item in items:
             read = self._read_one(item, left, at_least_one, cold)
             reads.append(read)

@@ -43,10 +43,9 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS: Final = 120_000
-"""Sessions younger or used more recently than this are protected from eviction.
+"""A session that has been idle for longer than this is evicted for any new session.
 
-A session idle for longer is evicted for any new session; one created before that, only for a larger
-session. This is Kafka's value (two minutes).
+A session that is merely older than this is evicted only for a larger one. This is Kafka's value.
 """
 _FIRST_TOPIC_ID_VERSION = 13
 _MAX_EPOCH = 0x7FFFFFFF
@@ -240,7 +239,7 @@ class _RefusedFetch(FetchContext):
 
 
 def _has_news(item: FetchItem, result: ReadResult) -> bool:
-    """Return whether `result` has news for the client, and record the offsets sent."""
+    """Return whether `result` is new to the client, and record the offsets sent."""
     news = bool(result.nbytes or result.error_code or result.is_diverging)
     if item.sent_high_watermark != result.high_watermark:
         item.sent_high_watermark = result.high_watermark

@@ -1,4 +1,4 @@
-"""The topics this broker hosts: create, start, reconfigure and stop the replicas of partitions.
+"""The topics that this broker hosts: create, start, reconfigure and stop replicas of partitions.
 
 The controller calls it (`Brokers` in controller/controller.py), as does the broker when it starts.
 Requests find partitions through `ReplicaManager`, which shares `partitions` with this object.
@@ -67,7 +67,7 @@ class HostedTopics:
         return spawn(self.start_topics([topic]))
 
     async def start_topics(self, topics: Sequence[TopicState]) -> None:
-        """As `start_topic`, for several topics. Raises KafkaStorageError."""
+        """Do the same as `start_topic` for several topics. Raises KafkaStorageError."""
         slices = Slices(self._queue)
         missing = await self._missing_logs(topics, slices)
         if missing:
@@ -76,7 +76,7 @@ class HostedTopics:
             await self._lead(topic, slices)
 
     async def _missing_logs(self, topics: Sequence[TopicState], slices: Slices) -> list[NewLog]:
-        """The logs that `topics` should have and have not."""
+        """Return the logs that `topics` should have but do not have."""
         missing: list[NewLog] = []
         for topic in topics:
             config = self._topic_config(topic)
@@ -137,9 +137,9 @@ class HostedTopics:
             self.partitions[key] = partition
 
     def _list(self, topic: TopicState, topic_config: TopicConfig) -> None:
-        """Tell clients about `topic`, whose partitions have `topic_config`."""
+        """Make `topic`, whose partitions have `topic_config`, visible to clients."""
         listed = self._cache.topic(topic.name)
-        if listed is not None:  # It has got more partitions, and other settings meanwhile.
+        if listed is not None:  # It was expanded, and its settings may have changed meanwhile.
             topic = replace(topic, config=listed.config)
         self._cache.update(topic)
         if self._topic_config(topic) != topic_config:
@@ -160,7 +160,7 @@ class HostedTopics:
             self._update_logs([topic])
 
     def _update_logs(self, topics: Iterable[TopicState]) -> None:
-        """Have all partitions use the settings as they are now; the first ones use them at once."""
+        """Apply the current settings to all partitions, in slices that begin immediately."""
         spawn(self._update_in_slices([topic.name for topic in topics])).then(_done, _raise)
 
     async def _update_in_slices(self, names: Sequence[str]) -> None:
@@ -184,12 +184,12 @@ class HostedTopics:
         self.without_log.update(keys)
 
     async def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
-        """Return the partitions of `topics` that should have a log and have none."""
+        """Return the partitions of `topics` that should have a log but have none."""
         missing = await self._missing_logs(topics, Slices(self._queue))
         return [new.topic_partition for new in missing]
 
     def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Create the logs of partitions that are offline for lack of one, and lead them.
+        """Create the logs of partitions that are offline because they have none, and lead them.
 
         Fails with KafkaStorageError.
         """
@@ -261,5 +261,5 @@ def _done(_: None) -> None:
 
 
 def _raise(error: Exception) -> None:
-    """A bug, for the caller or the reactor to report."""
+    """Raise the error, a bug that the caller or the reactor reports."""
     raise error

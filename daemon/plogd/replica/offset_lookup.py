@@ -39,7 +39,7 @@ NOT_FOUND: Final = FoundOffset()
 def look_up_offset(
     partition: Partition, timestamp: int, *, leader_epoch: int, queue: TimeLookupQueue
 ) -> MaybeLater[FoundOffset]:
-    """Return the offset for a timestamp, special or not. Raises the KafkaError a client sees."""
+    """Return the offset for a timestamp, special or not. Raises the KafkaError for the client."""
     partition.check_leader(leader_epoch)
     log = partition.log
     if timestamp == LATEST:

@@ -112,7 +112,7 @@ class Partition:
         self.record_check = record_check
         """Check of records from clients; set for internal topics only."""
         self.has_queue = False
-        """Whether appends are queued (append_queue.py), so that the next ones must queue too."""
+        """Whether appends are queued (append_queue.py), so that later ones must be queued, too."""
         self.broker_id = broker_id
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
@@ -123,7 +123,7 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.is_deleted = False
-        """Whether the topic was deleted; holders of this object must not use it then."""
+        """Whether the topic was deleted; if so, this object must no longer be used."""
         self._on_progress = on_progress
         log.on_durable = self._log_advanced
 
@@ -291,8 +291,8 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown.
 
-        The log knows only epochs that have records. An epoch without records starts at this
-        leader's start offset; a client may know such an epoch from ListOffsets.
+        The log stores only epochs that have records. An epoch without records starts at this
+        leader's start offset; a client may have received such an epoch from ListOffsets.
         """
         log = self.log
         if epoch == self.leader_epoch:
@@ -303,7 +303,10 @@ class Partition:
         return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
 
     def _diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Return where a reader at `offset` in `last_fetched_epoch` diverges from this log."""
+        """Return the epoch and offset at which a reader's log diverges from this one, or None.
+
+        The reader is at `offset`, and its last record has `last_fetched_epoch`.
+        """
         log = self.log
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:

@@ -1,6 +1,6 @@
-"""Queues of look-ups by time: they run in jobs, on a lane of their own for each log directory.
+"""Queues of look-ups by time, which run in jobs on a separate lane for each log directory.
 
-A look-up may read cold data and scan a million records, so it runs in slices of a few milliseconds.
+A look-up may read the disk and scan a million records, so it runs in slices of a few milliseconds.
 Each look-up gets one slice soon after it arrives, which is enough for most. Of those that need
 more, only a few run alternately, because each may hold a decompressed batch between slices; the
 rest are queued and start over when their turn comes. Seals, deletions and the appends of a slow
@@ -37,7 +37,7 @@ class TimeLookupQueue:
         self._directories: dict[str, _Directory] = {}
 
     def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
-        """Run `look_up`; cancel the result to stop it. Fails with the KafkaError a client sees."""
+        """Run `look_up`; cancel the result to stop it. Fails with the KafkaError for the client."""
         directory = self._directories.get(log.log_dir)
         if directory is None:
             directory = self._directories[log.log_dir] = _Directory(
@@ -91,7 +91,7 @@ class _Directory:
         self._jobs = jobs
         self._ended = ended
         self._new: dict[_Lookup, None] = {}
-        """Look-ups that have not had a slice, oldest first."""
+        """Look-ups that have not run yet, oldest first."""
         self._queued: dict[_Lookup, None] = {}
         """Long look-ups that may not start yet, oldest first."""
         self._started: deque[_Lookup] = deque()
