@@ -1,7 +1,7 @@
 """Client quotas: validate, change and describe them in the metadata store.
 
-The changes of an entity are applied together or not at all. An entity that a request names more
-than once is not changed. `plogd.quota` enforces two of these quotas; see docs/security.md.
+The changes of an entity are applied together or not at all. An entity that occurs more than once in
+a request is not changed. `plogd.quota` enforces two of these quotas; see docs/security.md.
 
 Requests take effect sequentially. Source: Kafka 4.0 ClientQuotaControlManager,
 ClientQuotasImage, QuotaConfig; KIP-546, KIP-612.
@@ -139,7 +139,7 @@ class ClientQuotas:
     def describe(
         self, components: Sequence[Component], *, strict: bool
     ) -> Later[list[tuple[QuotaEntity, Quotas]]]:
-        """Return the entities that match every component; with `strict`, without further parts.
+        """Return the entities that match all components and, with `strict`, have no other parts.
 
         Raises InvalidRequest, or UnsupportedVersion for an unknown entity type.
         """

@@ -1,10 +1,9 @@
 """SCRAM credentials of users: set, remove and describe them in the metadata store.
 
-Each user of a request has its own result, and may be named only once. The broker does not support
+Each user in a request has a separate result, and may occur only once. The broker does not support
 SASL yet (docs/security.md), so each change logs a warning. No error or log line contains a secret.
 
-Requests take effect sequentially. Source: Kafka 4.0 ScramControlManager, ScramImage;
-KIP-554.
+Requests take effect sequentially. Source: Kafka 4.0 ScramControlManager, ScramImage; KIP-554.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class ScramUsers:
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
-        """Return credentials in the order of `users`, or of all users by name if it is empty."""
+        """Return credentials in the order of `users`, or of all users, by name, if it is empty."""
         return spawn(self._describe(users))
 
     async def _describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
