@@ -1,6 +1,6 @@
 """Decoders for ``plog dump-log``, which turn the key and value of a record into text.
 
-The user selects the decoder of an ordinary topic by the name of one of Kafka's decoder classes.
+For an ordinary topic, the user selects a decoder by the name of the corresponding Kafka class.
 Records of internal topics become the JSON that Kafka's tool prints. As in Kafka's tool, a record
 that cannot be decoded produces an error line and does not end the dump.
 """
@@ -97,7 +97,7 @@ def decoder_class(name: str) -> Callable[[bytes], str]:
 
     def checked(data: bytes) -> str:
         if size is not None and len(data) < size:
-            raise PlogError(f"{bare} needs {size} bytes, but the data has {len(data)}")
+            raise PlogError(f"{bare} needs {size} bytes, but the data is {len(data)} bytes long")
         return decode(data)
 
     return checked
@@ -142,7 +142,7 @@ def _split(data: bytes, what: str) -> tuple[int, bytes]:
 
 
 def _show_members(value: GroupMetadataValue, data: dict[str, Json]) -> None:
-    """Decode the subscriptions and assignments of consumers; other protocols stay bytes."""
+    """Decode the subscriptions and assignments of consumers, but not those of other protocols."""
     members = data["members"]
     assert isinstance(members, list)
     if value.protocol_type != CONSUMER_PROTOCOL_TYPE:

@@ -141,7 +141,8 @@ def _head_line(path: str, name: str) -> str:
     snapshot = parse_snapshot_name(name)
     if snapshot is None:
         raise PlogError(
-            f"{path}: not a snapshot's name, such as 00000000000000000042-0000000001.checkpoint"
+            f"{path}: not the name of a snapshot; it must look like"
+            " 00000000000000000042-0000000001.checkpoint"
         )
     return f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}"
 

@@ -156,7 +156,7 @@ class BrokerNode:
 
 
 class MetadataTree:
-    """The metadata tree. `from_plog` states that plog wrote the log, not Kafka."""
+    """The metadata tree. `from_plog` is set if plog wrote the log, and not Kafka."""
 
     def __init__(self, *, from_plog: bool) -> None:
         self._from_plog = from_plog

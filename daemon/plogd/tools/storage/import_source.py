@@ -1,8 +1,8 @@
 """Lock and read the log directories of a stopped Kafka broker.
 
-A running Kafka holds a POSIX record lock on ``.lock``, a running plog a flock; while a
-`SourceLocks` is held, neither can start there. Locking does not write to the directories: a shared
-lock only needs the file to be open for reading.
+A running Kafka broker holds a POSIX record lock on ``.lock``, and a running plog broker holds a
+flock; while `SourceLocks` are held, neither can start there. Locking does not write to the
+directories: for a shared lock, it is enough to open the file for reading.
 
 import_plan.py decides whether the directories can be adopted.
 Source: Kafka 3.9 LogManager.loadLogs, FileLock, MetaPropertiesEnsemble.
@@ -44,7 +44,7 @@ _UNFINISHED = {1: "ongoing", 2: "being committed", 3: "being aborted", 7: "being
 
 
 class SourceUnusable(PlogError):
-    """A directory is not that of a stopped Kafka broker; the message contains cause and remedy."""
+    """A directory is not one of a stopped Kafka broker; the message contains cause and remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class SourceLocks:
     """Locks on the ``.lock`` files of directories. The constructor raises SourceUnusable.
 
     Kafka removes its file when it stops. With `to_change`, a missing file is created, so that no
-    broker can start during the import. Without it, the caller uses `check_still` at the end.
+    broker can start during the import. Otherwise, the caller calls `check_still` at the end.
     """
 
     def __init__(self, paths: Sequence[str], *, to_change: bool = False) -> None:
