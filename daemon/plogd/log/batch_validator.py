@@ -200,7 +200,7 @@ def validate_batch(
     """
     header = check_header(data, rules, origin)
     _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, _, _, _, _ = header
-    if length + LOG_OVERHEAD != len(data):
+    if length + LOG_OVERHEAD != len(data):  # As in Kafka's ProduceRequest.validateRecords.
         raise InvalidRecord("a produce request must contain exactly one record batch per partition")
     if origin is AppendOrigin.CLIENT:
         _check_client_header(header)
@@ -271,7 +271,7 @@ def _check_client_header(header: BatchHeader) -> None:
     )
     if base_offset:
         raise InvalidRecord(f"the base offset must be 0, not {base_offset}")
-    if count <= 0 or last_delta != count - 1:
+    if count <= 0 or last_delta != count - 1:  # Only compaction leaves gaps between offsets.
         raise InvalidRecord(f"{count} records do not match a last offset delta of {last_delta}")
     if attributes & _BROKERS_ONLY:
         if attributes & LOG_APPEND_TIME_BIT:
@@ -374,9 +374,11 @@ def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int 
         oldest = now_ms - config.message_timestamp_before_max_ms
         newest = now_ms + config.message_timestamp_after_max_ms
     keyless, max_timestamp = 0, NO_TIMESTAMP
+    # Headers are bounded like records, because an empty one takes only two bytes (decision 0005).
     for _, timestamp, has_key in walk_records(payload, header, max_headers=MAX_WALKED_RECORDS):
         keyless += not has_key
         max_timestamp = max(max_timestamp, timestamp)
+        # As in Kafka's LogValidator, records without a timestamp are accepted.
         if not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP:
             raise _bad_timestamp(timestamp, config, now_ms or 0)
         if timestamp < NO_TIMESTAMP:
@@ -413,7 +415,7 @@ def _rebuild(
             raise _too_large(HEADER_SIZE + nbytes, config)
         reading.on_step()
 
-    if target is Compression.NONE:
+    if target is Compression.NONE:  # The size is known before the batch is built.
         on_step(len(payload))
     rebuilt = rebuild_batch(
         header,

@@ -35,7 +35,7 @@ _MADE_FILES = frozenset(
         file_names.segment_file_name(0, file_names.INDEX_SUFFIX),
         file_names.segment_file_name(0, file_names.TIME_INDEX_SUFFIX),
         file_names.PARTITION_METADATA,
-        f"{file_names.PARTITION_METADATA}.tmp",
+        f"{file_names.PARTITION_METADATA}.tmp",  # From a crash before the rename.
     }
 )
 
@@ -54,8 +54,8 @@ def create_logs(
 ) -> list[LogState]:
     """Durably create all of `new_logs` in one log directory, or none if an error occurs.
 
-    An existing directory is renamed as stray, or removed if nothing was written to it (an
-    unfinished creation).
+    An existing directory gets a ``-stray`` name, or is removed if nothing was written to it (after
+    an unfinished creation).
     """
     uses_sync_fs = len(new_logs) >= _SYNC_FS_FROM and files.supports_sync_fs(log_dir)
     states: list[LogState] = []

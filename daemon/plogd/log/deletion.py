@@ -110,7 +110,7 @@ class Deletions:
     async def _rename_now(
         self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool
     ) -> None:
-        if log.offline:
+        if log.offline:  # A failed directory is not written again (rule R15).
             _close(segments)
             return
 
@@ -128,7 +128,7 @@ class Deletions:
         )
 
     def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Unlink the files of `segments`, with a retry for those that fail."""
+        """Unlink the files of `segments`, and retry later if some cannot be unlinked."""
 
         def unlink() -> list[tuple[LogSegment, Exception]]:
             left: list[tuple[LogSegment, Exception]] = []
@@ -173,6 +173,7 @@ class Deletions:
         the same name by then.
         """
         doomed_by_path = {
+            # A random id, because a topic of the same name may be created and deleted again.
             log.directory: posixpath.join(
                 log_dir,
                 file_names.deleted_dir_name(

@@ -2,7 +2,7 @@
 
 A partition's directory is ``<topic>-<partition>``; one that is to be deleted is
 ``<topic>-<partition>.<32 hex digits>-delete``. The files of a segment share a stem of 20 digits,
-its base offset. A suffix denotes the kind of file, a second one its state (``.deleted``, for
+the base offset. A suffix denotes the kind of file, and a second suffix its state (``.deleted``, for
 example).
 
 Source: Kafka 3.9 LogFileUtils, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.

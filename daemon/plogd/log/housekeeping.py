@@ -1,4 +1,4 @@
-"""Background work over many logs or log directories, with errors isolated per log.
+"""Background work on many logs or log directories, in which an error affects only one log.
 
 Errors in retention, flushes, producer expiration, checkpoints, seals and deletions are handled here
 unless the task handles them itself. They are counted, reported at a bounded rate, and do not affect

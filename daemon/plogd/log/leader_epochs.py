@@ -92,7 +92,7 @@ class LeaderEpochs:
         entries = self._entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
             return False
-        if epoch == self.epoch_for_offset(start_offset):
+        if epoch == self.epoch_for_offset(start_offset):  # Recovery finds batches of old epochs.
             return False
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset

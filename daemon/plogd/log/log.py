@@ -56,6 +56,7 @@ class Log:
         self.producer_state = state.producer_state
         self.log_start_offset = state.log_start_offset
         self.log_end_offset = state.log_end_offset
+        # A loaded log is durable: a clean stop or recovery has synced it (rule R13).
         self.durable_end_offset = state.log_end_offset
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
@@ -142,6 +143,7 @@ class Log:
         """
         if self.offline or self.closed:
             raise self.not_open()
+        # Rule R6: otherwise, two records could have the same offset and epoch.
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
         if not isinstance(batch, ValidatedBatch):
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
@@ -183,7 +185,7 @@ class Log:
             position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
-                if took_ms > SLOW_WRITE_MS:
+                if took_ms > SLOW_WRITE_MS:  # Fast writes count only on a slow disk, in its jobs.
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
             except Exception as error:
@@ -344,7 +346,7 @@ class Log:
 
         `end_offset` is the first offset not to return: the high watermark, or for followers the log
         end offset. With `at_least_one`, the first batch is whole even if it exceeds `max_bytes`.
-        Costs one index look-up. Raises OffsetOutOfRange, KafkaStorageError; with `nowait`, also
+        Costs one index lookup. Raises OffsetOutOfRange, KafkaStorageError; with `nowait`, also
         UncachedLookup.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -363,6 +365,7 @@ class Log:
     def _read(
         self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, nowait: bool
     ) -> FetchData:
+        # The first segment may have no batch at or after `offset`: a lost file leaves a gap.
         for segment in self._segments.starting_at(offset):
             if segment.base_offset >= end_offset:
                 break
@@ -390,7 +393,7 @@ class Log:
         return segment.position_of(end_offset, nowait=nowait)
 
     def _active_size(self) -> int:
-        """Bytes in the active segment that belong to the log."""
+        """Return the number of bytes in the active segment that belong to the log."""
         lane = self._lane
         return self._segments.active.size_bytes if lane is None else lane.written_bytes
 
@@ -498,6 +501,7 @@ class Log:
             for segment in self._unsealed:
                 for file in segment.sync_files():
                     file.sync()
+            # After the records, because a snapshot proves that all records below it are durable.
             self.producer_state.prepare_snapshot(self.log_end_offset)()
             self.leader_epochs.flush()
             self._files.sync_dir(self.directory)

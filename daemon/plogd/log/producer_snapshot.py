@@ -24,7 +24,7 @@ from plog.records.crc32c import crc32c
 
 _VERSION = 1
 _HEADER = struct.Struct(">hIi")
-_CRC_END = 6
+_CRC_END = 6  # Everything after it is covered by the checksum.
 
 # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch,
 # first offset of the open transaction

@@ -47,7 +47,7 @@ from plogd.ports import Files
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 REMEMBERED_BATCHES = 5
-"""A producer may have this many requests in flight, so this many may be duplicates."""
+"""A producer may have this many requests in flight, so this many may be duplicates (KIP-98)."""
 
 _EXPIRED_PER_STEP = 1000
 """Number of producers that one step of `expire` checks."""
@@ -113,7 +113,7 @@ class ProducerState:
         self.last_timestamp = -1
         """The timestamp of its newest record, for DescribeProducers and snapshots."""
         self.silent_since_ms: float | None = None
-        """Monotonic time, no earlier than its last append; None until the next check."""
+        """Monotonic time, no earlier than the producer's last append; None until the next check."""
         self.current_txn_first_offset: int | None = None
         self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
 
@@ -199,7 +199,7 @@ class ProducerStateManager:
         """The directory of snapshots; updated when it is renamed."""
         self.expiration_ms = expiration_ms
         self._generation = 0
-        """Number of snapshots begun; a snapshot may still use states from before it began."""
+        """Number of snapshots begun; older states in `producers` may be shared with a snapshot."""
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
         """The refused first batch of each producer that is otherwise unknown."""
@@ -323,6 +323,7 @@ class ProducerStateManager:
             return state
         assert producer_id >= 0
         if state is None:
+            # The producer's first batch is in the log now: from here on, its sequence is checked.
             self._refused.pop(producer_id, None)
             state = ProducerState(producer_id, self._generation)
         else:

@@ -1,8 +1,8 @@
 """Find a record of a log by timestamp, using the segments' time indexes.
 
-A look-up may read cold data from the disk and decompress a batch, so it runs in jobs. It is an
+A lookup may read cold data from the disk and decompress a batch, so it runs in jobs. It is an
 iterator of steps, each with a bounded number of batches or records: between two steps it may be
-abandoned, and other look-ups may run. It opens its own files for each segment, so that the reactor
+abandoned, and other lookups may run. It opens its own files for each segment, so that the reactor
 can append, roll, delete and close concurrently.
 
 Called by replica/offset_lookup.py, on any thread. Source: Kafka 3.9
@@ -26,7 +26,7 @@ from plogd.log.segment.time_index import NO_TIMESTAMP, TimestampAndOffset
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""A look-up in progress: each `next` runs a step, and StopIteration carries the result."""
+"""A lookup in progress: each `next` runs a step, and StopIteration carries the result."""
 
 _BATCHES_PER_STEP = 256
 _BATCH_MAX_BYTES = 64 << 20

@@ -158,7 +158,7 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: str = ""
-    """An id in its text form; empty in files of older Kafka versions."""
+    """The id of the directory as text; empty in files of older Kafka versions."""
     version: int = 1
     """0 in Kafka's ZooKeeper mode, where the node id is called ``broker.id``."""
 

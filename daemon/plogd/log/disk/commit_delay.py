@@ -62,11 +62,11 @@ class CommitDelay:
                 self._end_wait()
 
     def must_wait(self) -> bool:
-        """Return whether the next round must not begin yet; `begin_round` is called when it may."""
+        """Return whether the next round must wait; then `begin_round` is called after the wait."""
         if self._asked >= self._expected or self._asked_before < 2:
             return False
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._answered_ms >= _GAP_MS:
+        if now_ms - self._answered_ms >= _GAP_MS:  # After a pause, no client is about to send.
             return False
         if self._skips_left:
             self._skips_left -= 1
@@ -92,7 +92,7 @@ class CommitDelay:
         if self._asked > self._asked_at_timer and self._clock.monotonic_ms() < self._until_ms:
             try:
                 self._set_timer()
-            except Exception:
+            except Exception:  # Without a timer, nothing else might end the wait.
                 self._end_wait()
                 raise
             return

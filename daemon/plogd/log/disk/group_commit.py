@@ -126,7 +126,7 @@ class SyncRounds:
         self.file_system_rounds = 0
 
     def request(self, log: Syncable, nbytes: int) -> None:
-        """Include `log`, which appended `nbytes`, in the next round."""
+        """Include `log`, which has appended `nbytes`, in the next round."""
         self._dirty[log] = self._dirty.get(log, 0) + nbytes
         self._unsynced_bytes += nbytes
         self._commit_delay.sync_requested()

@@ -28,7 +28,7 @@ OFFSET_CHECKPOINTS = (
 
 
 class LogDirUnusable(PlogError):
-    """A log directory cannot be used; the message says which, why and what to do."""
+    """A log directory cannot be used; the message contains its path, the cause and the remedy."""
 
 
 class LogDir:
@@ -55,9 +55,10 @@ class LogDir:
     def open(self) -> None:
         """Create the directory if it is missing, lock it, and read its files.
 
-        Raises LogDirUnusable if another broker holds it or its identity cannot be read.
+        Raises LogDirUnusable if another broker has locked it, or its identity cannot be read.
         """
         self._make()
+        # Locked before anything is read: another broker may be replacing the files.
         try:
             self._unlock = self.files.lock(posixpath.join(self.path, file_names.LOCK_FILE))
         except BlockingIOError as error:
@@ -117,6 +118,7 @@ class LogDir:
 
     def take_over(self, identity: MetaProperties) -> None:
         """Start to use the directory: remove its clean shutdown file and write its identity."""
+        # First: whatever follows, a crash from now on is not a clean stop (KAFKA-10471).
         self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.
@@ -154,7 +156,7 @@ class LogDir:
 
     def close(self, *, clean: bool) -> None:
         """Release the directory; with `clean`, everything in it is durable and closed."""
-        if clean:
+        if clean:  # Before the lock is released, because the next broker may start immediately.
             clean_shutdown.write_clean_mark(self.files, self.path)
         self.release()
 

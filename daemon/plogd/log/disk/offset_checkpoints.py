@@ -29,6 +29,7 @@ _TASK = "checkpoint"
 
 _OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
     file_names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
+    # With a larger flush.messages, the high watermark may be above the durable end (rule R1).
     file_names.HIGH_WATERMARK_CHECKPOINT: lambda log: min(
         log.high_watermark, log.durable_end_offset
     ),
@@ -104,7 +105,7 @@ class OffsetCheckpoints:
         def finish() -> None:
             for name, offsets in offsets_by_name.items():
                 log_dir.write_offsets(name, offsets)
-            log_dir.close(clean=True)
+            log_dir.close(clean=True)  # Last: after a crash before it, the logs are recovered.
 
         await self._jobs.submit(log_dir.lane, finish)
 

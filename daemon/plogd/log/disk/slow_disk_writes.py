@@ -40,7 +40,7 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 _GROUP_BYTES = 1 << 20
-"""Bytes after which a job accepts no further batch, so that outcomes arrive gradually."""
+"""A job of this size accepts no further batch, so that outcomes arrive gradually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +187,7 @@ class SlowDiskWrites:
             known = self._log.producer_state.producers.get(producer_id)
             if known is None:
                 return self._log.producer_state.check(header, origin)
+            # A copy, because a failed write must not change the state of the log.
             self._producers.producers[producer_id] = known.copy()
         return self._producers.check(header, origin)
 

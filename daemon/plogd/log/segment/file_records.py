@@ -28,7 +28,7 @@ from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
 _WARM_BYTES = 1 << 20
-"""Bytes that a job reads after an uncached look-up: they include the batches to be sent."""
+"""Bytes that a job reads after an uncached lookup: they include the batches to be sent."""
 
 _PLACE = struct.Struct(">qi4xb6xi")
 """The fields needed to find a batch: base offset, batch length, magic, last offset delta."""
@@ -132,6 +132,7 @@ class FileRecords:
         return position
 
     def _begin_writing(self) -> File:
+        # Clients and other logs cannot use up the descriptors that are reserved for metadata.
         is_reserved = is_metadata_dir(posixpath.dirname(self.file.path))
         self._writer = self.file.retain_for_writing(is_reserved=is_reserved)
         return self._writer
@@ -144,7 +145,7 @@ class FileRecords:
             self.file.end_writing()
 
     def close(self) -> None:
-        """Close the file; regions keep it open."""
+        """Release the file, which stays open as long as a region uses it."""
         self.end_writing()
         self.file.close()
 
@@ -155,7 +156,7 @@ class FileRecords:
             self._torn = False
 
     def truncate(self, size_bytes: int) -> int:
-        """Truncate the file at `size_bytes`, the start of a batch; return the bytes removed."""
+        """Truncate the file at `size_bytes`, a batch boundary; return the number of cut bytes."""
         assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         cut = self.size_bytes - size_bytes
         if cut:

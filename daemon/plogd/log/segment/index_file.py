@@ -1,13 +1,13 @@
 """A sparse index on disk: fixed-size entries in ascending order, found by bisection.
 
 `IndexFile` is the base class of `OffsetIndex` and `TimeIndex`. It uses no mmap: an append is one
-small write, a look-up costs a few preads, and the last entry is kept in memory because most
-look-ups need it. The file contains only entries. Kafka preallocates an active index with zeros and
+small write, a lookup costs a few preads, and the last entry is kept in memory because most
+lookups need it. The file contains only entries. Kafka preallocates an active index with zeros and
 trims it when the segment is rolled, so Kafka and plog can read each other's files after a clean
 stop.
 
 A lost or damaged index is rebuilt from the ``.log`` (recovery/segment_recovery.py), and each
-look-up checks the batch to which an entry leads.
+lookup checks the batch to which an entry leads.
 
 Source: Kafka 3.9 AbstractIndex.
 Invariant: an append that fails leaves the entries unchanged.
@@ -90,7 +90,7 @@ class IndexFile(Generic[E]):
 
     @property
     def empty_entry(self) -> E:
-        """The result of a look-up before the first entry."""
+        """The result of a lookup before the first entry."""
         raise NotImplementedError
 
     def entry(self, slot: int, *, nowait: bool = False) -> E:
@@ -175,7 +175,7 @@ class IndexFile(Generic[E]):
         size = self.LAYOUT.size
         if nowait:
             cached = self.file.pread_nowait((end - start) * size, start * size)
-            if cached is None:
+            if cached is None:  # Read all: the bisection would need a job for each next block.
                 raise uncached_range(self.file, 0, self.count * size)
             return cached
         data = self.file.pread((end - start) * size, start * size)

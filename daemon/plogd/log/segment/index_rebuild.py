@@ -1,9 +1,9 @@
-"""Check a whole segment after a look-up has found damage in it, and rebuild its indexes.
+"""Check a whole segment after a lookup has found damage in it, and rebuild its indexes.
 
-With a damaged batch header, or an index entry that leads to a wrong position, each look-up would
+With a damaged batch header, or an index entry that leads to a wrong position, each lookup would
 have to scan the segment. Instead, jobs read the segment once, a few MiB each, on the log
 directory's lane. Damage is recorded (`corrupt_ranges`) and reported, and new indexes lead past it.
-Look-ups that find the damage meanwhile wait for the check.
+Lookups that find the damage meanwhile wait for the check.
 
 The jobs use their own open files and write the indexes under ``.cleaned`` names, which the next
 start removes after a crash. The segment switches to the new indexes on the reactor, in one step. An
@@ -32,7 +32,7 @@ from plogd.ports import Later, Ports, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
-"""The time for which the result of a check is valid; then a look-up may start another check."""
+"""The time for which the result of a check is valid; then a lookup may start another check."""
 
 _TASK = "index rebuild"
 _STEP_BYTES = 4 << 20
@@ -48,12 +48,12 @@ class IndexRebuilds:
         self._report = ports.report
         self._housekeeping = housekeeping
         self._waiters: dict[LogSegment, Waiters[None]] = {}
-        """Pending look-ups, by the segment being checked."""
+        """Pending lookups, by the segment being checked."""
 
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
         """Check `segment` and rebuild its indexes, or wait for a check in progress.
 
-        Always completes without an error: errors are reported, and the retried look-up fails again.
+        Always completes without an error: errors are reported, and the retried lookup fails again.
         """
         waiters = self._waiters.get(segment)
         if waiters is not None:
@@ -72,7 +72,7 @@ class IndexRebuilds:
         return done
 
     def check_suspects(self, log: Log) -> None:
-        """Check the segments of `log` in which the look-up of a job has found damage."""
+        """Check the segments of `log` in which the lookup of a job has found damage."""
         for segment in log.segments:
             if segment.index_is_suspect and not segment.is_checked:
                 self.check(log, segment)
@@ -122,7 +122,7 @@ class IndexRebuilds:
         )
         if rebuild.maximum is not None:
             self._report(
-                "rebuilt the indexes of {path}: a look-up found a wrong entry or damage",
+                "rebuilt the indexes of {path}: a lookup found a wrong entry or damage",
                 path=segment.records_file.path,
                 topic_partition=log.topic_partition,
                 level="warn",

@@ -5,9 +5,9 @@ which segment holds an offset, how far readers may read and when files are synce
 recovery/segment_recovery.py truncates a segment after a crash, and time_lookup.py looks up
 timestamps.
 
-The indexes are hints: a look-up checks the batch to which they lead. If a hint is wrong, or the
-bytes are not a batch, the look-up sets `index_is_suspect`. index_rebuild.py then reads the whole
-segment once, in jobs, and a look-up on the reactor waits until the jobs are done. All files are
+The indexes are hints: a lookup checks the batch to which they lead. If a hint is wrong, or the
+bytes are not a batch, the lookup sets `index_is_suspect`. index_rebuild.py then reads the whole
+segment once, in jobs, and a lookup on the reactor waits until the jobs are done. All files are
 opened on demand (file_pool.py).
 
 Source: Kafka 3.9 LogSegment. Invariant: an append that raises leaves the segment unchanged, indexes
@@ -36,7 +36,7 @@ from plogd.topic_config import TopicConfig
 
 
 class UncheckedSegment(UncachedLookup):
-    """A look-up found damage or a wrong index: jobs must read all of `segment` (index_rebuild.py).
+    """A lookup found damage or a wrong index: jobs must read all of `segment` (index_rebuild.py).
 
     `warm` does nothing, because it runs on a thread and the rebuild is a sequence of jobs.
     """
@@ -69,7 +69,7 @@ class LogSegment:
     ) -> None:
         self.base_offset = base_offset
         self.index_is_suspect = False
-        """A look-up has found a wrong hint, or damage that is not in `corrupt_ranges`."""
+        """A lookup has found a wrong hint, or damage that is not in `corrupt_ranges`."""
         self.is_checked = False
         """index_rebuild.py has recently read the whole segment: `corrupt_ranges` is complete."""
         self._is_closed = False
@@ -194,6 +194,7 @@ class LogSegment:
         if size_bytes > config.segment_bytes - nbytes:
             return True
         waited_ms = self._waited_ms(timestamp_ms, now_ms)
+        # The first condition avoids the hash of the second one for almost every append.
         if (
             waited_ms > config.segment_ms - config.segment_jitter_ms
             and waited_ms > self._roll_after_ms(config)
@@ -256,9 +257,9 @@ class LogSegment:
             raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error
 
     def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
-        """Add the next batch of the file to emptied indexes, as its append did.
+        """Add the next batch of the file to the emptied indexes, as its append did.
 
-        `always` adds an entry for it, because a look-up cannot scan the bytes before it. If a full
+        `always` adds an entry for it, because a lookup cannot scan the bytes before it. If a full
         disk refuses the entry, it is left out: indexes are hints, and the log must load.
         """
         self.indexes.add(
@@ -275,9 +276,9 @@ class LogSegment:
     def find_offset(self, offset: int, *, nowait: bool = False) -> BatchPlace | None:
         """Return the first batch that ends at or after `offset`; None if there is no such batch.
 
-        Costs no pread for a recent batch, otherwise one index look-up and usually one pread. Raises
+        Costs no pread for a recent batch, otherwise one index lookup and usually one pread. Raises
         CorruptMessage if bytes that it scans are not batches. With `nowait`, raises UncachedLookup
-        if the look-up has to wait for the disk or for a check of the whole segment.
+        if the lookup has to wait for the disk or for a check of the whole segment.
         """
         recent = self._recent.find(offset, self.size_bytes)
         if recent is not None:
@@ -463,7 +464,7 @@ class LogSegment:
         return [self.records.file, *self.indexes.open_files]
 
     def release_indexes(self) -> None:
-        """Close the index files to save descriptors; the next look-up opens them again.
+        """Close the index files to save descriptors; the next lookup opens them again.
 
         `max_timestamp` remains available in memory if it has been computed.
         """

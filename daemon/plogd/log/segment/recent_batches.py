@@ -1,4 +1,4 @@
-"""The positions of a segment's newest batches, so that most look-ups need no read.
+"""The positions of a segment's newest batches, so that most lookups need no read.
 
 Consumers that keep up fetch the newest batches, and the high watermark is near the end, too. Each
 `LogSegment` owns one object and adds each batch that it appends. The object takes at most 16 KiB;
@@ -18,18 +18,18 @@ _REMEMBERED = 512
 
 
 class RecentBatches:
-    """The last 512 to 1024 appended batches; a look-up takes O(log n)."""
+    """The last 512 to 1024 appended batches; a lookup takes O(log n)."""
 
     __slots__ = ("_lists",)
 
     def __init__(self) -> None:
         self._lists = (array("q"), array("q"))
-        """Last offsets and positions. Replaced together, because a look-up may run concurrently."""
+        """Last offsets and positions. Replaced together, because a lookup may run concurrently."""
 
     def add(self, position: int, last_offset: int) -> None:
         """Add a batch ending at `last_offset` that was appended at `position`."""
         last_offsets, positions = self._lists
-        # In this order, because a look-up may run between the two and needs a position for each
+        # In this order, because a lookup may run between the two and needs a position for each
         # last offset.
         positions.append(position)
         last_offsets.append(last_offset)

@@ -23,7 +23,7 @@ from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
 
 _MAX_UNINDEXED_BYTES = 16 << 20
-"""More than any append adds after the last entry; a larger gap is a sign of damage."""
+"""More bytes than any append adds after the last entry; a larger gap is a sign of damage."""
 
 
 class SegmentIndexes:
@@ -92,7 +92,7 @@ class SegmentIndexes:
                 self._config.segment_index_bytes,
                 read_only=self._read_only,
             )
-            if self._offset_index is not None:  # A job's look-up opened it first.
+            if self._offset_index is not None:  # A job's lookup opened it first.
                 index.close()
                 return self._offset_index
             self._offset_index = index
@@ -120,7 +120,7 @@ class SegmentIndexes:
                 self._config.segment_index_bytes,
                 read_only=self._read_only,
             )
-            if self._time_index is not None:  # A job's look-up opened it first.
+            if self._time_index is not None:  # A job's lookup opened it first.
                 index.close()
                 return self._time_index
             self._time_index = index
@@ -157,7 +157,7 @@ class SegmentIndexes:
 
     def open(self) -> None:
         """Open both files if they exist. Raises OSError."""
-        with contextlib.suppress(CorruptIndex):  # The look-up reports a missing file again.
+        with contextlib.suppress(CorruptIndex):  # The lookup reports a missing file again.
             _ = self.by_offset, self.by_time
 
     def copy_for_reading(self, state: str) -> SegmentIndexes:

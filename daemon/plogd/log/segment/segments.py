@@ -15,7 +15,7 @@ from plogd.log.segment.log_segment import LogSegment
 
 
 class Segments:
-    """A log's segments by base offset. Look-ups take O(log n)."""
+    """A log's segments by base offset. Lookups take O(log n)."""
 
     __slots__ = ("_base_offsets", "_segments", "active")
 
@@ -54,6 +54,7 @@ class Segments:
 
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
         """Return the segments that may hold `offset` or later offsets."""
+        # bisect returns 0 for an offset below the first base: then all segments follow.
         start = max(0, bisect_right(self._base_offsets, offset) - 1)
         return iter(self._segments[start:])
 

@@ -57,7 +57,7 @@ class TimeIndex(IndexFile[TimestampOffset]):
         return self.count >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if `timestamp` is larger than the last one's.
+        """Add an entry if `timestamp` is larger than that of the last entry.
 
         Set `skip_full_check` for the entry at the roll. If this raises OSError, nothing was
         appended.
