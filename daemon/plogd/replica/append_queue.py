@@ -336,7 +336,7 @@ class AppendQueues:
                     self._step_or_fail(self._ready.popleft())
         finally:
             self._is_scheduled = bool(self._ready)
-            if self._ready:
+            if self._ready:  # Not in this turn, so that the reactor serves requests in between.
                 self._timers.call_later(0, self._run)
 
     def _step_or_fail(self, queue: _PartitionQueue) -> None:

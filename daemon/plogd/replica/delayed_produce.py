@@ -54,6 +54,7 @@ class PartitionAppend:
         if not is_safe:
             self.error = partition.problem()
             return self.error is None
+        # As in Kafka's Partition.checkEnoughReplicasReachOffset, the ISR is checked again.
         if required_acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
             self.error = NotEnoughReplicasAfterAppend(
                 f"{self.topic_partition}: only {len(partition.isr)} in-sync replicas are left;"

@@ -36,7 +36,8 @@ from plogd.replica.partition import Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
 
 _MAX_COLD_READS = 8
-"""Rounds of cold reads per fetch: index, index entries and batches, with room for a second pass."""
+"""Maximum number of rounds of cold reads per fetch: most need at most three (for the index, its
+entries and the batches), but pages may be evicted in between."""
 
 _COLD = PartitionRead(None)
 """Placeholder for a read that has to wait for the disk."""
@@ -45,14 +46,14 @@ Key = tuple[str, int]
 """Topic and number of a partition; compares equal to its TopicPartition."""
 
 Cold = list[tuple[Log, Later[None]]]
-"""Logs whose look-up needs data from the disk, with the jobs in progress that read it."""
+"""Logs whose lookup needs data from the disk, with the jobs in progress that read it."""
 
 
 class FetchReader:
     """Performs the reads of all fetches.
 
     `partitions` are the hosted partitions; `look_up` raises the KafkaError for any other.
-    `begin_read` starts a job that reads the data that a look-up in a log needs.
+    `begin_read` starts a job that reads the data that a lookup in a log needs.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class FetchReader:
     ) -> list[PartitionRead]:
         """Read in order until `max_bytes` is reached; the first batch found is returned whole.
 
-        If `cold` is a list, a look-up that would block on the disk becomes a job in that list.
+        If `cold` is a list, a lookup that would block on the disk becomes a job in that list.
         """
         reads: list[PartitionRead] = []
         self._read_some(items, reads, params.max_bytes, True, cold)

@@ -52,8 +52,8 @@ class HostedTopics:
         self.partitions: dict[tuple[str, int], Partition] = {}
         """Every partition that has a log here, by topic and number."""
         self.without_log: set[tuple[str, int]] = set()
-        """Partitions that are offline because they have no log: its directory was unreadable or
-        full."""
+        """Partitions that are offline because they have no log: the log directory was unreadable
+        or full."""
         self._refuses_writes = False
         self.record_checks: dict[str, RecordCheck] = {}
         """Check of records from clients, by internal topic; without a check, all are refused."""
@@ -229,6 +229,7 @@ class HostedTopics:
         return spawn(self._stop_topic(topic))
 
     async def _stop_topic(self, topic: TopicState) -> None:
+        # Hidden first, so that clients do not find a topic whose partitions are disappearing.
         if self._cache.topic(topic.name) is not None:
             self._cache.remove(topic.name)
         hosted: list[TopicPartition] = []
@@ -238,7 +239,7 @@ class HostedTopics:
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 partition.is_deleted = True
-                self._on_progress(partition)
+                self._on_progress(partition)  # Its delayed requests fail now, without a timeout.
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
         deletion = self._log_manager.delete(*hosted)

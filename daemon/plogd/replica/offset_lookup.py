@@ -1,6 +1,6 @@
-"""Look-ups of offsets by timestamp, or by a special timestamp such as LATEST, for ListOffsets.
+"""Lookups of offsets by timestamp, or by a special timestamp such as LATEST, for ListOffsets.
 
-Special timestamps are negative. A look-up by time reads the disk, possibly data that is not cached,
+Special timestamps are negative. A lookup by time reads the disk, possibly data that is not cached,
 so it runs in time_lookup_queue.py, unless the largest timestamps of the segments show that no
 record matches. Only records that consumers can see are found: the end is the high watermark.
 
@@ -26,7 +26,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class FoundOffset(NamedTuple):
-    """The result of a look-up; all fields are -1 if no record matches."""
+    """The result of a lookup; all fields are -1 if no record matches."""
 
     timestamp: int = -1
     offset: int = -1

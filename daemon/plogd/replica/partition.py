@@ -40,7 +40,7 @@ from plogd.topic_config import TopicConfig
 
 ACKS_ALL = -1
 NO_EPOCH = -1
-_ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
+_ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1  # Big-endian; it holds all attributes in use.
 
 
 class PartitionRead(NamedTuple):
@@ -51,7 +51,7 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = -1
     region: FileRegion | None = None
     diverging_epoch: tuple[int, int] | None = None
-    """Where the reader's log diverges from this one: an epoch and its end offset."""
+    """The epoch, and its end offset, at which the reader's log diverges from this one."""
 
     @property
     def nbytes(self) -> int:
@@ -158,7 +158,7 @@ class Partition:
         return None
 
     def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
-        """Raise unless this broker is the leader, in the client's epoch if it sent one."""
+        """Raise unless this broker is the leader, in `leader_epoch` if the client sent an epoch."""
         problem = self.problem()
         if problem is not None:
             raise problem
@@ -183,7 +183,7 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """In-sync replicas required by acks=all: at most the number of replicas (KIP-966)."""
+        """Number of in-sync replicas that acks=all requires: at most all replicas (KIP-966)."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def append_records_to_leader(
@@ -200,6 +200,7 @@ class Partition:
         """
         view = records.view if isinstance(records, ValidatedBatch) else records
         log = self.log
+        # The conditions of `problem` without its call, because every append passes here.
         if self.is_deleted or log.offline or self.leader != self.broker_id:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
@@ -274,7 +275,7 @@ class Partition:
                 return PartitionRead(
                     None, high_watermark, log_start_offset, diverging_epoch=diverging
                 )
-        if offset == high_watermark:
+        if offset == high_watermark:  # The usual case of a consumer that keeps up.
             return PartitionRead(None, high_watermark, log_start_offset)
         try:
             data = log.read(

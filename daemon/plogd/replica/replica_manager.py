@@ -35,7 +35,7 @@ from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
 
 _OWN_DISK_TIMEOUT_MS = 30_000
-"""Minimum timeout of acks=0 and acks=1. The request's timeout concerns followers, and in Kafka
+"""Minimum timeout for acks=0 and acks=1. The request's timeout concerns followers, and in Kafka
 acks=1 does not wait at all; a producer that timed out would resend records that are about to become
 durable."""
 
@@ -85,7 +85,7 @@ class ReplicaManager:
         self.delayed_produces = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.begin_read = log_manager.begin_read
-        """Starts a job that reads the data for a look-up; see `LogManager.begin_read`."""
+        """Starts a job that reads the data for a lookup; see `LogManager.begin_read`."""
         self._fetch_reader = FetchReader(
             partitions=self._partitions,
             look_up=self.partition,
@@ -97,7 +97,7 @@ class ReplicaManager:
         self.fetch_records = self._fetch_reader.fetch
         """Reads each partition up to its high watermark; see `FetchReader.fetch`."""
 
-    # -- look-ups -----------------------------------------------------------------------------
+    # -- lookups ------------------------------------------------------------------------------
 
     @property
     def partitions(self) -> Collection[Partition]:
