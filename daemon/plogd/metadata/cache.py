@@ -47,7 +47,7 @@ class TopicState:
 
 
 class MetadataCache:
-    """All topics that this broker shows to clients. A look-up is one dictionary access."""
+    """All topics that this broker shows to clients. A lookup is one dictionary access."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}

@@ -94,7 +94,7 @@ class EmbeddedStore:
         """The pending write of the batch on a slow disk; None if it was written immediately."""
         self._is_applying = False
         """Whether a batch is being applied to the image in slices."""
-        self._epoch = log.leader_epochs.latest_epoch + 1
+        self._epoch = log.leader_epochs.latest_epoch + 1  # A new one at each start (rule R6).
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
         """The registration records of this broker, if the disk was too full to write them."""
@@ -104,7 +104,7 @@ class EmbeddedStore:
         log = self._log
         log.on_durable = self._log_is_durable
         replay_log(log, self._image)
-        log.high_watermark = log.log_end_offset
+        log.high_watermark = log.log_end_offset  # With one replica, what is durable is committed.
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class EmbeddedStore:
         return ()
 
     def _take_group(self, group: list[PendingWrite], records: list[MetadataRecord]) -> None:
-        """Move writes that may share a batch to `group`, in order, and add their records."""
+        """Move writes that may share a batch to `group`, and add their records to `records`."""
         touched: set[Key] = set()
         while self._queue and len(records) < _GROUP_RECORDS:
             write = self._queue[0]

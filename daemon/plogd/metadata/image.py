@@ -163,6 +163,8 @@ class MetadataImage:
         name, number = self._topic_name(record.topic_id), record.partition_id
         entry = self._entries["partition"][("partition", name, number)]
         old: PartitionValue = entry.value
+        # As in Kafka's PartitionRegistration.merge: an election starts a new leader epoch, and any
+        # change a new partition epoch.
         elected = record.leader != _LEADER_UNCHANGED
         value = PartitionValue(
             leader=record.leader if elected else old.leader,

@@ -56,7 +56,7 @@ def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int)
                 "is damaged; restore its files from a backup"
             )
         offset = header.next_offset
-        if header.is_control:
+        if header.is_control:  # Raft's own records; they do not change the metadata.
             continue
         records = payload[position + HEADER_SIZE : position + header.size_bytes]
         for record in decode_records(records, header):
