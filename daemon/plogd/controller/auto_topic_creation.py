@@ -22,7 +22,7 @@ from plogd.ports import Later, Ports, failed
 from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
-"""Maximum time a request waits for its topics; their creation continues afterwards."""
+"""Maximum time for which a request waits for its topics; their creation continues afterwards."""
 _REPORT_INTERVAL_MS: Final = 60_000
 
 

@@ -35,7 +35,7 @@ from plogd.quota import (
 )
 
 EntityParts = Sequence[tuple[str, str | None]]
-"""(type, name) pairs of a request; the name None is the default entity."""
+"""(type, name) pairs of a request; the name None denotes the default entity."""
 Quotas = Mapping[str, float]
 
 _INT_MAX = 0x7FFFFFFF
@@ -194,7 +194,7 @@ def _check_quota(entity: QuotaEntity, name: str, value: float) -> None:
     limit = _MAX_WHOLE_NUMBERS[name]
     if limit is not None and value > limit:
         raise InvalidRequest(f"{name} must be at most {limit}, not {value}")
-    if limit is not None and value % 1 > 1e-6:
+    if limit is not None and value % 1 > 1e-6:  # The tolerance of ClientQuotaControlManager.
         raise InvalidRequest(f"{name} must be a whole number, not {value}")
 
 

@@ -31,7 +31,7 @@ Check: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
 
 
 class Configs:
-    """Changes the settings of topics and of this broker, whose current settings are `config`."""
+    """Changes the settings of topics and of this broker; `config` returns the broker's settings."""
 
     def __init__(
         self,
@@ -92,3 +92,4 @@ class Configs:
                 )
             if not isinstance(outcome, Conflict):
                 return
+            # Another writer was faster: derive the change again, from the settings it has written.

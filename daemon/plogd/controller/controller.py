@@ -62,7 +62,7 @@ _RESERVED_IDS = (ZERO_UUID, bytes(15) + b"\x01")
 
 
 class Brokers(Protocol):
-    """The requests of the controller to the brokers of a topic; so far, there is one broker."""
+    """The controller's requests to the brokers of a topic; so far, a topic has only one broker."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
         """Create the logs of `topic` and start serving it. Fails with KafkaStorageError."""
@@ -263,6 +263,7 @@ class Controller:
             topic=topic.name,
             level="warn",
         )
+        # Added first: if a step fails, the next creation of the topic removes it.
         self._incomplete.add(topic.name)
         await self._undo(topic)
 

@@ -59,6 +59,7 @@ def plan_partitions(
         )
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
+        # `start` continues the round-robin order of the existing partitions.
         placed = assign_replicas(
             brokers, requested.count - present, factor, start=present % len(brokers)
         )

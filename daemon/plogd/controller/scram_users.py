@@ -55,7 +55,7 @@ class ScramUsers:
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
-        """Return credentials in the order of `users`, or of all users, by name, if it is empty."""
+        """Return the credentials of `users` in order, or of all users by name if it is empty."""
         return spawn(self._describe(users))
 
     async def _describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
