@@ -61,7 +61,7 @@ _TRANSACTION_RECORDS: Final[_Kinds] = {0: (TransactionLogKey, TransactionLogValu
 
 
 def choose_decoder(flag: str, key_class: str, value_class: str) -> Decode:
-    """Return the decoder that `flag` selects, or one of the two classes if `flag` is empty.
+    """Return the decoder that `flag` selects or, if `flag` is empty, one for the two classes.
 
     Raises UsageError.
     """
@@ -159,6 +159,7 @@ def _show_members(value: GroupMetadataValue, data: dict[str, Json]) -> None:
 
 def _consumer_json(data: bytes, message: type[Message]) -> Json:
     version, rest = _split(data, message.__name__)
+    # As consumers do: newer versions only add fields at the end.
     known = min(version, message.max_version)
     return as_json(message.decode(rest, known), known)
 
@@ -167,7 +168,7 @@ def _metadata_record(record: Record) -> tuple[str | None, str | None]:
     try:
         message, version = decode_known_record(record.value or b"", KNOWN_RECORDS)
     except PlogError as error:
-        return None, f"Error at {record.offset}, skipping. {error}"
+        return None, f"Error at {record.offset}, skipping. {error}"  # Kafka's text, word for word.
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(message).__name__).upper()
     return None, compact_json({"type": name, "version": version, "data": as_json(message, version)})
 

@@ -103,7 +103,7 @@ def snapshot_values(data: bytes) -> list[bytes]:
 
 
 def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and value of the metadata records in the segments, starting at `from_offset`.
+    """Yield the offset and value of each metadata record, starting at `from_offset`.
 
     The log ends before a truncated last batch. Raises UnreadableMetadata if records are missing or
     damaged.

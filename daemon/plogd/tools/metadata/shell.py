@@ -143,6 +143,7 @@ def read_source(files: Files, path: str) -> Source:
     if path.endswith(".checkpoint"):
         parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
         end_offset = parsed.end_offset if parsed else 1
+        # The records of a snapshot have no offsets in the log; all precede its end.
         values = [(end_offset - 1, value) for value in kraft_log_reader.snapshot_values(data)]
         return Source(values, _provenance([data], end_offset - 1), from_plog)
     values = list(kraft_log_reader.log_values([data], 0 if _begins_at_zero(path) else _start(data)))

@@ -117,7 +117,7 @@ class Shell:
     def exit(self, _: Sequence[str]) -> Iterator[str]:
         """Leave the shell."""
         self.exited = True
-        yield from ()
+        yield from ()  # Makes this a generator, like the other commands.
 
     def find_all(self, targets: Sequence[str]) -> Iterator[str]:
         """List everything below directories."""

@@ -47,6 +47,7 @@ def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None
                     _copy_range(from_fd, to_fd, start, end, progress)
                     done = end
                 progress(size - done)
+            # Before fsync, which makes the times durable, too.
             os.utime(to_fd, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(to_fd)
         finally:

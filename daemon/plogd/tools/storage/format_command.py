@@ -212,7 +212,7 @@ def random_uuid() -> str:
     """
     while True:
         raw = bytearray(os.urandom(16))
-        raw[6] = raw[6] & 0x0F | 0x40
+        raw[6] = raw[6] & 0x0F | 0x40  # RFC 4122, version 4
         raw[8] = raw[8] & 0x3F | 0x80
         text = uuid_to_text(bytes(raw))
         if not text.startswith("-"):
@@ -299,7 +299,7 @@ def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], no
 
 
 def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the lines to print for the directories, including problems, and the problems alone."""
+    """Return the lines to print for the directories, and a list of the problems among them."""
     problems: list[str] = []
     found: list[str] = []
     first: MetaProperties | None = None

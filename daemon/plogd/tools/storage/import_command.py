@@ -239,6 +239,7 @@ def _new_topic_id() -> Uuid:
         raw = bytearray(os.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40  # RFC 4122, version 4
         raw[8] = raw[8] & 0x3F | 0x80
+        # Like Kafka, avoid ids whose text looks like a command-line option.
         if not uuid_to_text(bytes(raw)).startswith("-"):
             return bytes(raw)
 

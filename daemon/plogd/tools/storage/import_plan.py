@@ -41,7 +41,7 @@ _UNKNOWN_BLOCKS = 1000
 """Number of producer id blocks to skip if the assigned ids are unknown."""
 _SHOWN = 5
 _MAX_GAPS = 100
-"""One gap is enough to reject a topic; a wrong partition number may leave billions."""
+"""A single gap is enough to reject a topic; a wrong partition number may leave billions of gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +337,8 @@ def _check_logs(adopted: Sequence[LogFacts], plan: Plan) -> None:
         if config.get("remote.storage.enable") == "true" and facts.topic_partition.partition == 0:
             plan.problems.append(
                 f"topic {facts.topic_partition.topic} uses tiered storage, whose segments are not "
-                "here; disable it for the topic (remote.log.delete.on.disable) or copy the topic"
+                "in these directories; disable it for the topic (remote.log.delete.on.disable) or "
+                "copy the topic"
             )
         if facts.topic_partition.topic == _TIERED_TOPIC and not plan.state.has_topic_configs:
             plan.warnings.append(
@@ -387,7 +388,7 @@ def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str,
 
 
 def _broker_configs(state: ClusterState, plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the dynamic settings of this broker and of all brokers that plog accepts."""
+    """Return the dynamic settings that plog accepts, for this broker and for all brokers."""
     own = str(plan.node_id)
     for entity, config in state.broker_configs.items():
         if entity not in (CLUSTER_DEFAULT, own):

@@ -39,12 +39,13 @@ METADATA_DIR = file_names.partition_dir_name(METADATA_PARTITION)
 TRANSACTION_TOPIC = "__transaction_state"
 
 _TRANSACTION_VALUE = Struct(">hqhib")
-"""Version, producer id, producer epoch, timeout, status: the start of every value version."""
+"""Version, producer id, producer epoch, timeout, status: the first fields in every version."""
+# Ids of Kafka's TransactionState.
 _UNFINISHED = {1: "ongoing", 2: "being committed", 3: "being aborted", 7: "being fenced"}
 
 
 class SourceUnusable(PlogError):
-    """A directory is not one of a stopped Kafka broker; the message contains cause and remedy."""
+    """A directory does not belong to a stopped Kafka broker; the message contains the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class SourceLocks:
             return
         self._descriptors.append(descriptor)
         try:
+            # plog locks with flock, Kafka (Java's FileLock) with a POSIX record lock.
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -203,6 +205,7 @@ def _follow_coordinator(data: bytes, states: dict[str, str]) -> None:
             if header.is_control:
                 continue
             for record in read_records(data, position, header):
+                # The version and the length of the string, an int16 each, precede the id.
                 transactional_id = (record.key or b"")[4:].decode(errors="replace")
                 value = record.value or b""
                 status = 0

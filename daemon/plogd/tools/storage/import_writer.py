@@ -68,7 +68,7 @@ class World:
     progress: Callable[[int], None]
     """Called with the number of bytes adopted in each step."""
     check_sources: Callable[[], None]
-    """Raises if the sources changed during the import."""
+    """Raises if the sources have changed during the import."""
 
 
 # -- the metadata log --------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         _write_small_files(plan, target, world)
     write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
-    world.check_sources()
+    world.check_sources()  # Before the copy counts as complete.
     for target in plan.log_dirs:
         if target in plan.clean_dirs:
             clean_shutdown.write_clean_mark(files, target)

@@ -110,7 +110,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
             state.broker_configs[key] = config
     block = _json(znodes, "/latest_producer_id_block")
     if block:
-        state.next_producer_id = int(block["block_end"]) + 1
+        state.next_producer_id = int(block["block_end"]) + 1  # The end is inclusive.
     _count_the_rest(znodes, state)
     return state
 
