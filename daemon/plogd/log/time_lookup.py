@@ -39,6 +39,7 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> Steps[TimestampAndOffse
 
     Raises KafkaStorageError, CorruptMessage, OSError.
     """
+    # A copy, because the reactor may add and remove segments while this runs.
     for segment in list(log.segments):
         if segment.max_timestamp < timestamp_ms:
             continue
@@ -60,6 +61,7 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
     for segment in list(log.segments):
         if segment.base_offset >= start:
             latest = max(latest, segment.max_timestamp)
+        # The log starts inside this segment: the largest timestamp may belong to a deleted record.
         elif segment.max_timestamp > latest:
             look_up = partial(max_timestamp_from, starting_offset=start)
             found = yield from _read(log, segment, look_up)
@@ -143,6 +145,7 @@ def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) 
         hint = segment.time_index.lookup(timestamp)
         if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
             place = segment.find_offset(hint.offset)
+            # A hint is used only if it leads to the batch that it describes.
             header = None if place is None else segment.records.header_at(place.position)
             if header is not None and header.max_timestamp == hint.timestamp:
                 return segment.position_of(hint.offset)

@@ -36,13 +36,13 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
     Raises OSError. The file then keeps its old content, unless only the last sync has failed.
     """
     temporary = path + _TEMPORARY_SUFFIX
-    if files.exists(temporary):
+    if files.exists(temporary):  # A crash has left it, and opening it would append to it.
         files.unlink(temporary)
     try:
         file = files.open_append(temporary)
         try:
             file.append(data)
-            file.sync()
+            file.sync()  # Before the rename: the new name must never have incomplete content.
         finally:
             file.close()
         files.rename(temporary, path)
@@ -51,7 +51,7 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
         with contextlib.suppress(Exception):
             files.unlink(temporary)
         raise
-    files.sync_dir(posixpath.dirname(path))
+    files.sync_dir(posixpath.dirname(path))  # Otherwise, a crash could undo the rename.
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:

@@ -34,5 +34,5 @@ def take_clean_mark(files: Files, log_dir: str) -> bool:
     if not files.exists(path):
         return False
     files.unlink(path)
-    files.sync_dir(log_dir)
+    files.sync_dir(log_dir)  # Otherwise, a crash could bring the file back.
     return True

@@ -33,6 +33,7 @@ class LogDirUsage:
 async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
     """Return the usage of each log directory in the order of ``log.dirs``, queried concurrently."""
     usages = await gather([spawn(_usage(log_dir, jobs)) for log_dir in log_manager.dirs])
+    # Collected last, because logs may be created and deleted during the queries.
     logs: dict[str, list[Log]] = {log_dir.path: [] for log_dir in log_manager.dirs}
     for log in log_manager.logs.values():
         logs[log.log_dir].append(log)

@@ -116,7 +116,7 @@ class FileRecords:
         file.
         """
         position = self.size_bytes
-        if self._torn:
+        if self._torn:  # Otherwise, the batch would follow the remains of a failed append.
             self.repair()
         writer = self._writer
         if writer is None:

@@ -64,6 +64,7 @@ class IndexRebuilds:
         def end(error: Exception | None = None) -> None:
             if error is not None and not log.closed:
                 self._housekeeping.log_failed(_TASK, log, error)
+            # Set before the waiters retry: whatever the outcome, they must not check again.
             segment.is_checked = True
             self._timers.call_later(RECHECK_MS, lambda: _allow_check(segment))
             self._waiters.pop(segment).succeed(None)
