@@ -69,6 +69,7 @@ class QueuedAppend:
 
     def __init__(self, append: PartitionAppend, records: memoryview, request: AppendRequest):
         self.append = append
+        # A copy, because the memory of a request is reused.
         self.records: memoryview | None = memoryview(bytearray(records))
         self.request = request
         self.parked_bytes = len(records) + _OVERHEAD_BYTES

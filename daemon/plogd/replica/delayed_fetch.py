@@ -115,6 +115,7 @@ class DelayedFetch:
             at_end = partition.high_watermark == item.request.fetch_offset
             if at_end and partition.problem() is None:
                 return False
+            # With min_bytes=1, any new data is enough and need not be counted.
             if self._params.min_bytes > 1 and not self._has_enough(key, item):
                 return False
         self._complete()
@@ -133,7 +134,7 @@ class DelayedFetch:
 
     def _count(self, key: Hashable, read: PartitionRead) -> bool:
         """Count the bytes available in partition `key`; return whether there are enough now."""
-        read.close()
+        read.close()  # Only its size matters: all partitions are read again when the wait ends.
         if read.error is not None or read.diverging_epoch is not None:
             return True
         self._found_bytes += read.nbytes - self._found.get(key, 0)  # type: ignore[call-overload]

@@ -136,7 +136,7 @@ class FetchReader:
             for item, read in zip(items, reads, strict=True)
             if read.region is not None
         }
-        _close_all(reads)
+        _close_all(reads)  # All partitions are read again when the wait ends.
         delayed = self._delayed(items, readable, found, params)
         self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
         return delayed.later

@@ -70,7 +70,7 @@ class HostedTopics:
         """Do the same as `start_topic` for several topics. Raises KafkaStorageError."""
         slices = Slices(self._queue)
         missing = await self._missing_logs(topics, slices)
-        if missing:
+        if missing:  # One call for all topics, so that their new logs share syncs.
             await self._log_manager.create(missing)
         for topic in topics:
             await self._lead(topic, slices)

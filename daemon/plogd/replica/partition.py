@@ -130,6 +130,7 @@ class Partition:
     def make_leader(self, state: PartitionState) -> None:
         """Become the leader in the epoch of `state`."""
         assert state.leader_epoch >= self.leader_epoch
+        # Rule R6: two leaders must never append in the same epoch.
         assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "deposed leader"
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
@@ -224,6 +225,7 @@ class Partition:
     def update_config(self, config: TopicConfig) -> None:
         """Apply new topic settings, also to records that were appended before."""
         old, self.log.config = self.log.config, config
+        # The new setting may acknowledge older records only once they are synced.
         if config.flush_messages < old.flush_messages and self.log.has_unflushed:
             self.log.request_sync()
         if self._raise_high_watermark():

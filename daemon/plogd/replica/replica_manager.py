@@ -180,7 +180,7 @@ class ReplicaManager:
         """Make one append and set its info or error."""
         key = append.topic_partition
         try:
-            partition = append.partition or self.partition(*key)
+            partition = append.partition or self.partition(*key)  # Raises the reason.
             append.info = partition.append_records_to_leader(
                 records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
