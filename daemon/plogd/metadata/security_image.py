@@ -78,6 +78,7 @@ def _acl_of(record: AccessControlEntryRecord) -> Acl:
 def _quota_effect(
     record: ClientQuotaRecord, value_of: Callable[[Key], Any]
 ) -> tuple[Key, Mapping[str, float] | None]:
+    # In the record, null denotes the default entity.
     names = {part.entity_type: part.entity_name or DEFAULT for part in record.entity}
     key = quota_key(entity_of(names))
     quotas = dict(value_of(key) or {})
