@@ -79,7 +79,7 @@ class Acls:
             error = _validation_error(acl)
             results.append(error)
             if error is None and acl not in known:
-                known.add(acl)
+                known.add(acl)  # The request may repeat it.
                 key = self._new_key(keys)
                 keys.add(key)
                 changes.append(Change(key=key, value=acl, expected=ABSENT))

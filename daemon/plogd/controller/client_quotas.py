@@ -100,6 +100,7 @@ class ClientQuotas:
     ) -> list[KafkaError | None]:
         slices = Slices(self._queue)
         times: dict[frozenset[tuple[str, str | None]], int] = {}
+        # Counted first: an entity that occurs more than once is not changed at all.
         async for alteration in slices.over(alterations):
             entity = frozenset(alteration.entity)
             times[entity] = times.get(entity, 0) + 1

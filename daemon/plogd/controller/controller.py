@@ -200,7 +200,7 @@ class Controller:
         key = collision_key(new.name)
         await self._enter(key)
         try:
-            if new.name in self._incomplete:
+            if new.name in self._incomplete:  # Its rollback failed; the name is still in use.
                 await self._undo(self._topics[new.name])
             plan = self.plan(new)
             slices = Slices(self._queue)

@@ -88,6 +88,7 @@ class ScramUsers:
         slices = Slices(self._queue)
         wanted: list[Deletion | Upsertion] = [*deletions, *upsertions]
         times: dict[str, int] = {}
+        # Counted first: a user that occurs more than once is not changed at all.
         async for one in slices.over(wanted):
             times[one.user] = times.get(one.user, 0) + 1
         changes: list[Change] = []
