@@ -105,7 +105,7 @@ def raw_batches(file: BinaryIO, start: int, end: int) -> Iterator[RawBatch]:
         if size < LOG_OVERHEAD + _MIN_LENGTH:
             what = "zeros" if not any(head) else f"a batch size of {size} bytes"
             raise Unreadable(position, f"found {what} instead of a batch")
-        if size > end - position:
+        if size > end - position:  # After a crash, a truncated last batch is normal.
             return
         if magic not in (*LEGACY_MAGICS, MAGIC):
             raise Unreadable(position, f"a batch has the unknown magic {magic}")

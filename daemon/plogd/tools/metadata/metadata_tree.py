@@ -242,7 +242,7 @@ class MetadataTree:
         match record:
             case RegisterBrokerRecord():
                 self._brokers[str(record.broker_id)] = BrokerNode(record)
-                if self._from_plog:
+                if self._from_plog:  # Decision 0002: a start begins new leader epochs.
                     self._raise_epochs(record.broker_id)
             case BrokerRegistrationChangeRecord():
                 self._brokers[str(record.broker_id)].change(record)

@@ -259,6 +259,7 @@ def _complete_topics(
 
 
 def _same_id(found: Uuid | None, expected: Uuid | None) -> bool:
+    # Topics that were created before Kafka 2.8 have no id.
     return found is None or expected is None or found == expected
 
 

@@ -44,6 +44,7 @@ from plogd.tools.storage.segment_conversion import convert_segment, replace_segm
 KAFKA_METADATA_ASIDE = "kafka-metadata-before-plog"
 """The directory of Kafka's own metadata log after an import in place; plog ignores it."""
 
+# A conversion changes the positions of batches, so it writes new indexes.
 _NOT_COPIED = (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
 
 

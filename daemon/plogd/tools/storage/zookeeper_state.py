@@ -95,6 +95,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
             "than zookeeper.session.timeout.ms ago; stop it, wait, then try again"
         )
     state = ClusterState(may_hold_old_formats=True)
+    # Kafka has accepted the deletion of these topics, but has not finished it.
     deleted = set(_children(znodes, "/admin/delete_topics"))
     for name in _children(znodes, "/brokers/topics"):
         if name not in deleted:
