@@ -132,7 +132,7 @@ class BatchRules(NamedTuple):
     by_broker: bool
     """Whether the broker sets the timestamps of records."""
     max_ahead_ms: int
-    """The maximum difference between the newest timestamp and the current time."""
+    """The maximum time by which the newest timestamp may be ahead of the current time."""
     is_plain: bool
     """Whether a valid batch is accepted unchanged unless its timestamp is too far in the future."""
 
