@@ -268,7 +268,7 @@ class Controller:
         await self._undo(topic)
 
     async def _undo(self, topic: TopicState) -> None:
-        """Remove a topic and the logs that were created; may be repeated after a failure."""
+        """Remove a topic and its logs; can be repeated after a failure."""
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 

@@ -432,9 +432,9 @@ class ProducerStateManager:
                 self.delete_snapshot(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots of offsets below `offset`, except the newest one up to it.
+        """Delete the snapshots of offsets below `offset`, except the newest one at or below it.
 
-        It is needed until there is a snapshot at `offset`.
+        That snapshot is needed until one at `offset` exists.
         """
         for snapshot_offset in [one for one in self.snapshot_offsets() if one <= offset][:-1]:
             self.delete_snapshot(snapshot_offset)

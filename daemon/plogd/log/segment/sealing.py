@@ -46,7 +46,7 @@ class _Seal(NamedTuple):
     segment: LogSegment
     write_snapshot: Callable[[], None]
     followers: list[Callable[[], None]]
-    """Called once the snapshot is on disk or the seal has been abandoned."""
+    """Functions to call once the snapshot is on disk or the seal has been abandoned."""
 
 
 class Sealing:
@@ -84,9 +84,10 @@ class Sealing:
     def after_seals(
         self, log: Log, segments: Sequence[LogSegment], function: Callable[[], None]
     ) -> None:
-        """Call `function` once no seal of `segments` is pending; now if none is.
+        """Call `function` once no seal of `segments` is pending.
 
-        Also if the log is closed or offline, and if the disk is full: then files must be deleted.
+        It is also called if the log is closed or goes offline and, because files must be deleted
+        then, if the disk is full.
         """
         pending = [seal for seal in self._waiting.get(log, ()) if seal.segment in segments]
         if pending:
@@ -121,7 +122,7 @@ class Sealing:
         _release(seal)
 
     def _abandon(self, log: Log) -> None:
-        """Forget all seals of `log`: the next start recovers its segments."""
+        """Drop all seals of `log`; the next start recovers its segments."""
         for seal in self._waiting.pop(log):
             _release(seal)
 
