@@ -25,7 +25,7 @@ from plogd.security.acl import Acl, AclFilter
 from plogd.security.unenforced_rules import NOT_ENFORCED
 
 _MAX_COMPARISONS: Final = 5_000_000
-"""Maximum filters times ACLs of a request: a few seconds of the broker's time, in slices."""
+"""Maximum number of filters times ACLs in a request: a few seconds of work, in slices."""
 
 
 class Acls:
@@ -65,7 +65,7 @@ class Acls:
         ]
 
     def create(self, acls: Sequence[Acl]) -> Later[list[KafkaError | None]]:
-        """Create ACLs; return an error or None for each. Fails if all of them are refused."""
+        """Create ACLs; return an error or None for each. Fails if the whole request is refused."""
         return self._operations.run(lambda: self._create(acls))
 
     async def _create(self, acls: Sequence[Acl]) -> list[KafkaError | None]:
@@ -79,7 +79,7 @@ class Acls:
             error = _validation_error(acl)
             results.append(error)
             if error is None and acl not in known:
-                known.add(acl)
+                known.add(acl)  # The request may repeat it.
                 key = self._new_key(keys)
                 keys.add(key)
                 changes.append(Change(key=key, value=acl, expected=ABSENT))
@@ -124,7 +124,7 @@ class Acls:
         answers: list[list[Acl] | KafkaError] = []
         async for acl_filter in slices.over(filters):
             answers.append(result := results[acl_filter])
-            if isinstance(result, list):  # A repeated filter gets the error, but no matches.
+            if isinstance(result, list):  # For a repeated filter, only an error is repeated.
                 results[acl_filter] = []
         return answers
 
@@ -155,7 +155,7 @@ class Acls:
     def _check_count(self, count: int) -> None:
         limit = self._store.max_atomic_changes
         if count > limit:
-            raise PolicyViolation(f"one request may change {limit} ACLs, not {count}")
+            raise PolicyViolation(f"one request may change at most {limit} ACLs, not {count}")
 
 
 async def _sorted(acls: list[Acl], slices: Slices) -> list[Acl]:

@@ -1,9 +1,9 @@
-"""Automatic creation of missing topics that clients name in Metadata requests, at a bounded rate.
+"""Create missing topics automatically when clients send Metadata requests, at a bounded rate.
 
-Requests that name the same missing topic share one creation. At most
+Requests for the same missing topic share one creation. At most
 ``plog.auto.create.topics.max.per.second`` topics are created per second; the same bound applies to
-creations in progress and to the topics of one request. Beyond it a client gets
-LEADER_NOT_AVAILABLE, which every client takes to mean that the topic is being created, and retries.
+creations in progress and to the topics of one request. Beyond the bound, a client receives
+LEADER_NOT_AVAILABLE and retries: to every client, this error means that the topic is being created.
 
 Called on the reactor thread.
 Source: Kafka 3.9 AutoTopicCreationManager.
@@ -22,12 +22,12 @@ from plogd.ports import Later, Ports, failed
 from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
-"""Maximum time a request waits for its topics; their creation continues afterwards."""
+"""Maximum time for which a request waits for its topics; their creation continues afterwards."""
 _REPORT_INTERVAL_MS: Final = 60_000
 
 
 class AutoTopicCreation:
-    """Creates topics on demand; `max_per_second` is called each time, because it may change."""
+    """Creates topics on demand; `max_per_second` returns the current value of the setting."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class AutoTopicCreation:
         self._timers = ports.timers
         self._report = ports.report
         self._waiters: dict[str, Waiters[TopicState]] = {}
-        """Waiting requests, by topic in progress."""
+        """Waiting requests, by the name of the topic that is being created."""
         self._allowance = float(max_per_second())
-        """Number of topics that may be created now; it grows with time up to one second's worth."""
+        """Number of topics that may be created now; it grows with time, at most to the limit."""
         self._allowed_ms = ports.clock.monotonic_ms()
         self._reported_ms: float | None = None
 
@@ -56,7 +56,7 @@ class AutoTopicCreation:
     def create(self, name: str) -> Later[TopicState]:
         """Create the topic, or wait for its creation. Raises the errors of `Controller.plan`.
 
-        Fails with the KafkaError a client sees; LeaderNotAvailable if the client should retry.
+        Fails with the KafkaError for the client; LeaderNotAvailable asks the client to retry.
         """
         waiters = self._waiters.get(name)
         if waiters is not None:

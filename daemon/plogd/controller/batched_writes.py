@@ -1,7 +1,7 @@
-"""Batched writes: splits the changes of a request into several writes of the metadata store.
+"""Split the changes of a request into several writes of the metadata store.
 
-The store encodes, appends and replays all records of a write without a break, so a write of
-thousands would delay all clients. For changes that do not depend on each other.
+The store encodes, appends and replays up to 256 changes of a write in one turn, and a larger write
+delays all later ones. Callers use it for changes that do not depend on each other.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ CHANGES_PER_WRITE: Final = 200
 async def write_in_batches(
     store: MetadataStore, changes: Sequence[Change], noun: str, fair_queue: FairQueue
 ) -> None:
-    """Write `changes` of keys that only the caller writes; `noun` names them in errors.
+    """Write `changes` of keys that only the caller writes; `noun` describes them in errors.
 
     Raises PolicyViolation if there are too many.
     """
     limit = store.max_atomic_changes
     if len(changes) > limit:
-        raise PolicyViolation(f"one request may change {limit} {noun}, not {len(changes)}")
+        raise PolicyViolation(f"one request may change at most {limit} {noun}, not {len(changes)}")
     for start in range(0, len(changes), CHANGES_PER_WRITE):
         if start:  # Yields explicitly: a write without effect does not wait for the disk.
             await fair_queue.turn()

@@ -1,7 +1,7 @@
 """Client quotas: validate, change and describe them in the metadata store.
 
-The changes of an entity are applied together or not at all. An entity that a request names more
-than once is not changed. `plogd.quota` enforces two of these quotas; see docs/security.md.
+The changes of an entity are applied together or not at all. An entity that occurs more than once in
+a request is not changed. `plogd.quota` enforces two of these quotas; see docs/security.md.
 
 Requests take effect sequentially. Source: Kafka 4.0 ClientQuotaControlManager,
 ClientQuotasImage, QuotaConfig; KIP-546, KIP-612.
@@ -35,7 +35,7 @@ from plogd.quota import (
 )
 
 EntityParts = Sequence[tuple[str, str | None]]
-"""(type, name) pairs of a request; the name None is the default entity."""
+"""(type, name) pairs of a request; the name None denotes the default entity."""
 Quotas = Mapping[str, float]
 
 _INT_MAX = 0x7FFFFFFF
@@ -100,6 +100,7 @@ class ClientQuotas:
     ) -> list[KafkaError | None]:
         slices = Slices(self._queue)
         times: dict[frozenset[tuple[str, str | None]], int] = {}
+        # Counted first: an entity that occurs more than once is not changed at all.
         async for alteration in slices.over(alterations):
             entity = frozenset(alteration.entity)
             times[entity] = times.get(entity, 0) + 1
@@ -139,7 +140,7 @@ class ClientQuotas:
     def describe(
         self, components: Sequence[Component], *, strict: bool
     ) -> Later[list[tuple[QuotaEntity, Quotas]]]:
-        """Return the entities that match every component; with `strict`, without further parts.
+        """Return the entities that match all components and, with `strict`, have no other parts.
 
         Raises InvalidRequest, or UnsupportedVersion for an unknown entity type.
         """
@@ -194,7 +195,7 @@ def _check_quota(entity: QuotaEntity, name: str, value: float) -> None:
     limit = _MAX_WHOLE_NUMBERS[name]
     if limit is not None and value > limit:
         raise InvalidRequest(f"{name} must be at most {limit}, not {value}")
-    if limit is not None and value % 1 > 1e-6:
+    if limit is not None and value % 1 > 1e-6:  # The tolerance of ClientQuotaControlManager.
         raise InvalidRequest(f"{name} must be a whole number, not {value}")
 
 

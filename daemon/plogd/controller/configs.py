@@ -25,13 +25,13 @@ from plogd.ports import Later, spawn
 from plogd.topic_config import validate_overrides
 
 Alter: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
-"""Returns the new settings given the current ones; may raise the KafkaError a client sees."""
+"""Returns the new settings, given the current ones. Raises the KafkaError for the client."""
 Check: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
 """Raises unless the first settings may be replaced by the second."""
 
 
 class Configs:
-    """Changes the settings of topics and of this broker, whose current settings are `config`."""
+    """Changes the settings of topics and of this broker; `config` returns the broker's settings."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Configs:
         self._config = config
 
     def alter_topic(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
-        """Change the settings of a topic. Fails with the KafkaError the client sees."""
+        """Change the settings of a topic. Fails with the KafkaError for the client."""
         return self._controller.run_exclusively(
             name, lambda: spawn(self._alter_topic(name, alter, validate_only))
         )
@@ -92,3 +92,4 @@ class Configs:
                 )
             if not isinstance(outcome, Conflict):
                 return
+            # Another writer was faster: derive the change again, from the settings it has written.

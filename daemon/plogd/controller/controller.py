@@ -62,7 +62,7 @@ _RESERVED_IDS = (ZERO_UUID, bytes(15) + b"\x01")
 
 
 class Brokers(Protocol):
-    """The operations that the controller requests from the brokers of a topic; so far just one."""
+    """The controller's requests to the brokers of a topic; so far, a topic has only one broker."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
         """Create the logs of `topic` and start serving it. Fails with KafkaStorageError."""
@@ -110,7 +110,7 @@ class Controller:
         self._names: dict[str, str] = {}
         """Topic names by `collision_key`."""
         self._busy: dict[str, deque[Later[None]]] = {}
-        """Operations waiting for their turn, by collision key of a name with one in progress."""
+        """Waiting operations, by the collision key of a name that is in use by another one."""
         self._turns = Turns()
         self._incomplete: set[str] = set()
         """Topics that are not served, because both their creation and its rollback failed."""
@@ -172,7 +172,7 @@ class Controller:
             del self._busy[key]
 
     def run_exclusively(self, name: str, operation: Callable[[], Later[T]]) -> Later[T]:
-        """Run `operation` while no other operation on the topic of this name is in progress."""
+        """Run `operation` while no other operation on the topic with this name is in progress."""
         return shielded(spawn(self._run_exclusively(collision_key(name), operation)))
 
     async def _run_exclusively(self, key: str, operation: Callable[[], Later[T]]) -> T:
@@ -185,7 +185,7 @@ class Controller:
     # -- creation -----------------------------------------------------------------------------
 
     def plan(self, new: NewTopic) -> TopicPlan:
-        """Return the plan of a new topic. Raises the KafkaError of its creation."""
+        """Return the plan of a new topic. Raises the KafkaError that the client receives."""
         return plan_topic(new, self._names, self._defaults())
 
     def check_total(self, requested: Sequence[NewTopic]) -> None:
@@ -193,14 +193,14 @@ class Controller:
         check_total(requested, self._defaults())
 
     def create_topic(self, new: NewTopic) -> Later[TopicState]:
-        """Create a topic; completes when it is usable. Fails with the KafkaError a client sees."""
+        """Create a topic; completes when it is usable. Fails with the KafkaError for the client."""
         return shielded(spawn(self._create_topic(new)))
 
     async def _create_topic(self, new: NewTopic) -> TopicState:
         key = collision_key(new.name)
         await self._enter(key)
         try:
-            if new.name in self._incomplete:
+            if new.name in self._incomplete:  # Its rollback failed; the name is still in use.
                 await self._undo(self._topics[new.name])
             plan = self.plan(new)
             slices = Slices(self._queue)
@@ -242,7 +242,7 @@ class Controller:
     async def _write_topic(
         self, topic: TopicState, assignments: Assignments, slices: Slices
     ) -> int:
-        """Write the topic as a whole; the version of its key."""
+        """Write the topic as a whole; return the version of its key."""
         key: Key = ("topic", topic.name)
         value = TopicValue(topic_id=topic.topic_id, assignments=assignments)
         changes = [Change(key=key, value=value, expected=ABSENT)]
@@ -263,18 +263,19 @@ class Controller:
             topic=topic.name,
             level="warn",
         )
+        # Added first: if a step fails, the next creation of the topic removes it.
         self._incomplete.add(topic.name)
         await self._undo(topic)
 
     async def _undo(self, topic: TopicState) -> None:
-        """Remove a topic and the logs that were created; may be repeated after a failure."""
+        """Remove a topic and its logs; can be repeated after a failure."""
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 
     # -- more partitions ----------------------------------------------------------------------
 
     def plan_partitions(self, requested: NewPartitions) -> Assignments:
-        """Return the partitions to add. Raises the KafkaError of adding them."""
+        """Return the partitions to add. Raises the KafkaError that the client receives."""
         return plan_partitions(
             requested, self._complete_topic(requested.topic), self._defaults().brokers
         )
@@ -285,7 +286,7 @@ class Controller:
     def create_partitions(self, requested: NewPartitions) -> Later[TopicState]:
         """Add partitions to a topic; completes when they are usable.
 
-        Fails with the KafkaError a client sees; the topic is unchanged then.
+        If this fails with the KafkaError for the client, the topic is unchanged.
         """
         return shielded(spawn(self._create_partitions(requested)))
 
@@ -318,7 +319,7 @@ class Controller:
     async def _write_partitions(
         self, topic: TopicState, new: tuple[PartitionState, ...], slices: Slices
     ) -> int:
-        """Write the new partitions of `topic` as a whole; the version of its key."""
+        """Write the new partitions of `topic` as a whole; return the version of its key."""
         value = TopicValue(
             topic_id=topic.topic_id,
             assignments={state.partition: state.replicas for state in topic.partitions},
@@ -346,7 +347,7 @@ class Controller:
         try:
             topic = self._topics.get(name)
             if topic is None or topic.topic_id != topic_id:
-                raise UnknownTopicOrPartition(f"topic '{name}' does not exist any more")
+                raise UnknownTopicOrPartition(f"topic '{name}' no longer exists")
             await self._remove(name)
             await self._brokers.stop_topic(topic)
         finally:

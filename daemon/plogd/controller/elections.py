@@ -1,9 +1,8 @@
 """Leader elections on demand (ElectLeaders), for a single broker.
 
 No I/O. Each partition has one replica, which is the leader while its log directory works. An
-election is therefore never needed, and if the directory has failed there is no other replica to
-elect. Source: Kafka 4.0
-ReplicationControlManager.electLeader; KIP-460.
+election is therefore never needed, and if the directory has failed, there is no other replica to
+elect. Source: Kafka 4.0 ReplicationControlManager.electLeader; KIP-460.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Validation and placement of new partitions of an existing topic.
 
-No I/O: `plan_partitions` returns the replicas of the new partitions or raises the error a client
-sees. controller.py then creates the logs before it writes the partitions to the metadata store,
+No I/O: `plan_partitions` returns the replicas of the new partitions, or raises the error for the
+client. controller.py then creates the logs before it writes the partitions to the metadata store,
 because Kafka has no record that removes a partition if its log cannot be created.
 
-Source: Kafka 4.0 ReplicationControlManager.createPartitions; for internal topics its TopicCommand.
+Source: Kafka 4.0 ReplicationControlManager.createPartitions and, for internal topics, TopicCommand.
 """
 
 from __future__ import annotations
@@ -54,10 +54,12 @@ def plan_partitions(
         )
     if requested.count > MAX_PARTITIONS:
         raise PolicyViolation(
-            f"cannot expand topic '{topic.name}': a topic has at most {MAX_PARTITIONS} partitions"
+            f"cannot expand topic '{topic.name}': a topic may have at most {MAX_PARTITIONS}"
+            " partitions"
         )
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
+        # `start` continues the round-robin order of the existing partitions.
         placed = assign_replicas(
             brokers, requested.count - present, factor, start=present % len(brokers)
         )
@@ -89,7 +91,7 @@ def _assigned(
 
 
 def first_state(number: int, replicas: tuple[int, ...]) -> PartitionState:
-    """A new partition: the preferred leader leads, all replicas are in sync, the epoch is 0."""
+    """Return the state of a new partition: its preferred leader leads, all replicas are in sync."""
     return PartitionState(
         partition=number,
         leader=replicas[0],
@@ -101,7 +103,7 @@ def first_state(number: int, replicas: tuple[int, ...]) -> PartitionState:
 
 
 def with_partitions(topic: TopicState, new: tuple[PartitionState, ...]) -> TopicState:
-    """`topic` with more partitions."""
+    """Return `topic` with the additional partitions `new`."""
     return replace(topic, partitions=topic.partitions + new)
 
 

@@ -1,7 +1,7 @@
 """Partition reassignments, for a single broker.
 
-No I/O. A partition can only stay where it is, so a valid reassignment completes immediately: none
-is ever in progress, to be listed or cancelled. The replication factor cannot change either, so
+No I/O. A partition can only stay where it is, so a valid reassignment completes immediately: there
+is never one in progress to list or cancel. The replication factor cannot change either, so
 forbidding its change (KIP-860) has no effect. Source: Kafka 4.0
 ReplicationControlManager.alterPartitionReassignment; KIP-455.
 """
@@ -25,7 +25,7 @@ def check_reassignment(
     *,
     brokers: Sequence[int],
 ) -> None:
-    """Raise the KafkaError a client sees unless `replicas` are valid and hold the partition.
+    """Raise the KafkaError for the client unless `replicas` are valid and hold the partition.
 
     `replicas` is None in a request to cancel a reassignment in progress.
     """

@@ -1,10 +1,9 @@
 """SCRAM credentials of users: set, remove and describe them in the metadata store.
 
-Each user of a request has its own result, and may be named only once. The broker does not support
+Each user in a request has a separate result, and may occur only once. The broker does not support
 SASL yet (docs/security.md), so each change logs a warning. No error or log line contains a secret.
 
-Requests take effect sequentially. Source: Kafka 4.0 ScramControlManager, ScramImage;
-KIP-554.
+Requests take effect sequentially. Source: Kafka 4.0 ScramControlManager, ScramImage; KIP-554.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class ScramUsers:
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
-        """Return credentials in the order of `users`, or of all users by name if it is empty."""
+        """Return the credentials of `users` in order, or of all users by name if it is empty."""
         return spawn(self._describe(users))
 
     async def _describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
@@ -89,6 +88,7 @@ class ScramUsers:
         slices = Slices(self._queue)
         wanted: list[Deletion | Upsertion] = [*deletions, *upsertions]
         times: dict[str, int] = {}
+        # Counted first: a user that occurs more than once is not changed at all.
         async for one in slices.over(wanted):
             times[one.user] = times.get(one.user, 0) + 1
         changes: list[Change] = []

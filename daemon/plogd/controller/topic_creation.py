@@ -1,6 +1,6 @@
 """Validation of new topics: name, partitions and settings.
 
-No I/O: `plan_topic` converts a request into a `TopicPlan`, or raises the error a client sees.
+No I/O: `plan_topic` converts a request into a `TopicPlan`, or raises the error for the client.
 controller.py writes the topic; replica_placement.py places its replicas.
 Source: Kafka 4.0 Topic, ReplicationControlManager.createTopics.
 """
@@ -27,10 +27,10 @@ from plogd.topic_config import validate_overrides
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS: Final = 9_000
-"""Partitions per topic: the capacity of one atomic write of the metadata store, with settings."""
+"""Maximum partitions of a topic: one atomic write must be able to hold all its records."""
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""Partitions of all topics that one request creates, as in Kafka."""
+"""Maximum partitions of all topics that one request creates, as in Kafka."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -88,7 +88,7 @@ def _name_problem(name: str) -> str | None:
     if len(name) > MAX_NAME_LENGTH:
         return f"it is longer than {MAX_NAME_LENGTH} characters"
     if not _LEGAL_NAME.fullmatch(name):
-        return "it has characters other than ASCII letters, digits, '.', '_' and '-'"
+        return "it contains characters other than ASCII letters, digits, '.', '_' and '-'"
     return None
 
 
@@ -104,7 +104,7 @@ def collision_key(name: str) -> str:
 def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -> TopicPlan:
     """Validate `new` and return its plan; `existing` are topic names by `collision_key`.
 
-    Raises the KafkaError a client sees.
+    Raises the KafkaError for the client.
     """
     validate_name(new.name)
     if new.name == CLUSTER_METADATA_TOPIC:
@@ -143,7 +143,7 @@ def check_total(requested: Iterable[NewTopic], defaults: Defaults) -> None:
 
 def _too_many(new: NewTopic) -> PolicyViolation:
     return PolicyViolation(
-        f"cannot create topic '{new.name}': a topic has at most {MAX_PARTITIONS} partitions"
+        f"cannot create topic '{new.name}': a topic may have at most {MAX_PARTITIONS} partitions"
     )
 
 

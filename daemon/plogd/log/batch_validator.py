@@ -3,8 +3,8 @@
 Size, checksum and header are checked in place; the batch is copied only if the topic's
 ``compression.type`` requires another codec. Records are read only if the header is not enough: for
 keys on a compacted topic, for a lower bound on timestamps, for another codec, and on topics of
-coordinators. Kafka walks (and decompresses) every batch; here a correct checksum and a consistent
-header are enough, because the producer wrote both.
+coordinators. Kafka decompresses every batch and checks each record; here a correct checksum and a
+consistent header are enough, because the producer wrote both.
 
 producer_state.py checks sequence numbers; log.py assigns offsets and leader epochs. `Log` calls
 `validate_batch` on the reactor's thread, in the turn in which it writes a batch. If `bytes_to_read`
@@ -59,15 +59,16 @@ _ANY_AGE = 2**63 - 1
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 MAX_EXPANSION: Final = 16
-"""The limit of a batch's uncompressed size, as a multiple of max.message.bytes, if it must be
-decompressed (decision 0005). Producers that fill batches by uncompressed size, as most do, stay far
-below it."""
+"""The limit on a batch's uncompressed size, as a multiple of max.message.bytes, if it must be
+decompressed (decision 0005). Most producers fill batches by uncompressed size and stay far below
+the limit."""
 MAX_WALKED_RECORDS: Final = 250_000
-"""The limit of records per batch that are walked: about a quarter of a second of a job."""
+"""Maximum number of records in a batch that the broker reads: a job takes a quarter of a second."""
 MAX_CHECKED_RECORDS: Final = 10_000
-"""The limit of records per batch that a coordinator decodes; each costs some 20 times as much."""
+"""Maximum number of records in a batch if their keys and values are checked, which takes about 20
+times as long."""
 INLINE_BYTES: Final = 2048
-"""Records up to this size are read on the reactor. gzip -9 needs 3 ms for the worst 2 KiB."""
+"""The reactor reads records up to this total size. gzip -9 needs 3 ms for the worst 2 KiB."""
 FAR_TOO_MANY: Final = 1 << 30
 """A number of bytes that always requires a job."""
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
@@ -93,13 +94,13 @@ class DecompressedTooLarge(MessageTooLarge):
 
 
 class AppendOrigin(Enum):
-    """The source of a batch, which decides how much is checked."""
+    """The source of a batch, which determines the checks."""
 
     CLIENT = "client"
     """A produce request: everything is checked."""
     COORDINATOR = "coordinator"
-    """A coordinator of this broker: may write control batches, has no sequence numbers, and chooses
-    the codec: its records are stored as it wrote them."""
+    """A coordinator of this broker. It may write control batches, uses no sequence numbers, and
+    chooses the codec: its records are stored as it wrote them."""
     REPLICATION = "replication"
     """Fetched from the leader, which has validated it: only size and checksum are checked."""
     RAFT_LEADER = "raft-leader"
@@ -107,12 +108,12 @@ class AppendOrigin(Enum):
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch that is ready to get its offsets."""
+    """A valid batch, to which the log can assign offsets."""
 
     view: memoryview
     """The whole batch and nothing else; writable."""
     header: BatchHeader
-    """The header in `view`; offset and leader epoch are still the sender's."""
+    """The header in `view`, still with the base offset and leader epoch that the sender set."""
     max_timestamp: int
     max_timestamp_offset_delta: int
     """The offset delta of the batch's last record: time indexes refer to batches."""
@@ -121,17 +122,17 @@ class ValidatedBatch(NamedTuple):
 
 
 class BatchRules(NamedTuple):
-    """The requirements of a topic's settings for batches, computed once per setting change."""
+    """The requirements for a topic's batches, computed whenever its settings change."""
 
     config: TopicConfig
     max_bytes: int
     target: Compression | None
-    """The codec of all stored batches; None if each keeps its own."""
+    """The codec of all stored batches; None if each batch keeps its codec."""
     is_compacted: bool
     by_broker: bool
     """Whether the broker sets the timestamps of records."""
     max_ahead_ms: int
-    """How far the newest timestamp may be in the future."""
+    """The maximum time by which the newest timestamp may be ahead of the current time."""
     is_plain: bool
     """Whether a valid batch is accepted unchanged unless its timestamp is too far in the future."""
 
@@ -157,21 +158,21 @@ def _proceed() -> None:
 
 
 class RecordReading(NamedTuple):
-    """How to read records, if that is necessary."""
+    """The limits and callbacks for reading records, if that is necessary."""
 
     max_decompressed_bytes: int = DECOMPRESSED_MAX_BYTES
-    """The limit of a batch's uncompressed size, in addition to that of max.message.bytes."""
+    """The limit on a batch's uncompressed size, in addition to `MAX_EXPANSION`."""
     check_record: RecordCheck | None = None
-    """The check of each record; None on clients' topics."""
+    """Checks each record; None for topics that no coordinator reads."""
     on_step: Callable[[], None] = _proceed
-    """Called between steps of long work, which an exception aborts."""
+    """Called between the steps of long work; an exception aborts the work."""
 
 
 _INLINE_READING = RecordReading()
 
 
 def bytes_to_read(data: memoryview, rules: BatchRules, now_ms: int) -> int:
-    """Return how many bytes of records must be read to validate a client's batch.
+    """Return the number of bytes of records that must be read to validate a client's batch.
 
     Returns `FAR_TOO_MANY` for a compressed batch. Reads only the header, which may be invalid:
     `validate_batch` checks it.
@@ -195,12 +196,12 @@ def validate_batch(
     """Check the one batch in `data`, convert it for the topic, and return it with its header.
 
     Raises CorruptMessage, MessageTooLarge, InvalidRecord, InvalidTimestamp,
-    UnsupportedForMessageFormat, UnsupportedCompressionType; and what `reading` raises.
+    UnsupportedForMessageFormat, UnsupportedCompressionType, or an error of a callback in `reading`.
     """
     header = check_header(data, rules, origin)
     _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, _, _, _, _ = header
-    if length + LOG_OVERHEAD != len(data):
-        raise InvalidRecord("a produce request must have exactly one record batch per partition")
+    if length + LOG_OVERHEAD != len(data):  # As in Kafka's ProduceRequest.validateRecords.
+        raise InvalidRecord("a produce request must contain exactly one record batch per partition")
     if origin is AppendOrigin.CLIENT:
         _check_client_header(header)
     if attributes & COMPRESSION_MASK > Compression.ZSTD:
@@ -234,7 +235,10 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
     size_bytes = header.batch_length + LOG_OVERHEAD
     if not HEADER_SIZE <= size_bytes <= available:
-        raise CorruptMessage(f"a batch of {size_bytes} bytes, but {available} bytes were sent")
+        raise CorruptMessage(
+            f"the header of a record batch gives a size of {size_bytes} bytes, which is not between"
+            f" {HEADER_SIZE} and {available}, the number of bytes sent"
+        )
     if size_bytes > rules.max_bytes and origin is not AppendOrigin.RAFT_LEADER:
         raise _too_large(size_bytes, rules.config)
     if crc32c(data[ATTRIBUTES_POSITION:size_bytes]) != header.crc:
@@ -250,7 +254,7 @@ def _not_a_batch(data: memoryview) -> KafkaError:
         return CorruptMessage(f"{len(data)} bytes are not a record batch")
     magic = data[MAGIC_POSITION]
     if magic in (0, 1):
-        return UnsupportedForMessageFormat(f"magic {magic} is not supported, only {MAGIC}")
+        return UnsupportedForMessageFormat(f"magic {magic} is not supported; use magic {MAGIC}")
     return CorruptMessage(f"{len(data)} bytes with magic {magic} are not a record batch")
 
 
@@ -261,13 +265,13 @@ def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    """Check header fields that clients may not set, or not in this combination."""
+    """Check fields of the header that clients may not set, and combinations that are invalid."""
     base_offset, length, _, _, _, attributes, last_delta, _, _, producer, epoch, sequence, count = (
         header
     )
     if base_offset:
         raise InvalidRecord(f"the base offset must be 0, not {base_offset}")
-    if count <= 0 or last_delta != count - 1:
+    if count <= 0 or last_delta != count - 1:  # Only compaction leaves gaps between offsets.
         raise InvalidRecord(f"{count} records do not match a last offset delta of {last_delta}")
     if attributes & _BROKERS_ONLY:
         if attributes & LOG_APPEND_TIME_BIT:
@@ -275,13 +279,13 @@ def _check_client_header(header: BatchHeader) -> None:
         raise InvalidRecord("clients may not write control batches or delete horizons")
     if producer >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecord(
-            f"producer {producer} with invalid sequence number {sequence} or epoch {epoch}"
+            f"producer {producer} sent an invalid sequence number or epoch: {sequence}, {epoch}"
         )
     payload_bytes = length + LOG_OVERHEAD - HEADER_SIZE
     if not attributes & COMPRESSION_MASK and payload_bytes < count * _MIN_RECORD_BYTES:
         raise InvalidRecord(f"{count} records do not fit in {payload_bytes} bytes")
     if not payload_bytes:
-        raise InvalidRecord(f"{count} records in an empty payload")
+        raise InvalidRecord(f"a batch of {count} records has an empty payload")
 
 
 def _work_on_records(
@@ -305,7 +309,7 @@ def _shape(
     origin: AppendOrigin,
     reading: RecordReading,
 ) -> ValidatedBatch:
-    """Return the batch as the topic requires it: codec, timestamps, keys."""
+    """Return the batch with the codec, timestamps and keys that the topic requires."""
     config, by_broker = rules.config, rules.by_broker
     recompress, check_each = _work_on_records(header, rules, now_ms, origin)
     if recompress or check_each or reading.check_record is not None:
@@ -339,8 +343,8 @@ def _payload(
     max_records = MAX_CHECKED_RECORDS if is_checked else MAX_WALKED_RECORDS
     if header.records_count > max_records:
         raise MessageTooLarge(
-            f"a batch of {header.records_count} records; on a topic whose records the broker reads,"
-            f" {max_records} are allowed"
+            f"a batch has {header.records_count} records; on a topic whose records the broker"
+            f" reads, at most {max_records} are allowed"
         )
     expected_bytes = MAX_EXPANSION * max(config.max_message_bytes, len(view))
     max_bytes = min(expected_bytes, reading.max_decompressed_bytes)
@@ -348,9 +352,9 @@ def _payload(
         return read_payload(view, 0, header, max_bytes=max_bytes)
     except DecompressionTooLarge:
         raise DecompressedTooLarge(
-            f"a batch of {len(view)} bytes takes more than {max_bytes} bytes uncompressed; on a"
-            f" topic whose records the broker reads, the limit is {MAX_EXPANSION} times"
-            " max.message.bytes and at most plog.decompressed.batch.max.bytes"
+            f"a batch of {len(view)} bytes is more than {max_bytes} bytes uncompressed; on a topic"
+            f" whose records the broker reads, the limit is {MAX_EXPANSION} times"
+            " max.message.bytes, but at most plog.decompressed.batch.max.bytes"
         ) from None
 
 
@@ -370,15 +374,17 @@ def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int 
         oldest = now_ms - config.message_timestamp_before_max_ms
         newest = now_ms + config.message_timestamp_after_max_ms
     keyless, max_timestamp = 0, NO_TIMESTAMP
+    # Headers are bounded like records, because an empty one takes only two bytes (decision 0005).
     for _, timestamp, has_key in walk_records(payload, header, max_headers=MAX_WALKED_RECORDS):
         keyless += not has_key
         max_timestamp = max(max_timestamp, timestamp)
+        # As in Kafka's LogValidator, records without a timestamp are accepted.
         if not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP:
             raise _bad_timestamp(timestamp, config, now_ms or 0)
         if timestamp < NO_TIMESTAMP:
             raise InvalidTimestamp(f"timestamp {timestamp} is negative")
     if keyless and now_ms is not None and config.is_compacted:
-        raise InvalidRecord(f"{keyless} records without a key on a compacted topic")
+        raise InvalidRecord(f"{keyless} records have no key; a compacted topic requires keys")
     return max_timestamp
 
 
@@ -397,7 +403,7 @@ def _rebuild(
     max_timestamp: int,
     reading: RecordReading,
 ) -> tuple[memoryview, BatchHeader]:
-    """Return the records in another codec. Raises MessageTooLarge as early as possible."""
+    """Return the batch in the codec `target`. Raises MessageTooLarge as early as possible."""
     levels = {
         Compression.GZIP: config.compression_gzip_level,
         Compression.LZ4: config.compression_lz4_level,
@@ -409,7 +415,7 @@ def _rebuild(
             raise _too_large(HEADER_SIZE + nbytes, config)
         reading.on_step()
 
-    if target is Compression.NONE:
+    if target is Compression.NONE:  # The size is known before the batch is built.
         on_step(len(payload))
     rebuilt = rebuild_batch(
         header,

@@ -1,7 +1,7 @@
-"""Create logs on disk: for each, a directory with the first segment and the topic id, durably.
+"""Durably create logs on disk: for each, a directory with its first segment and its topic id.
 
-Called by `LogManager`, in a job on the log directory's lane. It chooses the directory and removes
-checkpoint entries of older logs of the same name. recovery/log_recovery.py loads existing logs.
+`LogManager` calls this in a job on the log directory's lane; it chooses the directory and removes
+checkpoint entries of older logs with the same name. recovery/log_recovery.py loads existing logs.
 
 Source: Kafka 3.9 LogManager.getOrCreateLog, PartitionMetadataFile. Invariant: a failed creation
 leaves nothing open, and nothing on disk unless the disk fails.
@@ -27,7 +27,7 @@ from plogd.ports import Files, size_of
 from plogd.topic_config import TopicConfig
 
 _SYNC_FS_FROM = 16
-"""From this many new logs on, two syncs of the file system replace the syncs of each log."""
+"""For at least this many new logs, two syncs of the file system replace the syncs of each log."""
 _FIRST_LOG = file_names.segment_file_name(0, file_names.LOG_SUFFIX)
 _MADE_FILES = frozenset(
     {
@@ -35,7 +35,7 @@ _MADE_FILES = frozenset(
         file_names.segment_file_name(0, file_names.INDEX_SUFFIX),
         file_names.segment_file_name(0, file_names.TIME_INDEX_SUFFIX),
         file_names.PARTITION_METADATA,
-        f"{file_names.PARTITION_METADATA}.tmp",
+        f"{file_names.PARTITION_METADATA}.tmp",  # From a crash before the rename.
     }
 )
 
@@ -52,10 +52,10 @@ class NewLog:
 def create_logs(
     files: Files, log_dir: str, new_logs: Sequence[NewLog], *, producer_id_expiration_ms: int
 ) -> list[LogState]:
-    """Create all of `new_logs` in one log directory, durably; none, if anything raises.
+    """Durably create all of `new_logs` in one log directory, or none if an error occurs.
 
-    An existing directory is renamed as stray, or removed if nothing was written to it (an
-    unfinished creation).
+    An existing directory gets a ``-stray`` name, or is removed if nothing was written to it (after
+    an unfinished creation).
     """
     uses_sync_fs = len(new_logs) >= _SYNC_FS_FROM and files.supports_sync_fs(log_dir)
     states: list[LogState] = []
@@ -112,10 +112,10 @@ def _create_log(
 def rename_as_stray(
     files: Files, log_dir: str, topic_partition: TopicPartition, unique_id: str
 ) -> str | None:
-    """Rename a partition's directory to a ``-stray`` name, and return that. Raises OSError.
+    """Rename a partition's directory to a ``-stray`` name; return the new path. Raises OSError.
 
-    Removes it and returns None if nothing was ever written to it. `unique_id` is hex digits; after
-    repeated crashes, a number is appended to it.
+    If nothing was ever written to the directory, removes it and returns None. `unique_id` consists
+    of hex digits; after repeated crashes, a number is appended to it.
     """
     directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
     if _was_never_used(files, directory):
@@ -131,7 +131,7 @@ def rename_as_stray(
 
 
 def _was_never_used(files: Files, directory: str) -> bool:
-    """Whether a directory holds only what a creation makes, or a part of it."""
+    """Return whether a directory holds only files that a creation makes, and no records."""
     return all(
         name in _MADE_FILES
         and (name != _FIRST_LOG or not size_of(files, posixpath.join(directory, name)))
@@ -140,6 +140,7 @@ def _was_never_used(files: Files, directory: str) -> bool:
 
 
 def _discard(files: Files, directory: str) -> None:
-    """Remove a created directory; what remains is renamed by the next creation or start."""
+    """Remove a directory whose creation failed."""
+    # The next creation or start renames a directory that cannot be removed.
     with contextlib.suppress(Exception):
         remove_tree(files, directory)

@@ -1,8 +1,8 @@
 """Delete segments and partition directories: rename them now, unlink them later.
 
 A file first gets a ``.deleted`` name (a directory a ``-delete`` name), so that the next start
-removes it. It is unlinked after ``file.delete.delay.ms``, when readers have closed it. All steps
-are jobs on the log directory's lane. retention.py and the controller decide what to delete.
+removes it. It is unlinked after ``file.delete.delay.ms``, to give readers time to close it. All
+steps are jobs on the log directory's lane. retention.py and the controller decide what to delete.
 
 A failed disk takes the directory offline. A full disk, a missing file or a bug affects only one log
 or directory, whose deletion is retried after `RETRY_MS`.
@@ -63,8 +63,8 @@ class Deletions:
     def retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
         """Rename, and later unlink, segments that were removed from `log`.
 
-        Segments retired in the same turn share one write of the log starts, because retention may
-        find some in each of thousands of logs.
+        Segments retired in the same turn share one write of the log start offsets, because
+        retention may remove segments from thousands of logs at once.
         """
         if log.log_dir not in self._retired:
             self._retired[log.log_dir] = []
@@ -110,7 +110,7 @@ class Deletions:
     async def _rename_now(
         self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool
     ) -> None:
-        if log.offline:
+        if log.offline:  # A failed directory is not written again (rule R15).
             _close(segments)
             return
 
@@ -128,7 +128,7 @@ class Deletions:
         )
 
     def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Unlink the files of `segments`, with a retry for those that fail."""
+        """Unlink the files of `segments`, and retry later if some cannot be unlinked."""
 
         def unlink() -> list[tuple[LogSegment, Exception]]:
             left: list[tuple[LogSegment, Exception]] = []
@@ -146,7 +146,7 @@ class Deletions:
                     left.append((segment, error))
             if not (left or log.closed or log.offline):
                 # Up to the first segment's base, not the log start: only the snapshot at that base
-                # knows the producers of records between the two.
+                # contains the producers of records between the two.
                 log.producer_state.delete_snapshots_before(log.segments.first.base_offset)
             return left
 
@@ -168,10 +168,12 @@ class Deletions:
     async def delete_logs(self, log_dir: str, logs: Sequence[Log]) -> None:
         """Rename the directories of a topic's closed logs, durably.
 
-        A failure to rename is reported, not raised: at the next start the directory belongs to no
-        known topic. It is not retried, because a new topic may have taken the name by then.
+        A failed rename is reported, not raised: the next start removes a directory that belongs to
+        no known topic, or moves it aside. The rename is not retried, because a new topic may have
+        the same name by then.
         """
         doomed_by_path = {
+            # A random id, because a topic of the same name may be created and deleted again.
             log.directory: posixpath.join(
                 log_dir,
                 file_names.deleted_dir_name(
@@ -254,7 +256,7 @@ class Deletions:
 
 
 def _is_disk_error(error: Exception) -> bool:
-    """Return whether this is neither a full disk, nor a missing file, nor a bug."""
+    """Return whether `error` is neither a full disk, nor a missing file, nor a bug."""
     return (
         isinstance(error, OSError)
         and not isinstance(error, FileNotFoundError)

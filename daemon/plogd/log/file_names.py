@@ -2,7 +2,8 @@
 
 A partition's directory is ``<topic>-<partition>``; one that is to be deleted is
 ``<topic>-<partition>.<32 hex digits>-delete``. The files of a segment share a stem of 20 digits,
-its base offset. A suffix names the kind of file, a second one its state (deleted, for instance).
+the base offset. A suffix denotes the kind of file, and a second suffix its state (``.deleted``, for
+example).
 
 Source: Kafka 3.9 LogFileUtils, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.
 """
@@ -48,7 +49,8 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
 _METADATA_DIR = "__cluster_metadata-0"
-_MAX_DIR_NAME = 255
+_MAX_DIR_NAME = 255  # NAME_MAX of Linux file systems.
+# re.ASCII: without it, \d also matches digits of other scripts, which int() accepts, too.
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?",
     re.ASCII,
@@ -64,7 +66,7 @@ class SegmentFileName(NamedTuple):
     base_offset: int
     suffix: str
     state: str
-    """"" or one of DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX."""
+    """Empty, or one of DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX."""
 
 
 class PartitionDirName(NamedTuple):
@@ -72,7 +74,7 @@ class PartitionDirName(NamedTuple):
 
     topic_partition: TopicPartition
     state: str
-    """"" or one of DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX."""
+    """Empty, or one of DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX."""
 
 
 def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
@@ -105,7 +107,7 @@ def segment_path(directory: str, base_offset: int, suffix: str, state: str = "")
 
 
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
-    """Parse a segment file's name; None if it is not one.
+    """Parse the name of a segment file; return None for any other name.
 
     >>> parse_segment_file_name("00000000000000000042.timeindex.deleted")
     SegmentFileName(base_offset=42, suffix='.timeindex', state='.deleted')
@@ -138,7 +140,7 @@ def is_metadata_dir(directory: str) -> bool:
 def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
     """Return the name of a partition's directory that is to be deleted.
 
-    Shortens the topic if the name would be too long for a file. `unique_id` is 32 hex digits.
+    Shortens the topic if the name would be too long for a file. `unique_id` has 32 hex digits.
 
     >>> deleted_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
     'page-views-3.0123456789abcdef0123456789abcdef-delete'
@@ -147,7 +149,7 @@ def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
 
 
 def stray_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """Return the name of a stray partition directory; shortens the topic as above.
+    """Return the name of a stray partition directory, with a topic shortened if necessary.
 
     >>> stray_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
     'page-views-3.0123456789abcdef0123456789abcdef-stray'
@@ -161,7 +163,7 @@ def _marked_dir_name(topic_partition: TopicPartition, unique_id: str, suffix: st
 
 
 def parse_partition_dir_name(name: str) -> PartitionDirName | None:
-    """Parse a partition directory's name; None if it is not one.
+    """Parse the name of a partition's directory; return None for any other name.
 
     >>> parse_partition_dir_name("page-views-3")
     PartitionDirName(topic_partition=TopicPartition(topic='page-views', partition=3), state='')

@@ -1,7 +1,7 @@
-"""Background work over many logs or log directories, with errors isolated per log.
+"""Background work on many logs or log directories, in which an error affects only one log.
 
-An error of retention, flushes, producer expiration, checkpoints, seals or deletions is handled here
-unless the task handles it itself. It is counted, reported at a bounded rate, and does not affect
+Errors in retention, flushes, producer expiration, checkpoints, seals and deletions are handled here
+unless the task handles them itself. They are counted, reported at a bounded rate, and do not affect
 other logs. The task retries the log at its next run, or after `RETRY_MS`. A pass over all logs runs
 in slices, so that requests are served in between.
 
@@ -22,7 +22,7 @@ from plogd.log.log import Log
 from plogd.ports import Clock, Later, Ports, spawn
 
 RETRY_MS = 60_000
-"""How long a seal or a deletion waits after an error before it is retried."""
+"""The delay before a seal or a deletion is retried after an error."""
 
 _SLICE_MS = 5.0
 _SLICE_STEPS = 256
@@ -30,11 +30,11 @@ _SLICE_STEPS = 256
 
 _REPORT_INTERVAL_MS = 60_000.0
 _REPORTS_PER_INTERVAL = 10
-"""Log lines per task and minute; further errors are only counted."""
+"""Maximum number of log lines per task and minute; further errors are only counted."""
 
 
 class Housekeeping:
-    """Passes over logs, and the errors of background work by task.
+    """Runs passes over logs, and counts the errors of background work by task.
 
     `operation_failed(log_dir, error)` decides what an OSError means for a log directory.
     """
@@ -49,15 +49,16 @@ class Housekeeping:
 
     @property
     def errors_by_task(self) -> Mapping[str, int]:
-        """Number of errors of each task."""
+        """Number of errors by task."""
         return self._errors
 
     def each(self, task: str, logs: Iterable[Log], visit: Callable[[Log], object]) -> Later[None]:
         """Call `visit` with each log, in slices; an error affects only the log that raised it.
 
-        If `visit` returns an iterator, each of its steps is a part of the work, and other work may
-        run between two steps.
+        If `visit` returns an iterator, it is advanced step by step, and other work may run between
+        two steps.
         """
+        # A copy, because logs may be created and deleted between two slices.
         return spawn(self._each(task, list(logs), visit))
 
     async def _each(self, task: str, logs: list[Log], visit: Callable[[Log], object]) -> None:
@@ -108,7 +109,7 @@ class Housekeeping:
 
 
 class _Slice:
-    """The part of a pass that runs before other work gets its turn."""
+    """The part of a pass that runs before other work may run."""
 
     __slots__ = ("_clock", "_steps", "_until_ms")
 
@@ -144,7 +145,7 @@ class _Limit:
 
 
 def _describe(error: Exception) -> str:
-    """Return the error's text; for a bug, with its type."""
+    """Return the error's text, with its type if the error is a bug."""
     if isinstance(error, OSError):
         return describe(error)
     return str(error) if isinstance(error, PlogError) else repr(error)

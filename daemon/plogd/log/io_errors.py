@@ -1,4 +1,4 @@
-"""Classify the errors of file operations: refused for now, or a failed disk.
+"""Classify errors of file operations as temporary refusals or disk failures.
 
 A refused operation changed nothing and may succeed later. Any other `OSError` takes the log
 directory offline (docs/architecture.md, rule R15). Any other exception is a bug; if it leaves a
@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 
 _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
-"""Out of file descriptors in this process, in the system."""
+"""No file descriptors are left in this process (EMFILE) or in the whole system (ENFILE)."""
 _REMEDIES = {
     errno.ENOSPC: "free space on the disk",
     errno.EDQUOT: "free space or raise the quota",
@@ -33,13 +33,14 @@ def storage_error(what: str, error: Exception) -> OSError:
     """
     if isinstance(error, OSError):
         return error
+    # No errno, so that `is_refusal` treats a bug in a file operation as a disk failure.
     failure = OSError(f"{what} failed: {error!r}")
     failure.__cause__ = error
     return failure
 
 
 def is_refusal(error: OSError) -> bool:
-    """Return whether the operation only lacked space or descriptors: nothing has failed.
+    """Return whether the operation only lacked space or descriptors; the disk has not failed.
 
     >>> is_refusal(OSError(errno.ENOSPC, "No space left on device"))
     True

@@ -1,15 +1,14 @@
-"""The leader epochs of a log: which epoch wrote which offsets.
+"""The leader epochs of a log, with the first offset written in each.
 
-Each entry holds the first offset of an epoch; the epoch ends where the next one begins. A follower
-and a leader compare entries to find where their logs diverge (KIP-101, KIP-279), so that a log is
-never truncated by a high watermark. The entries follow the log when it is truncated, or when its
-start moves.
+An epoch ends where the next one begins. A follower and a leader compare their entries to find where
+their logs diverge (KIP-101, KIP-279); a follower that truncated its log to its high watermark could
+lose records. Entries are removed or moved when the log is truncated, or when its start moves.
 
 The file is ``leader-epoch-checkpoint`` (disk/checkpoint_files.py). `assign` changes memory only: a
-new epoch needs no sync of its own, because its batches carry it and recovery reads it from there.
+new epoch needs no additional sync, because recovery reads it from the headers of its batches.
 
-Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for following the log. Invariant: epochs and
-start offsets rise strictly from entry to entry.
+Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for truncations. Invariant: epochs and start
+offsets rise strictly from entry to entry.
 """
 
 from __future__ import annotations
@@ -67,11 +66,12 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, files: Files, directory: str, *, highest: int | None = None) -> LeaderEpochs:
-        """Read the file in `directory`; empty if it is missing. Raises CorruptCheckpoint."""
+        """Read the file in `directory`; a missing file is empty. Raises CorruptCheckpoint."""
         epochs = cls(files, directory, read_leader_epochs(files, directory), highest=highest)
         if epochs.too_high:
             raise CorruptCheckpoint(
-                f"{directory}: epoch {epochs.too_high[0].epoch} is above {highest}, the newest"
+                f"{directory}: leader epoch {epochs.too_high[0].epoch} is above the newest epoch,"
+                f" {highest}"
             )
         return epochs
 
@@ -81,10 +81,10 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Record that `epoch` begins at `start_offset`; return whether that is new.
+        """Record that `epoch` begins at `start_offset`; return whether that was unknown.
 
-        Recovery calls this for every batch it finds. Removes entries that contradict it (of a
-        leader whose records were truncated).
+        Recovery calls this for every batch that it finds. Removes contradicting entries, which
+        belong to a leader whose records were truncated.
         """
         if self.highest is not None and epoch > self.highest:
             self.too_high.append(EpochEntry(epoch, start_offset))
@@ -92,7 +92,7 @@ class LeaderEpochs:
         entries = self._entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
             return False
-        if epoch == self.epoch_for_offset(start_offset):
+        if epoch == self.epoch_for_offset(start_offset):  # Recovery finds batches of old epochs.
             return False
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset
@@ -106,12 +106,12 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest epoch <= `epoch`, and the offset at which it ends.
 
-        Returns (-1, -1) if `epoch` is newer than all entries. If it is older than all, returns
-        `epoch` and the start of the oldest entry, because earlier records are no longer in the log.
+        Returns (-1, -1) if `epoch` is newer than all entries. If it is older than all entries,
+        returns `epoch` and the start of the oldest one: earlier records are no longer in the log.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
-        if epoch == self.latest_epoch:
+        if epoch == self.latest_epoch:  # No epoch follows it yet, so it ends with the log.
             return epoch, log_end_offset
         after = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
         if after == len(self._entries):
@@ -136,6 +136,7 @@ class LeaderEpochs:
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if not after:
             return
+        # The epoch that wrote the new start has later records, too, and so keeps an entry.
         moved = EpochEntry(self._entries[after - 1].epoch, start_offset)
         if after > 1 or moved != self._entries[0]:
             self._entries[:after] = [moved]

@@ -1,15 +1,15 @@
 """A partition's log: an append-only sequence of record batches in segment files.
 
-`Log` assigns offsets, requests syncs, and maps a read to a slice of a segment file. Not here: the
-rules for a batch (batch_validator.py), producer state, single segments, truncation after a crash
-(recovery/), and several logs (log_manager.py). replica/partition.py decides when an append is
-allowed and which offsets consumers may read.
+`Log` assigns offsets, requests syncs, and maps a read to a slice of a segment file. Other modules
+contain the rules for a batch (batch_validator.py), producer state, single segments, truncation
+after a crash (recovery/), and the set of all logs (log_manager.py). replica/partition.py decides
+when an append is allowed and which offsets consumers may read.
 
-Called on the reactor's thread. Three offsets rise in step: the high watermark, the durable end D
-and the log end offset (docs/architecture.md, "Group commit"). Appends and rolls write synchronously
-unless the disk is slow (disk/slow_disk_writes.py); syncing, sealing and deleting are jobs.
+Called on the reactor's thread. A log has three ends: the high watermark, the durable end D and the
+log end offset (docs/architecture.md, "Group commit"). Appends and rolls write synchronously unless
+the disk is slow (disk/slow_disk_writes.py); syncing, sealing and deleting are jobs.
 
-Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1.
+Source: Kafka 3.9 UnifiedLog and LocalLog; the Kafka paper (NetDB 2011), section 3.1.
 Invariant: an append that raises any exception leaves no bytes in the file and no changed state.
 """
 
@@ -56,11 +56,12 @@ class Log:
         self.producer_state = state.producer_state
         self.log_start_offset = state.log_start_offset
         self.log_end_offset = state.log_end_offset
+        # A loaded log is durable: a clean stop or recovery has synced it (rule R13).
         self.durable_end_offset = state.log_end_offset
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
         self.on_durable: Callable[[], None] = lambda: None
-        """Called when more is durable, and when writes to a slow disk have completed or failed."""
+        """Called when the durable end advances, and when writes to a slow disk end or fail."""
         self.offline = False
         self.closed = False
         self.refuses_writes = False
@@ -81,7 +82,7 @@ class Log:
         """A sync has been requested for all appends below this offset."""
         self._unflushed_since_ms: float | None = None
         self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
-        """The byte position of a recent durable end, where most reads stop."""
+        """A recent durable end, its segment and its byte position: most reads stop there."""
 
     # -- reading state ------------------------------------------------------------------------
 
@@ -137,15 +138,17 @@ class Log:
         """Assign offsets to `batch`, write it and request a sync.
 
         Changes the batch in place (the checksum does not cover base offset and leader epoch),
-        without validating it again. Raises the `KafkaError` that the client receives; then nothing
-        was appended. On a slow disk the error may come later: see `AppendInfo.writing`.
+        without validating it again. If the batch is refused, raises the `KafkaError` for the client
+        and appends nothing. On a slow disk, a write may fail later: see `AppendInfo.writing`.
         """
         if self.offline or self.closed:
             raise self.not_open()
+        # Rule R6: otherwise, two records could have the same offset and epoch.
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
         if not isinstance(batch, ValidatedBatch):
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
         by_job = self._lane is not None or self._writes.is_slow
+        # SlowDiskWrites does this check itself, because it includes the prepared batches.
         if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
             if duplicate is not None:
@@ -182,7 +185,7 @@ class Log:
             position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
-                if took_ms > SLOW_WRITE_MS:
+                if took_ms > SLOW_WRITE_MS:  # Fast writes count only on a slow disk, in its jobs.
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
             except Exception as error:
@@ -246,7 +249,7 @@ class Log:
 
     @property
     def has_unflushed(self) -> bool:
-        """Whether the log has appends for which no sync was requested."""
+        """Whether the log has appends for which no sync has been requested."""
         return self._requested_end_offset < self.log_end_offset
 
     def flush_if_overdue(self, now_ms: float) -> None:
@@ -259,14 +262,15 @@ class Log:
             self.request_sync()
 
     def request_sync(self, nbytes: int = 0) -> None:
-        """Request that the next sync round makes the whole log durable."""
+        """Include the whole log in the next sync round."""
         self._rounds.request(self, nbytes)
         self._requested_end_offset, self._unflushed_since_ms = self.log_end_offset, None
 
     def begin_sync(self) -> SyncTicket | None:
-        """Return the files to sync and the end they make durable; None if the log is closed."""
+        """Return the files to sync and the resulting durable end; None if the log is closed."""
         if self.closed or self.offline:
             return None
+        # Indexes are not synced here: recovery rebuilds those of segments that are not sealed.
         files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
@@ -320,7 +324,7 @@ class Log:
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
 
     def is_unsealed(self, segment: LogSegment) -> bool:
-        """Whether recovery would have to read `segment`."""
+        """Return whether recovery would have to read `segment`."""
         return segment in self._unsealed
 
     def go_offline(self) -> None:
@@ -338,11 +342,12 @@ class Log:
         at_least_one: bool = True,
         nowait: bool = False,
     ) -> FetchData:
-        """Return the batches from the one containing `offset` on, as a slice of one segment file.
+        """Return batches, starting with the one that contains `offset`, as a slice of one segment.
 
         `end_offset` is the first offset not to return: the high watermark, or for followers the log
         end offset. With `at_least_one`, the first batch is whole even if it exceeds `max_bytes`.
-        One index look-up. Raises OffsetOutOfRange, KafkaStorageError; UncachedLookup if `nowait`.
+        Costs one index lookup. Raises OffsetOutOfRange, KafkaStorageError; with `nowait`, also
+        UncachedLookup.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -360,6 +365,7 @@ class Log:
     def _read(
         self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, nowait: bool
     ) -> FetchData:
+        # The first segment may have no batch at or after `offset`: a lost file leaves a gap.
         for segment in self._segments.starting_at(offset):
             if segment.base_offset >= end_offset:
                 break
@@ -387,14 +393,17 @@ class Log:
         return segment.position_of(end_offset, nowait=nowait)
 
     def _active_size(self) -> int:
-        """Bytes in the active segment that belong to the log."""
+        """Return the number of bytes in the active segment that belong to the log."""
         lane = self._lane
         return self._segments.active.size_bytes if lane is None else lane.written_bytes
 
     # -- retention ----------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that retention allows or that precede the log start; return how many."""
+        """Delete segments that retention selects or that precede the log start.
+
+        Returns the number of deleted segments.
+        """
         policy = RetentionPolicy.of(self.config)
         self._roll_if_expired(policy, now_ms)
         if self.closed or self.offline:
@@ -404,8 +413,8 @@ class Log:
     def delete_records_before(self, offset: int) -> None:
         """Move the log start offset up to `offset`, and delete the segments below it.
 
-        A crash may undo this until `LogManager.write_log_start_of`. Raises KafkaStorageError, and
-        OffsetOutOfRange above the high watermark.
+        A crash may undo this until `LogManager.write_log_start_of` has completed. Raises
+        KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high watermark.
         """
         if self.offline or self.closed:
             raise self.not_open()
@@ -438,6 +447,8 @@ class Log:
 
     def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
         active = self._segments.active
+        # Retention keeps segments with records above the high watermark, so a roll would be useless
+        # now. And a job may be writing to the active segment.
         in_doubt = self.high_watermark < self.log_end_offset or self._lane is not None
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
@@ -462,17 +473,17 @@ class Log:
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
         self._hooks.report(
-            "deleted {count} segments of {topic_partition}, log start offset is {offset}",
+            "deleted {count} segments of {topic_partition}; the log start offset is now {offset}",
             count=count,
             topic_partition=self.topic_partition,
             offset=self.log_start_offset,
         )
         self._hooks.retire(self, removed)
 
-    # -- the end ------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the files without syncing them; regions handed out to readers stay open."""
+        """Close the files without syncing them; regions that readers hold stay open."""
         self.closed = True
         self.on_durable = lambda: None  # The callback refers back to this log.
         for segment in self._segments:
@@ -484,12 +495,13 @@ class Log:
 
         The caller ensures that no append runs meanwhile. Raises OSError.
         """
-        assert self._lane is None, "closed before all is written"
+        assert self._lane is None, "a job is still writing"
         if not self._is_all_on_disk():
             self._segments.active.on_become_inactive()
             for segment in self._unsealed:
                 for file in segment.sync_files():
                     file.sync()
+            # After the records, because a snapshot proves that all records below it are durable.
             self.producer_state.prepare_snapshot(self.log_end_offset)()
             self.leader_epochs.flush()
             self._files.sync_dir(self.directory)
@@ -497,7 +509,7 @@ class Log:
         self.close()
 
     def _is_all_on_disk(self) -> bool:
-        """Whether nothing was appended since the log was created, or loaded after a clean stop."""
+        """Return whether the log is unchanged since it was created or loaded after a clean stop."""
         end, snapshot_path = self.log_end_offset, self.producer_state.snapshot_path
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False

@@ -9,14 +9,14 @@ from plogd.log.segment.file_records import FileRegion
 
 
 class Writing:
-    """A batch in disk/slow_disk_writes.py: a job is writing it, has written it, or has failed."""
+    """The state of a batch that a job writes: pending, written or failed (slow_disk_writes.py)."""
 
     __slots__ = ("error", "is_written")
 
     def __init__(self) -> None:
         self.is_written = False
         self.error: KafkaError | None = None
-        """Why the write failed; the batch's offsets go to other records."""
+        """The reason why the write failed; the batch's offsets are assigned to other records."""
 
 
 class AppendInfo(NamedTuple):
@@ -27,7 +27,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
-    """The batch was in the log already; the offsets are those of its first append."""
+    """The batch was already in the log; the offsets are those of its first append."""
     writing: Writing | None = None
     """Set while the disk is slow: the batch has offsets, but is not in the log yet."""
 

@@ -1,7 +1,7 @@
 """The interface between a `Log` and its `LogManager`: the loaded state, and callbacks.
 
 Recovery (recovery/log_recovery.py) or creation (creation.py) builds a `LogState`; `LogManager`
-opens a `Log` over it and passes it its `LogHooks`.
+creates a `Log` from it and passes the `LogHooks` to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ L = TypeVar("L")
 
 @dataclass(slots=True, kw_only=True)
 class LogState:
-    """The state of a log that was found on disk, or created; see recovery/log_recovery.py."""
+    """The state of a log that was loaded from disk or created."""
 
     topic_partition: TopicPartition
     topic_id: Uuid
@@ -35,7 +35,7 @@ class LogState:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    """As last checkpointed, but clamped to the log."""
+    """The last checkpointed value, limited to the offsets in the log."""
     recovery_point: int
     """All records below this offset were durable before this process started."""
 
@@ -52,5 +52,4 @@ class LogHooks(Generic[L]):
     """A write failed: take the log directory offline, unless the disk is only full."""
     report: Report
     on_bug: Callable[[str, Exception], None]
-    """Report an unexpected exception, with the place that raised it, as a bug with its traceback.
-    """
+    """Report an unexpected exception as a bug, with its traceback and the failed operation."""

@@ -1,13 +1,14 @@
-"""The ``.snapshot`` file: what a partition remembers of its producers, up to an offset.
+"""The ``.snapshot`` file: the state of a partition's producers up to an offset.
 
 The offset (exclusive) is in the file's name. Version 1, big-endian:
 
     version             int16    1
-    crc                 uint32   CRC-32C of all that follows
+    crc                 uint32   CRC-32C of everything that follows
     entry count         int32
     entries             46 bytes each, `_ENTRY` below
 
-Only a producer's newest batch is kept, so right after a restart fewer duplicates are recognized.
+A snapshot contains only the newest batch of each producer, so fewer duplicates are recognized right
+after a restart.
 
 Source: Kafka 3.9 ProducerSnapshot.json, ProducerStateManager.readSnapshot and writeSnapshot.
 """
@@ -23,7 +24,7 @@ from plog.records.crc32c import crc32c
 
 _VERSION = 1
 _HEADER = struct.Struct(">hIi")
-_CRC_END = 6
+_CRC_END = 6  # Everything after it is covered by the checksum.
 
 # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch,
 # first offset of the open transaction
@@ -31,7 +32,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(PlogError):
-    """A snapshot file is damaged: use an older one, or none."""
+    """A snapshot file is damaged; recovery uses an older one, or none."""
 
 
 class SnapshotEntry(NamedTuple):
@@ -64,5 +65,7 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
     if crc32c(memoryview(data)[_CRC_END:]) != crc:
         raise CorruptSnapshot("the checksum of a producer snapshot does not match")
     if len(data) != _HEADER.size + count * _ENTRY.size:
-        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes has {count} entries")
+        raise CorruptSnapshot(
+            f"a producer snapshot of {len(data)} bytes does not contain {count} entries"
+        )
     return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]

@@ -3,11 +3,11 @@
 Each batch of such a producer carries its id, its epoch, and the sequence number of its first
 record. `ProducerStateManager` recognizes duplicates (which get the original response), batches out
 of order, and batches of a producer that has been fenced. `Log` calls `check` before an append and
-`update` after it; recovery replays the log's batches through `update`. With snapshots, recovery
-begins at a segment's base instead of the log start.
+`update` after it; recovery replays the log's batches through `update`. With snapshots, recovery can
+begin at the base offset of a segment instead of the log start offset.
 
-The state of a producer remains when retention deletes its batches. It expires when the producer was
-inactive for ``producer.id.expiration.ms``. Unlike in Kafka, the broker's clock measures inactivity,
+The state of a producer remains when retention deletes its batches. It expires when the producer has
+been inactive for ``producer.id.expiration.ms``. Unlike in Kafka, the broker's clock measures this,
 not the timestamps of records: a producer that backfills old data must not expire early. Inactivity
 counts from the first check after the last append or, after a start, from the modification time of
 the newest batch's segment. Both are no earlier than the last append.
@@ -47,15 +47,15 @@ from plogd.ports import Files
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 REMEMBERED_BATCHES = 5
-"""A producer may have this many requests in flight, so this many may be duplicates."""
+"""A producer may have this many requests in flight, so this many may be duplicates (KIP-98)."""
 
 _EXPIRED_PER_STEP = 1000
 """Number of producers that one step of `expire` checks."""
 
 MAX_REFUSED = 10_000
-"""The number of refused first batches to keep; beyond it, the oldest is dropped."""
+"""Maximum number of refused first batches to remember; the oldest is dropped first."""
 
-_SEQUENCE_MODULUS = 2**31
+_SEQUENCE_MODULUS = 2**31  # After Java's largest int, a producer continues at 0.
 
 
 class BatchMetadata(NamedTuple):
@@ -107,13 +107,13 @@ class ProducerState:
     def __init__(self, producer_id: int, generation: int = 0) -> None:
         self.producer_id = producer_id
         self.generation = generation
-        """The number of snapshots begun before its creation: see `prepare_snapshot`."""
+        """Number of snapshots begun before this object was created: see `prepare_snapshot`."""
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         """The timestamp of its newest record, for DescribeProducers and snapshots."""
         self.silent_since_ms: float | None = None
-        """Monotonic time, no earlier than its last append; None until the next check."""
+        """Monotonic time, no earlier than the producer's last append; None until the next check."""
         self.current_txn_first_offset: int | None = None
         self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
 
@@ -165,7 +165,7 @@ class ProducerState:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the known batch with exactly these sequence numbers and this epoch."""
+        """Return the known batch with the epoch and sequence numbers of `header`, or None."""
         if header.producer_epoch != self.producer_epoch:
             return None
         base_sequence, delta = header.base_sequence, header.last_offset_delta
@@ -199,7 +199,7 @@ class ProducerStateManager:
         """The directory of snapshots; updated when it is renamed."""
         self.expiration_ms = expiration_ms
         self._generation = 0
-        """Number of snapshots begun; older states in `producers` may belong to one of them."""
+        """Number of snapshots begun; older states in `producers` may be shared with a snapshot."""
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
         """The refused first batch of each producer that is otherwise unknown."""
@@ -210,7 +210,7 @@ class ProducerStateManager:
         """Return the batch that this one duplicates, or None if it may be appended.
 
         Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState. Replicated batches
-        are not checked, because the leader has done so.
+        are not checked, because the leader has checked them.
         """
         if header.producer_id < 0 or origin is AppendOrigin.REPLICATION:
             return None
@@ -224,8 +224,8 @@ class ProducerStateManager:
                 return duplicate
         if header.producer_epoch < state.producer_epoch:
             raise InvalidProducerEpoch(
-                f"producer {header.producer_id} is now at epoch {state.producer_epoch}, "
-                f"this batch comes from epoch {header.producer_epoch}"
+                f"producer {header.producer_id} is now at epoch {state.producer_epoch}; "
+                f"this batch has epoch {header.producer_epoch}"
             )
         if origin is AppendOrigin.CLIENT:
             self._check_sequence(state, header)
@@ -233,8 +233,8 @@ class ProducerStateManager:
             header.is_transactional or header.is_control
         ):
             raise InvalidTxnState(
-                f"producer {header.producer_id} has an open transaction, "
-                "this batch is not part of one"
+                f"producer {header.producer_id} has an open transaction; "
+                "this batch is not part of it"
             )
         return None
 
@@ -247,15 +247,15 @@ class ProducerStateManager:
             and refused.base_sequence != header.base_sequence
         ):
             raise OutOfOrderSequenceNumber(
-                f"producer {header.producer_id} epoch {header.producer_epoch} sends sequence "
-                f"number {header.base_sequence}; {refused.base_sequence}, refused for lack of disk "
-                "space, must be sent first"
+                f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence "
+                f"number {header.base_sequence}; {refused.base_sequence} was refused for lack of "
+                "disk space and must be sent first"
             )
 
     def note_refused(self, header: BatchHeader) -> None:
         """Record a batch refused for lack of space: its producer must send it first.
 
-        Does nothing for a known producer, whose next sequence number is known.
+        Does nothing for a known producer, whose next sequence number is known anyway.
         """
         if header.producer_id < 0 or header.producer_id in self.producers:
             return
@@ -277,7 +277,7 @@ class ProducerStateManager:
             in_order = header.base_sequence == (last_sequence + 1) % _SEQUENCE_MODULUS
         if not in_order:
             raise OutOfOrderSequenceNumber(
-                f"producer {header.producer_id} epoch {header.producer_epoch} sends sequence "
+                f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence "
                 f"number {header.base_sequence} after {last_sequence} of epoch "
                 f"{state.producer_epoch}"
             )
@@ -287,8 +287,8 @@ class ProducerStateManager:
     ) -> None:
         """Record a batch appended at `first_offset`, which `header` may not contain yet.
 
-        `max_timestamp` replaces that of `header` if the broker set the timestamps. All or nothing:
-        operations that may fail precede the first change.
+        `max_timestamp` replaces that of `header` if the broker set the timestamps. If this raises,
+        nothing has changed: operations that may fail precede the first change.
         """
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
@@ -316,13 +316,14 @@ class ProducerStateManager:
         state.current_txn_first_offset = None
 
     def _to_change(self, producer_id: int) -> ProducerState:
-        """Return the producer's state, new or copied if necessary, that no snapshot shares."""
+        """Return a state of the producer that no snapshot shares; create or copy it if needed."""
         state = self.producers.get(producer_id)
         if state is not None and state.generation == self._generation:
             state.silent_since_ms = None
             return state
         assert producer_id >= 0
         if state is None:
+            # The producer's first batch is in the log now: from here on, its sequence is checked.
             self._refused.pop(producer_id, None)
             state = ProducerState(producer_id, self._generation)
         else:
@@ -336,7 +337,7 @@ class ProducerStateManager:
             pass
 
     def expire(self, now_ms: float) -> Iterator[None]:
-        """`remove_expired` in steps of a bounded number of producers."""
+        """Do the same as `remove_expired`, in steps of a bounded number of producers."""
         for producer_id, refused in list(self._refused.items()):
             if refused.silent_since_ms is None:
                 self._refused[producer_id] = refused._replace(silent_since_ms=now_ms)
@@ -353,14 +354,15 @@ class ProducerStateManager:
                 yield
 
     def _expired(self, state: ProducerState, now_ms: float) -> bool:
+        # A producer with an open transaction never expires, as in Kafka: its marker is still due.
         if state.silent_since_ms is None or state.current_txn_first_offset is not None:
             return False
         return now_ms - state.silent_since_ms >= self.expiration_ms
 
     def date_silence(self, appended_ms: Callable[[BatchMetadata], float]) -> None:
-        """Set since when each producer has been inactive, after the state was loaded.
+        """Set the start of each producer's inactivity, after the state has been loaded.
 
-        `appended_ms` returns a monotonic time no earlier than the append of a batch.
+        `appended_ms` returns a monotonic time that is no earlier than the append of a batch.
         """
         for state in self.producers.values():
             if state.batches:
@@ -375,7 +377,7 @@ class ProducerStateManager:
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
         """Return a job that writes the current state; see `write_snapshot`.
 
-        Almost free: no state is copied here. The next change to a producer copies its state.
+        This is almost free: a producer's state is copied only before its next change.
         """
         self._generation += 1
         states = list(self.producers.values())
@@ -391,7 +393,7 @@ class ProducerStateManager:
         return segment_path(self.directory, end_offset, SNAPSHOT_SUFFIX)
 
     def snapshot_offsets(self) -> list[int]:
-        """Return the end offsets of all snapshots on disk, in rising order."""
+        """Return the end offsets of all snapshots on disk, in ascending order."""
         names = map(parse_segment_file_name, self._files.listdir(self.directory))
         return sorted(
             name.base_offset
@@ -419,9 +421,9 @@ class ProducerStateManager:
         return None
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete snapshots that belong to no segment, except for one after all segments.
+        """Delete snapshots that belong to no segment.
 
-        A clean stop has written that one.
+        Keeps the newest one if it is above all segments, because a clean stop wrote it.
         """
         offsets = self.snapshot_offsets()
         latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
@@ -430,9 +432,9 @@ class ProducerStateManager:
                 self.delete_snapshot(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots of offsets below `offset`, except the newest one up to it.
+        """Delete the snapshots of offsets below `offset`, except the newest one at or below it.
 
-        It is needed until there is a snapshot at `offset`.
+        That snapshot is needed until one at `offset` exists.
         """
         for snapshot_offset in [one for one in self.snapshot_offsets() if one <= offset][:-1]:
             self.delete_snapshot(snapshot_offset)

@@ -1,13 +1,13 @@
 """Select the segments of a log that retention may delete.
 
-Pure: takes a snapshot of the segments and returns the oldest ones that may be deleted. `Log` and
+Pure: receives a list of the segments and returns the oldest ones that may be deleted. `Log` and
 `LogManager` delete them (rename to ``.deleted``, unlink after ``file.delete.delay.ms``); the timer
 is the row ``log-retention`` in tasks.py. Not used for compacted topics.
 
-Source: Kafka 3.9 UnifiedLog.deletableSegments; the paper, section 3.1 (time-based retention). Kafka
-may select the active segment and rolls it while deleting. Here, `Log.apply_retention` first rolls
-an active segment that has expired and is not empty, so this function never selects it. Invariant:
-the active segment and every segment holding an offset >= the high watermark are kept.
+Source: Kafka 3.9 UnifiedLog.deletableSegments; the Kafka paper (NetDB 2011), section 3.1. Kafka may
+select the active segment and rolls it while deleting. Here, `Log.apply_retention` first rolls an
+active segment that has expired and is not empty, so this function never selects it. Invariant: the
+active segment and every segment holding an offset >= the high watermark are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RetentionPolicy:
 
     @classmethod
     def of(cls, config: TopicConfig) -> RetentionPolicy:
-        """Return a topic's policy; without limits unless ``cleanup.policy`` has ``delete``."""
+        """Return a topic's policy, without limits unless ``cleanup.policy`` contains ``delete``."""
         if not config.deletes_old_segments:
             return KEEP_EVERYTHING
         return cls(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)

@@ -1,8 +1,8 @@
 """Find a record of a log by timestamp, using the segments' time indexes.
 
-A look-up may read cold data from the disk and decompress a batch, so it runs in jobs. It is an
+A lookup may read cold data from the disk and decompress a batch, so it runs in jobs. It is an
 iterator of steps, each with a bounded number of batches or records: between two steps it may be
-abandoned, and other look-ups may run. It opens its own files for each segment, so that the reactor
+abandoned, and other lookups may run. It opens its own files for each segment, so that the reactor
 can append, roll, delete and close concurrently.
 
 Called by replica/offset_lookup.py, on any thread. Source: Kafka 3.9
@@ -26,7 +26,7 @@ from plogd.log.segment.time_index import NO_TIMESTAMP, TimestampAndOffset
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""A look-up in progress: each `next` runs a step, and StopIteration carries the result."""
+"""A lookup in progress: each `next` runs a step, and StopIteration carries the result."""
 
 _BATCHES_PER_STEP = 256
 _BATCH_MAX_BYTES = 64 << 20
@@ -39,6 +39,7 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> Steps[TimestampAndOffse
 
     Raises KafkaStorageError, CorruptMessage, OSError.
     """
+    # A copy, because the reactor may add and remove segments while this runs.
     for segment in list(log.segments):
         if segment.max_timestamp < timestamp_ms:
             continue
@@ -60,6 +61,7 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
     for segment in list(log.segments):
         if segment.base_offset >= start:
             latest = max(latest, segment.max_timestamp)
+        # The log starts inside this segment: the largest timestamp may belong to a deleted record.
         elif segment.max_timestamp > latest:
             look_up = partial(max_timestamp_from, starting_offset=start)
             found = yield from _read(log, segment, look_up)
@@ -79,7 +81,7 @@ def _read(
     try:
         at = segment.open_for_reading()
     except FileNotFoundError:
-        if segment in log.segments:
+        if segment in log.segments:  # Then retention has not deleted the file: it is damage.
             raise
         return None
     try:
@@ -117,7 +119,7 @@ def find_in_segment(
 def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
     """Return the largest timestamp at or after `starting_offset`; -1 if no record has one.
 
-    Reads headers if the offset is in the middle of the segment. Raises CorruptMessage.
+    Reads batch headers if the offset is in the middle of the segment. Raises CorruptMessage.
     """
     if starting_offset <= segment.base_offset:
         return segment.max_timestamp
@@ -138,11 +140,12 @@ def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
 
 
 def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) -> int:
-    """Return the position of a batch before which all records are older or below the offset."""
+    """Return a position before which all records are too old or below `starting_offset`."""
     try:
         hint = segment.time_index.lookup(timestamp)
         if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
             place = segment.find_offset(hint.offset)
+            # A hint is used only if it leads to the batch that it describes.
             header = None if place is None else segment.records.header_at(place.position)
             if header is not None and header.max_timestamp == hint.timestamp:
                 return segment.position_of(hint.offset)

@@ -33,7 +33,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic with its partitions, by number, and its own settings."""
+    """A topic with its partitions, ordered by number, and the settings that clients have set."""
 
     name: str
     topic_id: Uuid
@@ -47,7 +47,7 @@ class TopicState:
 
 
 class MetadataCache:
-    """All topics that this broker shows to clients. A look-up is one dictionary access."""
+    """All topics that this broker shows to clients. A lookup is one dictionary access."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}
@@ -55,14 +55,14 @@ class MetadataCache:
         self._sorted: list[str] | None = []
         """The names in order; None while out of date."""
         self.version = 0
-        """Rises with each change."""
+        """Increases with each change."""
 
     def topic(self, name: str) -> TopicState | None:
-        """Return the topic of this name."""
+        """Return the topic with this name, or None."""
         return self._topics.get(name)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """Return the name of the topic with this id."""
+        """Return the name of the topic with this id, or None."""
         return self._names.get(topic_id)
 
     def topics(self) -> Iterable[TopicState]:

@@ -1,4 +1,4 @@
-"""The metadata store of a single broker: a log of its own, `__cluster_metadata-0`.
+"""The metadata store of a single broker, kept in the log `__cluster_metadata-0`.
 
 The log holds Kafka's KRaft metadata records in ordinary batches (docs/decisions/0002), so Kafka's
 dump tool can read it, and group commit makes it durable like every other log. Clients cannot read
@@ -9,8 +9,9 @@ different topics share the next batch. When the batch is durable, the store upda
 notifies watchers and completes the writes; a crash before that keeps either the whole batch or none
 of it. A write of many changes, such as a topic with thousands of partitions, is one batch, too, but
 is prepared and applied to the image in slices (fair_queue.py); no other batch begins meanwhile.
-Every write completes with an outcome or an error, whatever exception is raised. A failed write has
-nothing in the log. If the image cannot follow the log, the store refuses further writes.
+Every write completes with an outcome or an error, whatever exception is raised. A failed write
+leaves nothing in the log. If a record in the log cannot be applied to the image, the store refuses
+further writes.
 
 Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
 """
@@ -61,7 +62,7 @@ _GROUP_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum:
-    """The state of the metadata log, as that of a quorum with a single voter."""
+    """The state of the metadata log, described as a quorum with a single voter."""
 
     leader_epoch: int
     log_end_offset: int
@@ -71,7 +72,7 @@ class Quorum:
 
 
 class EmbeddedStore:
-    """A `MetadataStore` over one log; call `open` first."""
+    """A `MetadataStore` that is kept in a single log; call `open` first."""
 
     max_atomic_changes = _GROUP_RECORDS
 
@@ -93,7 +94,7 @@ class EmbeddedStore:
         """The pending write of the batch on a slow disk; None if it was written immediately."""
         self._is_applying = False
         """Whether a batch is being applied to the image in slices."""
-        self._epoch = log.leader_epochs.latest_epoch + 1
+        self._epoch = log.leader_epochs.latest_epoch + 1  # A new one at each start (rule R6).
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
         """The registration records of this broker, if the disk was too full to write them."""
@@ -103,7 +104,7 @@ class EmbeddedStore:
         log = self._log
         log.on_durable = self._log_is_durable
         replay_log(log, self._image)
-        log.high_watermark = log.log_end_offset
+        log.high_watermark = log.log_end_offset  # With one replica, what is durable is committed.
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class EmbeddedStore:
         return not self._unwritten
 
     def register_broker(self, registration: BrokerRegistration) -> Later[int]:
-        """Write the registration of this broker; its epoch is the offset of that record.
+        """Write the registration of this broker; return its broker epoch, the record's offset.
 
         If the disk is full, the write is postponed: the image contains the registration, and other
         writes fail until `retry_registration` succeeds. So a broker can start on a full disk, serve
@@ -263,7 +264,7 @@ class EmbeddedStore:
                 self._turn.defer(self._pump)
 
     async def _append_large(self, write: PendingWrite) -> None:
-        """Append a write as a batch of its own, which is built in slices."""
+        """Append a write as a separate batch, which is built in slices."""
         try:
             records = await self._records_in_slices(write)
             now_ms = self._clock.now_ms()
@@ -300,7 +301,7 @@ class EmbeddedStore:
         return ()
 
     def _take_group(self, group: list[PendingWrite], records: list[MetadataRecord]) -> None:
-        """Move writes that may share a batch to `group`, in order, and add their records."""
+        """Move writes that may share a batch to `group`, and add their records to `records`."""
         touched: set[Key] = set()
         while self._queue and len(records) < _GROUP_RECORDS:
             write = self._queue[0]
@@ -344,7 +345,7 @@ class EmbeddedStore:
         return records
 
     async def _records_in_slices(self, write: PendingWrite) -> list[MetadataRecord]:
-        """`_records_of` in slices, while the image does not change."""
+        """Do the same as `_records_of` in slices; the image does not change meanwhile."""
         slices = Slices(self._fair_queue)
         records: list[MetadataRecord] = []
         new_topics: dict[str, TopicValue] = {}
@@ -431,7 +432,7 @@ class EmbeddedStore:
         return changed
 
     async def _finish_in_slices(self, changed: dict[Key, None] | None) -> None:
-        """`_finish` in slices; `changed` is None if the records have to be applied first."""
+        """Do the rest of `_finish` in slices; if `changed` is None, apply the records first."""
         try:
             if changed is None:
                 changed = await self._apply_in_slices()

@@ -1,4 +1,4 @@
-"""The state that results from Kafka's metadata records, and the records of a change to it.
+"""The state that results from Kafka's metadata records, and the records that change it.
 
 `MetadataImage` is the state of `EmbeddedStore` in memory: `replay` applies one record, and
 `records_for` returns the records of a change. security_image.py handles ACLs, quotas and SCRAM
@@ -45,7 +45,7 @@ RESOURCE_TYPE_IDS = {"topic": 2, "broker": 4}
 _RESOURCE_TYPE_NAMES = {number: name for name, number in RESOURCE_TYPE_IDS.items()}
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _SECURITY_PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
-_LEADER_UNCHANGED = -2
+_LEADER_UNCHANGED = -2  # NO_LEADER_CHANGE in Kafka's LeaderConstants.
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class MetadataImage:
         }
 
     def replay(self, record: MetadataRecord, offset: int) -> list[Key]:
-        """Apply one record and return the keys it changed. Raises ValueError if it does not fit."""
+        """Apply one record; return the changed keys. Raises ValueError if it cannot be applied."""
         match record:
             case TopicRecord():
                 return self._replay_topic(record, offset)
@@ -115,7 +115,7 @@ class MetadataImage:
         return key
 
     def _set(self, key: Key, value: Any, version: int) -> Key:
-        """`_put`, or remove the key if the value is None."""
+        """Set the value of a key, or remove the key if `value` is None."""
         if value is not None:
             return self._put(key, value, version)
         self._entries.get(key[0], {}).pop(key, None)
@@ -147,7 +147,7 @@ class MetadataImage:
         return [topic_key, self._put(("partition", name, number), value, offset)]
 
     def _put_replicas(self, name: str, number: int, replicas: Iterable[int], offset: int) -> Key:
-        """Set the replicas of a partition. A value that was read stays unchanged."""
+        """Set the replicas of a partition. Values that `get` has returned stay unchanged."""
         key: Key = ("topic", name)
         topic: TopicValue = self._entries["topic"][key].value
         if key in self._unseen:
@@ -163,6 +163,8 @@ class MetadataImage:
         name, number = self._topic_name(record.topic_id), record.partition_id
         entry = self._entries["partition"][("partition", name, number)]
         old: PartitionValue = entry.value
+        # As in Kafka's PartitionRegistration.merge: an election starts a new leader epoch, and any
+        # change a new partition epoch.
         elected = record.leader != _LEADER_UNCHANGED
         value = PartitionValue(
             leader=record.leader if elected else old.leader,
@@ -239,7 +241,7 @@ class MetadataImage:
     ) -> Sequence[MetadataRecord]:
         """Return the records that make `change`; none if it changes nothing.
 
-        `new_topics` are those that an earlier change of the same group adds.
+        `new_topics` contains the topics that earlier changes of the same group add.
         """
         old, _ = self.get(change.key)
         match change.key:
@@ -289,7 +291,7 @@ def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> 
 def _records_of_more_partitions(
     name: str, old: TopicValue, new: TopicValue
 ) -> Sequence[MetadataRecord]:
-    """Return no records, because the changes of the new partitions have them."""
+    """Return no records, because the changes of the new partitions produce them."""
     kept = {number: new.assignments.get(number) for number in old.assignments}
     if new.topic_id != old.topic_id or kept != old.assignments:
         raise ValueError(f"cannot change topic {name}: only partitions may be added")
@@ -309,7 +311,7 @@ def _config_records(
 
 
 def registration_record(registration: BrokerRegistration, offset: int) -> RegisterBrokerRecord:
-    """Return the record of a broker's start, to be written at `offset`, its broker epoch."""
+    """Return the record that registers a broker at `offset`, which becomes its broker epoch."""
     return RegisterBrokerRecord(
         broker_id=registration.broker_id,
         incarnation_id=registration.incarnation_id,

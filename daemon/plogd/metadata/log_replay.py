@@ -30,7 +30,7 @@ def replay_log(log: Log, image: MetadataImage) -> None:
 
 
 def _read(log: Log, offset: int) -> bytes:
-    """Return some batches from `offset` on."""
+    """Return some batches, starting at `offset`."""
     try:
         region = log.read(offset, _READ_BYTES, end_offset=log.log_end_offset).region
         if region is None:
@@ -46,7 +46,7 @@ def _read(log: Log, offset: int) -> bytes:
 
 
 def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int) -> int:
-    """Replay the whole batches in `payload`; return the offset after the last."""
+    """Replay the whole batches in `payload`; return the offset after the last one."""
     for position, header in iter_batches(payload):
         if header.base_offset != offset:
             raise _lost(log, offset)
@@ -56,7 +56,7 @@ def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int)
                 "is damaged; restore its files from a backup"
             )
         offset = header.next_offset
-        if header.is_control:
+        if header.is_control:  # Raft's own records; they do not change the metadata.
             continue
         records = payload[position + HEADER_SIZE : position + header.size_bytes]
         for record in decode_records(records, header):
@@ -66,7 +66,7 @@ def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int)
 
 def _lost(log: Log, offset: int) -> KafkaStorageError:
     return KafkaStorageError(
-        f"cannot replay {log.topic_partition}: the records from offset {offset} on are lost; a "
+        f"cannot replay {log.topic_partition}: records are missing at offset {offset}, because a "
         f"file in {log.directory} was truncated or removed; restore it from a backup"
     )
 

@@ -28,7 +28,7 @@ class PendingWrite:
 
     @property
     def is_large(self) -> bool:
-        """Whether the write gets a batch of its own, built in slices."""
+        """Whether the write needs a separate batch, built in slices."""
         return len(self.changes) > LARGE
 
     def roots(self) -> set[Key]:

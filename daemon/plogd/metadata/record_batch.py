@@ -19,14 +19,14 @@ _RECORD_VERSION: Final = 0
 
 
 def batch_of(records: Sequence[MetadataRecord], now_ms: int) -> bytearray:
-    """Return a batch of `records`, at least one, with offsets from 0."""
+    """Return a batch of `records`, at least one, with offsets that start at 0."""
     return bytearray(build_batch(_records(records, 0, now_ms)))
 
 
 async def batch_in_slices(
     records: Sequence[MetadataRecord], now_ms: int, queue: FairQueue
 ) -> bytearray:
-    """`batch_of` with a turn of its own for each slice of `records`."""
+    """Do the same as `batch_of`, with a separate turn for each slice of `records`."""
     pieces: list[bytes] = []
     for start in range(0, len(records), SLICE):
         await queue.turn()

@@ -1,8 +1,8 @@
-"""ACLs, quotas and SCRAM users: the state that results from records, and the records of a change.
+"""Convert metadata records of ACLs, quotas and SCRAM users to values, and changes to records.
 
-A part of image.py, which calls both: `effect_of` returns the effect of a record on its key,
-`records_for` the records of a change. Source: Kafka 4.0 AclControlManager,
-ClientQuotaControlManager, ScramControlManager.
+image.py calls both functions: `effect_of` returns the effect of a record on its key, `records_for`
+the records of a change. Source: Kafka 4.0 AclControlManager, ClientQuotaControlManager,
+ScramControlManager.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plogd.security.scram import ScramCredential
 
 
 def effect_of(record: MetadataRecord, value_of: Callable[[Key], Any]) -> tuple[Key, Any]:
-    """Return the key that a record changes and its new value, None to remove it.
+    """Return the key that a record changes, and its new value or None to remove the key.
 
     Args:
         value_of: returns the current value of a key, or None.
@@ -78,6 +78,7 @@ def _acl_of(record: AccessControlEntryRecord) -> Acl:
 def _quota_effect(
     record: ClientQuotaRecord, value_of: Callable[[Key], Any]
 ) -> tuple[Key, Mapping[str, float] | None]:
+    # In the record, null denotes the default entity.
     names = {part.entity_type: part.entity_name or DEFAULT for part in record.entity}
     key = quota_key(entity_of(names))
     quotas = dict(value_of(key) or {})
@@ -92,7 +93,7 @@ def _quota_effect(
 
 
 def records_for(change: Change, old: Any) -> Sequence[MetadataRecord]:
-    """Return the records that make `change` from `old`. Raises ValueError for other keys."""
+    """Return the records that apply `change` to `old`. Raises ValueError for other keys."""
     match change.key:
         case ("acl", str(acl_id)):
             return _acl_records(uuid_from_text(acl_id), change.value, old)

@@ -1,8 +1,7 @@
 """The metadata store: a small, durable, versioned map, written by compare-and-set.
 
-The controller keeps topics and partitions in it, each broker its configs and id blocks. The
-implementation is a log of our own (embedded_store.py) or, in clusters, ZooKeeper; callers do not
-depend on which.
+The controller keeps topics and partitions in it; each broker keeps its settings and its blocks of
+producer ids. embedded_store.py implements it with a log; callers do not depend on that.
 
 Keys and their values:
 
@@ -15,14 +14,15 @@ Keys and their values:
     ("client_quota", …)        Mapping[str, float]  quotas of an entity, see quota.quota_key
     ("scram", user, mechanism) ScramCredential      a stored credential (security/scram.py)
     ("broker", id)             BrokerRegistration   read only: see `register_broker`
-    ("feature", name)          int                  level of a feature the stored records need
+    ("feature", name)          int                  feature level that the stored records require
 
-Removing a topic removes its partitions and its config as well. An existing topic can only get more
-partitions: its key with all of them, and the new partitions' keys, in one atomic write.
+Removing a topic removes its partitions and its settings as well. The only change to an existing
+topic is to add partitions: one atomic write contains the topic's key, with all partitions, and the
+keys of the new partitions.
 
-Invariant: a write completes only when the change is durable, and `load` and `watch` only show
+Invariant: a write completes only when the change is durable, and `load` and `watch` return only
 durable values. Values must not be changed in place. Source: Kafka 3.9's znodes and KRaft records,
-as far as both agree.
+where both agree.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Change:
 
     key: Key
     value: Any
-    """Of the key's type in the table above; Any, as a list holds changes of several types."""
+    """A value of the key's type in the table above, or None."""
     expected: int
 
 
@@ -107,7 +107,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """The change was not made, because the key had another version: these are its contents."""
+    """The change was not made: the key has this value, and its version is not the expected one."""
 
     value: Any
     version: int
@@ -134,13 +134,13 @@ class MetadataStore(Protocol):
         ...
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
-        """Return all keys that begin with `prefix`, with value and version."""
+        """Return all keys that begin with `prefix`, with their values and versions."""
         ...
 
     def write(self, changes: Sequence[Change], term: int | None = None) -> Later[list[Outcome]]:
         """Write each change independently, in order; fails if the outcome is unknown.
 
-        `term` is the controller's, from `campaign`; None for keys that any broker may write.
+        `term` is the result of `campaign`, or None for keys that any broker may write.
         """
         ...
 
@@ -151,7 +151,7 @@ class MetadataStore(Protocol):
         ...
 
     def campaign(self) -> Later[int]:
-        """Become the controller and return the term to write with."""
+        """Become the controller and return the term for its writes."""
         ...
 
     def register_broker(self, registration: BrokerRegistration) -> Later[int]:

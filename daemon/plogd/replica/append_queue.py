@@ -44,16 +44,16 @@ from plogd.replica.purgatory import Purgatory
 from plogd.replica.validation_lanes import ValidationLanes
 
 PARKED_MIN_MS: Final = 100
-"""Minimum time an append may wait: some clients send a timeout of 0."""
+"""Minimum time for which an append may wait: some clients send a timeout of 0."""
 PARKED_MAX_MS: Final = 120_000
-"""Maximum time an append may wait: the default delivery.timeout.ms of Kafka's producer."""
+"""Maximum time for which an append may wait: the default delivery.timeout.ms of producers."""
 STEPS_PER_TURN: Final = 64
 TURN_MAX_MS: Final = 2.0
-"""Maximum number of appends, and their time, before the thread is released to other work."""
+"""Maximum number of appends, and maximum time, before other work can run on the thread."""
 _OVERHEAD_BYTES: Final = 4096
-"""Bytes a queued append counts in addition to its records: it bounds how many expire together."""
+"""Bytes counted for each append besides its records, to limit how many can expire together."""
 _TOPIC_SHARE: Final = 2
-"""Divisor of the bound for a single topic: one topic may use half of it."""
+"""A single topic may use the bound divided by this number."""
 
 MakeAppend = Callable[[PartitionAppend, "memoryview | ValidatedBatch", int], None]
 
@@ -69,6 +69,7 @@ class QueuedAppend:
 
     def __init__(self, append: PartitionAppend, records: memoryview, request: AppendRequest):
         self.append = append
+        # A copy, because the memory of a request is reused.
         self.records: memoryview | None = memoryview(bytearray(records))
         self.request = request
         self.parked_bytes = len(records) + _OVERHEAD_BYTES
@@ -326,7 +327,7 @@ class AppendQueues:
             self._turn.defer(self._run)
 
     def _run(self) -> None:
-        """Process ready queues until none is left or other work is due the thread."""
+        """Process ready queues until none is left or other work has to run."""
         try:
             until_ms = self._clock.monotonic_ms() + TURN_MAX_MS
             with self._turn:  # The appends share a sync round.
@@ -336,7 +337,7 @@ class AppendQueues:
                     self._step_or_fail(self._ready.popleft())
         finally:
             self._is_scheduled = bool(self._ready)
-            if self._ready:
+            if self._ready:  # Not in this turn, so that the reactor serves requests in between.
                 self._timers.call_later(0, self._run)
 
     def _step_or_fail(self, queue: _PartitionQueue) -> None:
@@ -425,7 +426,7 @@ class AppendQueues:
 
 
 def waiting_ms(timeout_ms: int) -> int:
-    """Return how long appends of a request with this timeout may wait."""
+    """Return the time for which appends of a request with this timeout may wait."""
     return min(max(timeout_ms, PARKED_MIN_MS), PARKED_MAX_MS)
 
 

@@ -1,9 +1,9 @@
-"""Delayed fetches: a fetch that found fewer than min_bytes waits in purgatory for data or timeout.
+"""Delayed fetches, which found fewer than min_bytes and wait in purgatory for data or a timeout.
 
 Source: Kafka 3.9 DelayedFetch. As in Kafka, available bytes are counted per partition, so that an
-append costs a delayed fetch one check of one partition, however many partitions it names. If the
-check needs data that is not in the page cache, a job reads it first while the fetch keeps waiting;
-further appends to that partition start no second check.
+append costs a delayed fetch one check of one partition, however many partitions the fetch contains.
+If the check needs data that is not in the page cache, a job reads it first while the fetch keeps
+waiting; further appends to that partition start no second check.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class FetchReads(Protocol):
         ...
 
     def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
-        """Read one partition, as if it were the first of its fetch; a Later if a job must read."""
+        """Read one partition as if it were the first in its fetch.
+
+        Returns a `Later` if the read needs a job.
+        """
         ...
 
     def read_all(
@@ -99,11 +102,11 @@ class DelayedFetch:
 
     @property
     def keys(self) -> list[Key]:
-        """The partitions this fetch waits for."""
+        """The partitions for which this fetch waits."""
         return list(self._items)
 
     def try_complete(self, key: Hashable) -> bool:
-        """Complete if partition `key` now has enough data, an error, or is no longer hosted."""
+        """Complete if partition `key` now has enough data or an error, or is no longer hosted."""
         item = self._items.get(key)  # type: ignore[call-overload]  # other keys are simply absent
         if item is None:
             return False
@@ -112,6 +115,7 @@ class DelayedFetch:
             at_end = partition.high_watermark == item.request.fetch_offset
             if at_end and partition.problem() is None:
                 return False
+            # With min_bytes=1, any new data is enough and need not be counted.
             if self._params.min_bytes > 1 and not self._has_enough(key, item):
                 return False
         self._complete()
@@ -130,7 +134,7 @@ class DelayedFetch:
 
     def _count(self, key: Hashable, read: PartitionRead) -> bool:
         """Count the bytes available in partition `key`; return whether there are enough now."""
-        read.close()
+        read.close()  # Only its size matters: all partitions are read again when the wait ends.
         if read.error is not None or read.diverging_epoch is not None:
             return True
         self._found_bytes += read.nbytes - self._found.get(key, 0)  # type: ignore[call-overload]
@@ -186,7 +190,7 @@ class FetchOutcome:
                 self._is_urgent = True
 
     def is_enough(self, min_bytes: int) -> bool:
-        """Return whether there are enough bytes, or a result that the client must see now.
+        """Return whether there are enough bytes, or a result that cannot wait.
 
         An unknown partition does not end the wait: its client would repeat the fetch immediately,
         in an endless loop.

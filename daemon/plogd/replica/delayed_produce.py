@@ -54,6 +54,7 @@ class PartitionAppend:
         if not is_safe:
             self.error = partition.problem()
             return self.error is None
+        # As in Kafka's Partition.checkEnoughReplicasReachOffset, the ISR is checked again.
         if required_acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
             self.error = NotEnoughReplicasAfterAppend(
                 f"{self.topic_partition}: only {len(partition.isr)} in-sync replicas are left;"
@@ -86,7 +87,7 @@ class DelayedProduce:
 
     def try_complete(self, key: Hashable) -> bool:
         """Complete if no partition is waiting any more."""
-        # Stops at the first waiting one: a sync round may be followed by thousands of checks.
+        # Stops at the first append that waits: a sync round may lead to thousands of checks.
         while self._waiting:
             if self._waiting[-1].is_waiting(self._required_acks):
                 return False

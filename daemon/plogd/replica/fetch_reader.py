@@ -1,4 +1,4 @@
-"""Reads for Fetch: several partitions within the request's byte limits, with cold reads and waits.
+"""Reads for Fetch: read partitions within the request's limits, or wait until there is data.
 
 A fetch of few partitions is read in one turn, and returns directly if it need not wait. A fetch of
 more than `SLICE` partitions is read in slices (fair_queue.py), initially and when its wait ends.
@@ -36,7 +36,8 @@ from plogd.replica.partition import Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
 
 _MAX_COLD_READS = 8
-"""Rounds of cold reads per fetch: index, index entries and batches, with room for a second pass."""
+"""Maximum number of rounds of cold reads per fetch: most need at most three (for the index, its
+entries and the batches), but pages may be evicted in between."""
 
 _COLD = PartitionRead(None)
 """Placeholder for a read that has to wait for the disk."""
@@ -45,14 +46,14 @@ Key = tuple[str, int]
 """Topic and number of a partition; compares equal to its TopicPartition."""
 
 Cold = list[tuple[Log, Later[None]]]
-"""Logs whose look-up needs data from the disk, with the jobs in progress that read it."""
+"""Logs whose lookup needs data from the disk, with the jobs in progress that read it."""
 
 
 class FetchReader:
     """Performs the reads of all fetches.
 
     `partitions` are the hosted partitions; `look_up` raises the KafkaError for any other.
-    `begin_read` starts a job that reads the data a look-up in a log needs.
+    `begin_read` starts a job that reads the data that a lookup in a log needs.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class FetchReader:
             for item, read in zip(items, reads, strict=True)
             if read.region is not None
         }
-        _close_all(reads)
+        _close_all(reads)  # All partitions are read again when the wait ends.
         delayed = self._delayed(items, readable, found, params)
         self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
         return delayed.later
@@ -156,7 +157,7 @@ class FetchReader:
         return self._partitions.get((item.topic or "", item.request.partition))
 
     def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
-        """Read one partition, as if it were the first of its fetch."""
+        """Read one partition as if it were the first in its fetch."""
         max_bytes = item.request.partition_max_bytes
         cold: Cold = []
         read = self._read_one(item, max_bytes, True, cold)
@@ -264,7 +265,7 @@ class FetchReader:
     ) -> list[PartitionRead]:
         """Read in order until `max_bytes` is reached; the first batch found is returned whole.
 
-        If `cold` is a list, a look-up that would block on the disk becomes a job in that list.
+        If `cold` is a list, a lookup that would block on the disk becomes a job in that list.
         """
         reads: list[PartitionRead] = []
         self._read_some(items, reads, params.max_bytes, True, cold)
@@ -278,7 +279,7 @@ class FetchReader:
         at_least_one: bool,
         cold: Cold | None,
     ) -> tuple[int, bool]:
-        """Append the reads of `items` to `reads`; return the remaining `left`, `at_least_one`."""
+        """Append the reads of `items` to `reads`; return the new `left` and `at_least_one`."""
         for item in items:
             read = self._read_one(item, left, at_least_one, cold)
             reads.append(read)

@@ -43,12 +43,11 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS: Final = 120_000
-"""Sessions younger or used more recently than this are protected from eviction.
+"""A session that has been idle for longer than this is evicted for any new session.
 
-A session idle for longer is evicted for any new session; one created before that, only for a larger
-session. This is Kafka's value (two minutes).
+A session that is merely older than this is evicted only for a larger one. This is Kafka's value.
 """
-_FIRST_TOPIC_ID_VERSION = 13
+_FIRST_TOPIC_ID_VERSION = 13  # KIP-516
 _MAX_EPOCH = 0x7FFFFFFF
 _UNKNOWN: Final = frozenset(
     (
@@ -65,7 +64,7 @@ _Items = dict[_Key, "FetchItem"]
 class FetchItem:
     """One partition of a fetch: the request, and the offsets last sent to the session's client.
 
-    `topic` is None while no topic has the id. Mutable and slotted, because sessions hold many.
+    `topic` is None while no topic has the id. Mutable and slotted, because there may be very many.
     """
 
     __slots__ = (
@@ -240,7 +239,7 @@ class _RefusedFetch(FetchContext):
 
 
 def _has_news(item: FetchItem, result: ReadResult) -> bool:
-    """Return whether `result` has news for the client, and record the offsets sent."""
+    """Return whether `result` is new to the client, and record the offsets sent."""
     news = bool(result.nbytes or result.error_code or result.is_diverging)
     if item.sent_high_watermark != result.high_watermark:
         item.sent_high_watermark = result.high_watermark
@@ -254,15 +253,16 @@ def _has_news(item: FetchItem, result: ReadResult) -> bool:
 
 
 def _next_epoch(epoch: int) -> int:
+    # 0 would open a new session, and negative epochs are special (KIP-227).
     return 1 if epoch == _MAX_EPOCH else epoch + 1
 
 
 class FetchSessionCache:
     """All open sessions: at most `max_sessions` with `max_partitions` each and `max_total` in all.
 
-    A new session replaces one not used for `MIN_EVICTION_MS`. Otherwise it replaces the smallest
-    session that is older than that and smaller than the new one. Without such a session, the new
-    one is not opened.
+    A new session replaces one that has been idle for `MIN_EVICTION_MS`. If all have been used since
+    then, it replaces the smallest session that is older than that and smaller than the new one.
+    Otherwise, the new session is not opened.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class FetchSessionCache:
     def begin(
         self, request: FetchRequest, version: int, topic_name: Callable[[Uuid], str | None]
     ) -> MaybeLater[FetchContext]:
-        """Return the context of a request, given its session if it has one."""
+        """Return the context of a request, within the session that it continues, if any."""
         uses_topic_ids = version >= _FIRST_TOPIC_ID_VERSION
         resolve = topic_name if uses_topic_ids else None
         if _is_wide(request):
@@ -316,7 +316,7 @@ class FetchSessionCache:
     async def _begin_wide(
         self, request: FetchRequest, resolve: Callable[[Uuid], str | None] | None
     ) -> FetchContext:
-        """Process a wide request in slices, with turns for other requests."""
+        """Process a wide request in slices, so that other requests run in between."""
         slices = Slices(self._queue)
         items: _Items = {}
         async for topic in slices.over(request.topics):
@@ -358,11 +358,11 @@ class FetchSessionCache:
         self, session: FetchSession, items: _Items, forgotten: Sequence[_Key]
     ) -> FetchContext:
         added = len(items.keys() - session.items.keys())
-        self.close(session)
+        self.close(session)  # `_add` makes it the most recently used, and counts its new size.
         if not self._has_room(len(session.items) + added):
             return _RefusedFetch(FetchSessionIdNotFound())
         session.update(items, forgotten)
-        if not session.items:
+        if not session.items:  # As in Kafka, a session without partitions ends.
             return FetchContext(list(items.values()))
         session.last_used_ms = self._clock.monotonic_ms()
         self._add(session)
@@ -377,6 +377,7 @@ class FetchSessionCache:
         if not items or not self._make_room(len(items), now_ms):
             return NO_SESSION
         session_id = NO_SESSION
+        # Random, so that a client cannot guess the sessions of other clients (KIP-227).
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randrange(_MAX_EPOCH)
         self._add(FetchSession(session_id, items, uses_topic_ids=uses_topic_ids, now_ms=now_ms))
@@ -428,7 +429,7 @@ class FetchSessionCache:
 
 
 def _is_wide(request: FetchRequest) -> bool:
-    """Return whether the request names more partitions than one turn processes."""
+    """Return whether the request contains more partitions than one turn processes."""
     topics, forgotten = request.topics, request.forgotten_topics_data
     if len(topics) == 1 and not forgotten:
         return len(topics[0].partitions) > SLICE

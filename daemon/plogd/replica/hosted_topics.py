@@ -1,4 +1,4 @@
-"""The topics this broker hosts: create, start, reconfigure and stop the replicas of partitions.
+"""The topics that this broker hosts: create, start, reconfigure and stop replicas of partitions.
 
 The controller calls it (`Brokers` in controller/controller.py), as does the broker when it starts.
 Requests find partitions through `ReplicaManager`, which shares `partitions` with this object.
@@ -52,8 +52,8 @@ class HostedTopics:
         self.partitions: dict[tuple[str, int], Partition] = {}
         """Every partition that has a log here, by topic and number."""
         self.without_log: set[tuple[str, int]] = set()
-        """Partitions that are offline because they have no log: its directory was unreadable or
-        full."""
+        """Partitions that are offline because they have no log: the log directory was unreadable
+        or full."""
         self._refuses_writes = False
         self.record_checks: dict[str, RecordCheck] = {}
         """Check of records from clients, by internal topic; without a check, all are refused."""
@@ -67,16 +67,16 @@ class HostedTopics:
         return spawn(self.start_topics([topic]))
 
     async def start_topics(self, topics: Sequence[TopicState]) -> None:
-        """As `start_topic`, for several topics. Raises KafkaStorageError."""
+        """Do the same as `start_topic` for several topics. Raises KafkaStorageError."""
         slices = Slices(self._queue)
         missing = await self._missing_logs(topics, slices)
-        if missing:
+        if missing:  # One call for all topics, so that their new logs share syncs.
             await self._log_manager.create(missing)
         for topic in topics:
             await self._lead(topic, slices)
 
     async def _missing_logs(self, topics: Sequence[TopicState], slices: Slices) -> list[NewLog]:
-        """The logs that `topics` should have and have not."""
+        """Return the logs that `topics` should have but do not have."""
         missing: list[NewLog] = []
         for topic in topics:
             config = self._topic_config(topic)
@@ -137,9 +137,9 @@ class HostedTopics:
             self.partitions[key] = partition
 
     def _list(self, topic: TopicState, topic_config: TopicConfig) -> None:
-        """Tell clients about `topic`, whose partitions have `topic_config`."""
+        """Make `topic`, whose partitions have `topic_config`, visible to clients."""
         listed = self._cache.topic(topic.name)
-        if listed is not None:  # It has got more partitions, and other settings meanwhile.
+        if listed is not None:  # It was expanded, and its settings may have changed meanwhile.
             topic = replace(topic, config=listed.config)
         self._cache.update(topic)
         if self._topic_config(topic) != topic_config:
@@ -160,7 +160,7 @@ class HostedTopics:
             self._update_logs([topic])
 
     def _update_logs(self, topics: Iterable[TopicState]) -> None:
-        """Have all partitions use the settings as they are now; the first ones use them at once."""
+        """Apply the current settings to all partitions, in slices that begin immediately."""
         spawn(self._update_in_slices([topic.name for topic in topics])).then(_done, _raise)
 
     async def _update_in_slices(self, names: Sequence[str]) -> None:
@@ -184,12 +184,12 @@ class HostedTopics:
         self.without_log.update(keys)
 
     async def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
-        """Return the partitions of `topics` that should have a log and have none."""
+        """Return the partitions of `topics` that should have a log but have none."""
         missing = await self._missing_logs(topics, Slices(self._queue))
         return [new.topic_partition for new in missing]
 
     def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Create the logs of partitions that are offline for lack of one, and lead them.
+        """Create the logs of partitions that are offline because they have none, and lead them.
 
         Fails with KafkaStorageError.
         """
@@ -229,6 +229,7 @@ class HostedTopics:
         return spawn(self._stop_topic(topic))
 
     async def _stop_topic(self, topic: TopicState) -> None:
+        # Hidden first, so that clients do not find a topic whose partitions are disappearing.
         if self._cache.topic(topic.name) is not None:
             self._cache.remove(topic.name)
         hosted: list[TopicPartition] = []
@@ -238,7 +239,7 @@ class HostedTopics:
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 partition.is_deleted = True
-                self._on_progress(partition)
+                self._on_progress(partition)  # Its delayed requests fail now, without a timeout.
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
         deletion = self._log_manager.delete(*hosted)
@@ -261,5 +262,5 @@ def _done(_: None) -> None:
 
 
 def _raise(error: Exception) -> None:
-    """A bug, for the caller or the reactor to report."""
+    """Raise the error, a bug that the caller or the reactor reports."""
     raise error

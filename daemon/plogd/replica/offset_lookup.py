@@ -1,6 +1,6 @@
-"""Look-ups of offsets by timestamp, or by a special timestamp such as LATEST, for ListOffsets.
+"""Lookups of offsets by timestamp, or by a special timestamp such as LATEST, for ListOffsets.
 
-Special timestamps are negative. A look-up by time reads the disk, possibly data that is not cached,
+Special timestamps are negative. A lookup by time reads the disk, possibly data that is not cached,
 so it runs in time_lookup_queue.py, unless the largest timestamps of the segments show that no
 record matches. Only records that consumers can see are found: the end is the high watermark.
 
@@ -26,7 +26,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class FoundOffset(NamedTuple):
-    """The result of a look-up; all fields are -1 if no record matches."""
+    """The result of a lookup; all fields are -1 if no record matches."""
 
     timestamp: int = -1
     offset: int = -1
@@ -39,7 +39,7 @@ NOT_FOUND: Final = FoundOffset()
 def look_up_offset(
     partition: Partition, timestamp: int, *, leader_epoch: int, queue: TimeLookupQueue
 ) -> MaybeLater[FoundOffset]:
-    """Return the offset for a timestamp, special or not. Raises the KafkaError a client sees."""
+    """Return the offset for a timestamp, special or not. Raises the KafkaError for the client."""
     partition.check_leader(leader_epoch)
     log = partition.log
     if timestamp == LATEST:
@@ -53,7 +53,7 @@ def look_up_offset(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     largest = max(segment.max_timestamp for segment in log.segments)
-    if largest < max(timestamp, 0):
+    if largest < max(timestamp, 0):  # No record matches, which no job needs to find out.
         return NOT_FOUND
     return spawn(_look_up_by_time(partition, timestamp, queue))
 

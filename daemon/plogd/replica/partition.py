@@ -40,7 +40,7 @@ from plogd.topic_config import TopicConfig
 
 ACKS_ALL = -1
 NO_EPOCH = -1
-_ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
+_ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1  # Big-endian; it holds all attributes in use.
 
 
 class PartitionRead(NamedTuple):
@@ -51,7 +51,7 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = -1
     region: FileRegion | None = None
     diverging_epoch: tuple[int, int] | None = None
-    """Where the reader's log diverges from this one: an epoch and its end offset."""
+    """The epoch, and its end offset, at which the reader's log diverges from this one."""
 
     @property
     def nbytes(self) -> int:
@@ -112,7 +112,7 @@ class Partition:
         self.record_check = record_check
         """Check of records from clients; set for internal topics only."""
         self.has_queue = False
-        """Whether appends are queued (append_queue.py), so that the next ones must queue too."""
+        """Whether appends are queued (append_queue.py), so that later ones must be queued, too."""
         self.broker_id = broker_id
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
@@ -123,13 +123,14 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.is_deleted = False
-        """Whether the topic was deleted; holders of this object must not use it then."""
+        """Whether the topic was deleted; if so, this object must no longer be used."""
         self._on_progress = on_progress
         log.on_durable = self._log_advanced
 
     def make_leader(self, state: PartitionState) -> None:
         """Become the leader in the epoch of `state`."""
         assert state.leader_epoch >= self.leader_epoch
+        # Rule R6: two leaders must never append in the same epoch.
         assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "deposed leader"
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
@@ -158,7 +159,7 @@ class Partition:
         return None
 
     def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
-        """Raise unless this broker is the leader, in the client's epoch if it sent one."""
+        """Raise unless this broker is the leader, in `leader_epoch` if the client sent an epoch."""
         problem = self.problem()
         if problem is not None:
             raise problem
@@ -183,7 +184,7 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """In-sync replicas required by acks=all: at most the number of replicas (KIP-966)."""
+        """Number of in-sync replicas that acks=all requires: at most all replicas (KIP-966)."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def append_records_to_leader(
@@ -200,6 +201,7 @@ class Partition:
         """
         view = records.view if isinstance(records, ValidatedBatch) else records
         log = self.log
+        # The conditions of `problem` without its call, because every append passes here.
         if self.is_deleted or log.offline or self.leader != self.broker_id:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
@@ -223,6 +225,7 @@ class Partition:
     def update_config(self, config: TopicConfig) -> None:
         """Apply new topic settings, also to records that were appended before."""
         old, self.log.config = self.log.config, config
+        # The new setting may acknowledge older records only once they are synced.
         if config.flush_messages < old.flush_messages and self.log.has_unflushed:
             self.log.request_sync()
         if self._raise_high_watermark():
@@ -274,7 +277,7 @@ class Partition:
                 return PartitionRead(
                     None, high_watermark, log_start_offset, diverging_epoch=diverging
                 )
-        if offset == high_watermark:
+        if offset == high_watermark:  # The usual case of a consumer that keeps up.
             return PartitionRead(None, high_watermark, log_start_offset)
         try:
             data = log.read(
@@ -291,8 +294,8 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown.
 
-        The log knows only epochs that have records. An epoch without records starts at this
-        leader's start offset; a client may know such an epoch from ListOffsets.
+        The log stores only epochs that have records. An epoch without records starts at this
+        leader's start offset; a client may have received such an epoch from ListOffsets.
         """
         log = self.log
         if epoch == self.leader_epoch:
@@ -303,7 +306,10 @@ class Partition:
         return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
 
     def _diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Return where a reader at `offset` in `last_fetched_epoch` diverges from this log."""
+        """Return the epoch and offset at which a reader's log diverges from this one, or None.
+
+        The reader is at `offset`, and its last record has `last_fetched_epoch`.
+        """
         log = self.log
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:

@@ -62,7 +62,7 @@ class Purgatory:
         return len(self._places)
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: float) -> None:
-        """Add `operation` until a check of one of `keys` completes it, or for `timeout_ms`."""
+        """Add `operation`, which ends when a check of one of `keys` completes it or it expires."""
         own_keys = tuple(dict.fromkeys(keys))  # A produce request may repeat a partition.
         self._wait(operation, own_keys, timeout_ms)
         for key in own_keys:
@@ -76,6 +76,7 @@ class Purgatory:
     def _wait(self, operation: Operation, keys: tuple[Hashable, ...], timeout_ms: float) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         bucket = ceil(deadline_ms / TICK_MS)
+        # The timer comes first, because setting it may fail: then the operation was not added.
         if self._timer is None or bucket < self._timer_bucket:
             self._set_timer(min([bucket, *self._bucket_order[:1]]))
         waiting = self._buckets.get(bucket)
@@ -142,6 +143,7 @@ class Purgatory:
         now_ms = self._clock.monotonic_ms()
         while self._bucket_order and self._bucket_order[0] * TICK_MS <= now_ms:
             for operation in self._buckets.pop(heapq.heappop(self._bucket_order)):
+                # Expiring one operation may remove another, which stays in its bucket.
                 if operation in self._places:
                     self.remove(operation)
                     self.expired += 1

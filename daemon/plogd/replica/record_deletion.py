@@ -1,7 +1,7 @@
 """Deletion of records from the start of a partition, for DeleteRecords.
 
 The log start offset advances immediately, and reads below it are refused from then on. The client
-gets its response once the new start offset is on disk and no crash can bring the records back;
+receives its response once the new start offset is on disk and no crash can restore the records;
 Kafka responds before that. Segments entirely below the start offset are deleted; other records
 below it are deleted with their segment later.
 
@@ -29,7 +29,7 @@ HIGH_WATERMARK: Final = -1
 async def delete_records(partition: Partition, offset: int, log_manager: LogManager) -> int:
     """Delete the records below `offset` durably; return the new log start offset.
 
-    Raises the KafkaError a client sees. After a KafkaStorageError the records are no longer
+    Raises the KafkaError for the client. After a KafkaStorageError, the records are no longer
     readable, but they may reappear after a crash.
     """
     _check(partition)

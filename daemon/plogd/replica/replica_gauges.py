@@ -1,7 +1,7 @@
 """Gauges of partitions, logs, fetch sessions and delayed requests, evaluated at each scrape.
 
-Names are those that the usual JMX exporter rules derive from Kafka's MBeans; metrics that Kafka
-lacks start with ``plog_``. They cost nothing between scrapes.
+The names are those that the usual JMX exporter rules derive from Kafka's MBeans; metrics that Kafka
+lacks start with ``plog_``. Gauges cost nothing between scrapes.
 """
 
 from __future__ import annotations

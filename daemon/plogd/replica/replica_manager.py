@@ -1,12 +1,12 @@
-"""The broker's partitions as a whole: appends and reads across several partitions, and purgatory.
+"""All partitions of a broker: appends and reads of several partitions, and the purgatories.
 
 The handlers of Produce, Fetch and ListOffsets call `ReplicaManager`. It returns a finished result
 as a plain value, and a `Later` for a request that waits in purgatory. hosted_topics.py creates and
 deletes topics.
 
 Called on the reactor thread. Source: Kafka 3.9 ReplicaManager; docs/architecture.md for R1-R8.
-Invariant: a delayed request never completes inside an append or at the end of a sync, only from the
-turn after it.
+Invariant: a delayed request never completes inside an append or the end of a sync, but afterwards,
+when the turn ends.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
 
 _OWN_DISK_TIMEOUT_MS = 30_000
-"""Minimum timeout of acks=0 and acks=1. The request's timeout concerns followers, and in Kafka
-acks=1 does not wait at all; a producer that timed out would resend records about to be durable."""
+"""Minimum timeout for acks=0 and acks=1. The request's timeout concerns followers, and in Kafka
+acks=1 does not wait at all; a producer that timed out would resend records that are about to become
+durable."""
 
 _MAX_IMMEDIATE_APPENDS = 128
-"""Partitions of one request that are appended to before other requests get their turn."""
+"""Number of appends of one request that are made before other requests can run."""
 
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
@@ -84,7 +85,7 @@ class ReplicaManager:
         self.delayed_produces = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.begin_read = log_manager.begin_read
-        """Starts a job that reads the data a look-up needs; see `LogManager.begin_read`."""
+        """Starts a job that reads the data for a lookup; see `LogManager.begin_read`."""
         self._fetch_reader = FetchReader(
             partitions=self._partitions,
             look_up=self.partition,
@@ -96,7 +97,7 @@ class ReplicaManager:
         self.fetch_records = self._fetch_reader.fetch
         """Reads each partition up to its high watermark; see `FetchReader.fetch`."""
 
-    # -- look-ups -----------------------------------------------------------------------------
+    # -- lookups ------------------------------------------------------------------------------
 
     @property
     def partitions(self) -> Collection[Partition]:
@@ -105,7 +106,7 @@ class ReplicaManager:
 
     @property
     def offline_count(self) -> int:
-        """Partitions that cannot be used because their log directory failed."""
+        """Number of partitions that cannot be used because their log directory has failed."""
         offline = sum(partition.log.offline for partition in self._partitions.values())
         return offline + len(self.topics.without_log)
 
@@ -133,8 +134,8 @@ class ReplicaManager:
     ) -> MaybeLater[list[PartitionAppend]]:
         """Append to each partition; completes when all records satisfy `required_acks`.
 
-        The records are written or copied before this returns: its caller may reuse their memory. A
-        queued append (append_queue.py) that times out is not made.
+        The records are written or copied before this returns, so the caller may reuse their memory.
+        A queued append (append_queue.py) that times out is not made.
         """
         appends: list[PartitionAppend] = []
         request: AppendRequest | None = None
@@ -179,7 +180,7 @@ class ReplicaManager:
         """Make one append and set its info or error."""
         key = append.topic_partition
         try:
-            partition = append.partition or self.partition(*key)
+            partition = append.partition or self.partition(*key)  # Raises the reason.
             append.info = partition.append_records_to_leader(
                 records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
@@ -216,10 +217,10 @@ class ReplicaManager:
             self._on_bug(f"progress listener of {key}", error)
 
     def listen(self, key: TopicPartition, listener: Callable[[], None]) -> None:
-        """Call `listener`, in a turn of its own, whenever partition `key` has made progress.
+        """Call `listener`, at the end of the turn, whenever partition `key` has made progress.
 
-        That is when its high watermark has advanced, it was deleted, or its log directory has
-        failed. A partition has at most one listener, its coordinator.
+        A partition makes progress when its high watermark advances, when it is deleted, and when
+        its log directory fails. It has at most one listener, its coordinator.
         """
         self._listeners[key] = listener
 

@@ -1,13 +1,13 @@
-"""Queues of look-ups by time: they run in jobs, on a lane of their own for each log directory.
+"""Queues of lookups by time, which run in jobs on a separate lane for each log directory.
 
-A look-up may read cold data and scan a million records, so it runs in slices of a few milliseconds.
-Each look-up gets one slice soon after it arrives, which is enough for most. Of those that need
+A lookup may read the disk and scan a million records, so it runs in slices of a few milliseconds.
+Each lookup gets one slice soon after it arrives, which is enough for most. Of those that need
 more, only a few run alternately, because each may hold a decompressed batch between slices; the
 rest are queued and start over when their turn comes. Seals, deletions and the appends of a slow
 disk run on other lanes.
 
-A look-up whose client disconnects is removed from the queue, or stops at its next step. Called on
-the reactor thread; log/time_lookup.py implements the look-ups.
+A lookup whose client disconnects is removed from the queue, or stops at its next step. Called on
+the reactor thread; log/time_lookup.py implements the lookups.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from plogd.ports import Jobs, Later
 Found = TimestampAndOffset | None
 
 MAX_STARTED = 2
-"""Maximum number of long look-ups per log directory that run alternately."""
+"""Maximum number of long lookups per log directory that run alternately."""
 _STEPS_PER_SLICE = 8
 
 
 class TimeLookupQueue:
-    """The look-ups in all log directories. It calls `ended(log)` after each one."""
+    """The lookups in all log directories. It calls `ended(log)` after each one."""
 
     def __init__(self, jobs: Jobs, ended: Callable[[Log], None]) -> None:
         self._jobs = jobs
@@ -37,7 +37,7 @@ class TimeLookupQueue:
         self._directories: dict[str, _Directory] = {}
 
     def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
-        """Run `look_up`; cancel the result to stop it. Fails with the KafkaError a client sees."""
+        """Run `look_up`; cancel the result to stop it. Fails with the KafkaError for the client."""
         directory = self._directories.get(log.log_dir)
         if directory is None:
             directory = self._directories[log.log_dir] = _Directory(
@@ -47,7 +47,7 @@ class TimeLookupQueue:
 
 
 class _Lookup:
-    """One look-up: new, queued, started, or in a job."""
+    """One lookup: new, queued, started, or in a job."""
 
     __slots__ = ("begin", "error", "found", "is_cancelled", "is_started", "later", "log", "steps")
 
@@ -68,7 +68,7 @@ class _Lookup:
         self.steps = self.begin()
 
     def run_slice(self) -> bool:
-        """Run a few steps, in a job; return whether the look-up has ended."""
+        """Run a few steps, in a job; return whether the lookup has ended."""
         try:
             for _ in range(_STEPS_PER_SLICE):
                 if self.is_cancelled:
@@ -84,21 +84,21 @@ class _Lookup:
 
 
 class _Directory:
-    """The look-ups in one log directory."""
+    """The lookups in one log directory."""
 
     def __init__(self, lane: str, jobs: Jobs, ended: Callable[[Log], None]) -> None:
         self._lane = lane
         self._jobs = jobs
         self._ended = ended
         self._new: dict[_Lookup, None] = {}
-        """Look-ups that have not had a slice, oldest first."""
+        """Lookups that have not run yet, oldest first."""
         self._queued: dict[_Lookup, None] = {}
-        """Long look-ups that may not start yet, oldest first."""
+        """Long lookups that may not start yet, oldest first."""
         self._started: deque[_Lookup] = deque()
-        """Started look-ups waiting for their next slice."""
+        """Started lookups waiting for their next slice."""
         self._running: _Lookup | None = None
         self._ran_new = False
-        """Whether the last slice was the first one of its look-up."""
+        """Whether the last slice was the first one of its lookup."""
 
     def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
         later: Later[Found] = Later(lambda: self._cancel(lookup))
@@ -112,7 +112,7 @@ class _Directory:
             return
         while self._queued and len(self._started) < MAX_STARTED:
             self._start(_pop_first(self._queued))
-        # Alternate between new and started look-ups: neither may starve the other.
+        # Alternate between new and started lookups: neither may starve the other.
         self._ran_new = bool(self._new) and not (self._ran_new and self._started)
         if self._ran_new:
             lookup = _pop_first(self._new)

@@ -1,4 +1,4 @@
-"""Start of all topics when the broker starts, even if a full disk prevents some logs.
+"""Start all topics when the broker starts, even if a full disk prevents the creation of some logs.
 
 Partitions whose logs cannot be created are offline; the broker retries every second until there is
 room. Called once, by broker.py.

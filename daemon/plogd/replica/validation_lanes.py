@@ -95,7 +95,7 @@ class ValidationLanes:
         """Validate a client's batch in a job. Fails with the errors of `validate_batch`."""
 
         def job(reading: RecordReading) -> ValidatedBatch:
-            reading.on_step()
+            reading.on_step()  # Raises if the append was abandoned while the job was queued.
             return validate_batch(
                 data, rules=rules, now_ms=now_ms, origin=AppendOrigin.CLIENT, reading=reading
             )

@@ -30,13 +30,13 @@ TOPIC = "first-light"
 # After a crash, the broker recovers its logs before it is ready, and logs the progress.
 _START_TIMEOUT_S = 600.0
 _ON_THIS_HOST_ONLY = ["-o", "listeners=PLAINTEXT://127.0.0.1:9092"]
-"""The options if none are given: plog-broker's own default, like Kafka's, is every address."""
+"""The default options: without them, plog-broker would listen on every address, as Kafka does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a broker with `argv` as its command line, and return its exit code.
 
-    Returns 1 if the first message cannot be sent or read back.
+    Returns 2 for invalid options, and 1 if the first message cannot be sent or read back.
     """
     arguments = list(sys.argv[1:] if argv is None else argv) or _ON_THIS_HOST_ONLY
     options = Options()

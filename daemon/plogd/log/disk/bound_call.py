@@ -1,4 +1,4 @@
-"""Bind an argument to a function, with types, for jobs and callbacks created in a loop."""
+"""Bind an argument to a function, checked by mypy, for jobs and callbacks created in a loop."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The small files of a log directory, each replaced atomically.
 
 A log directory (an entry of ``log.dirs``) holds the offset checkpoints and ``meta.properties``; a
-partition's directory holds its leader epochs and its topic id. Here, a missing file reads as empty
-and a damaged one raises CorruptCheckpoint; recovery decides what that means. Writing syncs, so it
-runs in jobs. The clean shutdown file is in clean_shutdown.py.
+partition's directory holds its leader epochs and its topic id. A missing file is read as empty, and
+a damaged one raises CorruptCheckpoint; the callers decide how to proceed. Writing syncs, so it runs
+in jobs. The clean shutdown file is in clean_shutdown.py.
 
 Source: Kafka 3.9 CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
 PartitionMetadataFile, MetaProperties.
@@ -27,22 +27,22 @@ _VERSION = 0
 
 
 class CorruptCheckpoint(PlogError):
-    """A checkpoint file is damaged; the text names the file and the problem."""
+    """A checkpoint file is damaged; the message contains its path and the problem."""
 
 
 def write_atomic(files: Files, path: str, data: bytes) -> None:
     """Durably replace the content of `path`; after a crash it has the old or the new content.
 
-    Raises OSError; then the old content is still there.
+    Raises OSError. The file then keeps its old content, unless only the last sync has failed.
     """
     temporary = path + _TEMPORARY_SUFFIX
-    if files.exists(temporary):
+    if files.exists(temporary):  # A crash has left it, and opening it would append to it.
         files.unlink(temporary)
     try:
         file = files.open_append(temporary)
         try:
             file.append(data)
-            file.sync()
+            file.sync()  # Before the rename: the new name must never have incomplete content.
         finally:
             file.close()
         files.rename(temporary, path)
@@ -51,14 +51,15 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
         with contextlib.suppress(Exception):
             files.unlink(temporary)
         raise
-    files.sync_dir(posixpath.dirname(path))
+    files.sync_dir(posixpath.dirname(path))  # Otherwise, a crash could undo the rename.
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """Read an offset checkpoint: recovery points, log start offsets or high watermarks.
 
-    The file is text: a line with the version, 0; a line with the number of entries; then one line
-    ``topic partition offset`` each. Returns no entries if it is missing. Raises CorruptCheckpoint.
+    The file is text: a line with the version, 0; a line with the number of entries; then a line
+    ``topic partition offset`` for each entry. A missing file has no entries. Raises
+    CorruptCheckpoint.
     """
     entries = _read_entries(files, path, fields=3)
     return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
@@ -78,7 +79,7 @@ class EpochEntry(NamedTuple):
 
 
 def read_leader_epochs(files: Files, directory: str) -> list[EpochEntry]:
-    """Read a partition's ``leader-epoch-checkpoint``: text as above, with entries ``epoch offset``.
+    """Read a partition's ``leader-epoch-checkpoint``, a text file of entries ``epoch offset``.
 
     Returns no entries if the file is missing. Raises CorruptCheckpoint.
     """
@@ -86,7 +87,7 @@ def read_leader_epochs(files: Files, directory: str) -> list[EpochEntry]:
     lines = _read_entries(files, path, fields=2)
     entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in lines]
     if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
-        raise CorruptCheckpoint(f"{path}: a negative epoch or offset")
+        raise CorruptCheckpoint(f"{path} contains a negative epoch or offset")
     return entries
 
 
@@ -113,7 +114,7 @@ def read_topic_id(files: Files, directory: str) -> Uuid | None:
     except ValueError as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
     if version < _VERSION or topic_id == ZERO_UUID:
-        raise CorruptCheckpoint(f"{path}: version {version}, topic id {topic_id.hex()}")
+        raise CorruptCheckpoint(f"{path}: invalid version {version} or topic id {topic_id.hex()}")
     return topic_id
 
 
@@ -126,9 +127,9 @@ def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
 def write_topic_ids(
     files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
 ) -> None:
-    """`write_topic_id` for many new directories; `sync_all` makes all files durable.
+    """Write the topic ids of many new directories; `sync_all` makes all files durable.
 
-    `sync_all` is called twice, because no directory may carry its topic id before it is complete.
+    `sync_all` is called twice, because a directory must be durable before its topic id appears.
     """
     text_by_path = {
         posixpath.join(directory, file_names.PARTITION_METADATA): _topic_id_text(topic_id)
@@ -152,18 +153,18 @@ def _topic_id_text(topic_id: Uuid) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """``meta.properties`` of a log directory: its cluster and broker."""
+    """The content of ``meta.properties``: the cluster and the broker of a log directory."""
 
     cluster_id: str
     node_id: int
     directory_id: str = ""
-    """An id in its text form; empty in files of older Kafka versions."""
+    """The id of the directory as text; empty in files of older Kafka versions."""
     version: int = 1
     """0 in Kafka's ZooKeeper mode, where the node id is called ``broker.id``."""
 
 
 def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
-    """Read ``meta.properties``; None if it is missing. Raises CorruptCheckpoint."""
+    """Read ``meta.properties``; return None if it is missing. Raises CorruptCheckpoint."""
     path = posixpath.join(log_dir, file_names.META_PROPERTIES)
     text = _read_text(files, path)
     if text is None:
@@ -173,7 +174,7 @@ def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
     try:
         version = int(values.get("version", "0"))
         if version not in (0, 1):
-            raise ValueError(f"version {version}")
+            raise ValueError(f"unknown version {version}")
         return MetaProperties(
             version=version,
             cluster_id=values["cluster.id"],
@@ -209,32 +210,35 @@ def _read_text(files: Files, path: str) -> str | None:
 
 
 def _check_last_line(path: str, text: str) -> None:
-    """Raise CorruptCheckpoint if the last line is cut, because it could read as another value."""
+    """Raise CorruptCheckpoint if the last line is cut off: its value may be incomplete."""
     if text and not text.endswith("\n"):
         raise CorruptCheckpoint(f"{path}: it ends in the middle of a line")
 
 
 def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
-    """Return the fields of each entry; all but the first are ints. An empty file is damaged."""
+    """Return the fields of each entry; the last two are integers. An empty file is damaged."""
     text = _read_text(files, path)
     if text is None:
         return []
     _check_last_line(path, text)
     lines = text.splitlines()
     if len(lines) < 2:
-        raise CorruptCheckpoint(f"{path}: {len(lines)} lines, without a version or a count")
+        raise CorruptCheckpoint(f"{path} has {len(lines)} lines: the version or count is missing")
     try:
         version, count = int(lines[0]), int(lines[1])
         entries = [line.split() for line in lines[2:]]
         for entry in entries:
             if len(entry) != fields:
-                raise ValueError(f"a line of {len(entry)} fields instead of {fields}")
+                raise ValueError(f"a line has {len(entry)} fields instead of {fields}")
             for number in entry[fields - 2 :]:
                 int(number)
     except ValueError as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
     if version != _VERSION or count != len(entries):
-        raise CorruptCheckpoint(f"{path}: version {version}, {count} entries, {len(entries)} lines")
+        raise CorruptCheckpoint(
+            f"{path} has version {version} and {len(entries)} entries, instead of version"
+            f" {_VERSION} and {count} entries"
+        )
     return entries
 
 
@@ -247,11 +251,12 @@ def _join(lines: list[str]) -> bytes:
 
 
 def _parse_properties(text: str) -> dict[str, str]:
-    """Parse the ``key=value`` lines of a Java properties file; backslashes are dropped."""
+    """Parse the ``key=value`` lines of a Java properties file."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip()
         if stripped and stripped[0] not in "#!":
             key, _, value = stripped.partition("=")
+            # Java escapes ':' and '=' in values with a backslash.
             values[key.strip()] = value.strip().replace("\\", "")
     return values

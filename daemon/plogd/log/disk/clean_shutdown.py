@@ -1,4 +1,4 @@
-"""The clean shutdown file of a log directory: it says that the logs need no recovery.
+"""The clean shutdown file of a log directory: while it exists, the logs need no recovery.
 
 The broker writes it as the last step of a clean stop and removes it as the first step of a start.
 Without it, the start recovers every log in the directory (recovery/).
@@ -25,14 +25,14 @@ def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None
 
 
 def take_clean_mark(files: Files, log_dir: str) -> bool:
-    """Durably remove the clean shutdown file; return whether there was one.
+    """Durably remove the clean shutdown file; return whether it existed.
 
-    Removed so that a crash during startup is not taken for a clean stop (KAFKA-10471). Raises
+    Otherwise, a crash during startup would be mistaken for a clean stop (KAFKA-10471). Raises
     OSError.
     """
     path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
     if not files.exists(path):
         return False
     files.unlink(path)
-    files.sync_dir(log_dir)
+    files.sync_dir(log_dir)  # Otherwise, a crash could bring the file back.
     return True

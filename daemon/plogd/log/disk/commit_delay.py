@@ -1,16 +1,17 @@
-"""The delay of a sync round until the clients of the last round have sent again.
+"""Delay a sync round until the clients that the last round answered have sent again.
 
-A client with several requests in flight would be split by rounds that begin immediately: some of
-its requests in the current round, the others in the next, and so on, so that each waits for two
-syncs. So when a round ends, as many requests are expected as it answered plus those already
-pending. The next round waits until they have arrived, or until none has arrived for a millisecond,
-the shortest time of a reactor timer. Polling instead of sleeping would take the CPU from a client
-on the same machine. The round also begins when the wait exceeds the time that this number of
-requests needs: then other clients keep arriving.
+Rounds that begin immediately would permanently split the requests of a client with several in
+flight: some in the current round, the others in the next, so that each request waits for two syncs.
+So when a round ends, as many requests are expected as it answered, plus those already pending. The
+next round waits until they have arrived, or until none has arrived for a millisecond, the shortest
+delay of a reactor timer. Polling instead of sleeping would take the CPU from a client on the same
+machine. The round also begins when the wait exceeds the time in which the expected requests should
+have arrived, because other clients may keep sending.
 
-Some clients do not return so soon: they are far away, or had only one request. So after a fruitless
-wait, the next rounds do not wait: 1, then 3, 7, 15, ...; half as many after each successful wait. A
-single request in flight never waits, nor does a round after one that answered a single request.
+Some clients do not send again so soon: they are far away, or had only one request. So after a
+fruitless wait, the next rounds do not wait: 1 round, then 3, 7, 15 and so on; each successful wait
+halves the number. A single request in flight never waits, nor does a round after one that answered
+a single request. See docs/decisions/0008.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class CommitDelay:
         self._skips = 0
         """Number of rounds that do not wait after a fruitless wait."""
         self._skips_left = _FIRST_SKIPS
-        """How many of those are left; initially no client is known to return."""
+        """Number of these rounds still to come. The first rounds do not wait, because no client is
+        known to send again yet."""
 
     def sync_requested(self) -> None:
         """Count a request for the next round; may end its wait."""
@@ -60,11 +62,11 @@ class CommitDelay:
                 self._end_wait()
 
     def must_wait(self) -> bool:
-        """Return whether the next round must not begin yet; `begin_round` is called when it may."""
+        """Return whether the next round must wait; then `begin_round` is called after the wait."""
         if self._asked >= self._expected or self._asked_before < 2:
             return False
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._answered_ms >= _GAP_MS:
+        if now_ms - self._answered_ms >= _GAP_MS:  # After a pause, no client is about to send.
             return False
         if self._skips_left:
             self._skips_left -= 1
@@ -78,7 +80,7 @@ class CommitDelay:
         self._asked, self._asked_before = 0, self._asked
 
     def round_answered(self) -> None:
-        """Expect the clients of this round, which have been answered, to return."""
+        """Expect the clients of this round, which have been answered, to send again."""
         self._expected = self._asked + self._asked_before
         self._answered_ms = self._clock.monotonic_ms()
 
@@ -90,7 +92,7 @@ class CommitDelay:
         if self._asked > self._asked_at_timer and self._clock.monotonic_ms() < self._until_ms:
             try:
                 self._set_timer()
-            except Exception:
+            except Exception:  # Without a timer, nothing else might end the wait.
                 self._end_wait()
                 raise
             return

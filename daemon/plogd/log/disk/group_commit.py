@@ -110,7 +110,7 @@ class SyncRounds:
         self._lane = f"sync:{self._files.device(self._path)}"
         self._costs = SyncCosts()
         self._dirty: dict[Syncable, int] = {}
-        """Logs that requested a sync, in order, with the bytes each has appended since."""
+        """Logs that have requested a sync, in order, with the number of bytes each has appended."""
         self._unsynced_bytes = 0
         self._round_bytes = 0
         self._unwritten_bytes = 0
@@ -126,7 +126,7 @@ class SyncRounds:
         self.file_system_rounds = 0
 
     def request(self, log: Syncable, nbytes: int) -> None:
-        """Include `log`, which appended `nbytes`, in the next round."""
+        """Include `log`, which has appended `nbytes`, in the next round."""
         self._dirty[log] = self._dirty.get(log, 0) + nbytes
         self._unsynced_bytes += nbytes
         self._commit_delay.sync_requested()
@@ -167,12 +167,14 @@ class SyncRounds:
     def _schedule(self) -> None:
         if not (self._in_flight or self._scheduled):
             self._scheduled = True
+            # At the end of the turn, so that all appends of the turn share the round.
             self._turn.defer(self._start)
 
     def _start(self) -> None:
         """Begin a round, now or after the delay for expected requests."""
         must_wait = False
         try:
+            # Appends that wait for room cannot arrive before a round has ended.
             must_wait = not self._waiting_for_room and self._commit_delay.must_wait()
         finally:
             if not must_wait:
@@ -272,7 +274,7 @@ class SyncRounds:
 
     def _continue(self) -> None:
         calls: list[Callable[[], None]] = [
-            # Responses to this round are sent in this turn, which takes longer the more there are.
+            # Deferred, because this turn sends the responses of the round, which takes a while.
             partial(self._turn.defer, self._commit_delay.round_answered),
             *([self._schedule] if self._dirty else []),
         ]
@@ -289,7 +291,7 @@ class SyncRounds:
             yield partial(self._turn.defer, self._notify_idle)
 
     def _notify_idle(self) -> None:
-        """Wake those waiting for idleness, unless notifications have led to another append."""
+        """Wake the waiters of `idle`, unless notifications have led to another append."""
         if self._is_idle:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
             notify_all(partial(later.succeed, None) for later in waiting)

@@ -28,7 +28,7 @@ OFFSET_CHECKPOINTS = (
 
 
 class LogDirUnusable(PlogError):
-    """A log directory cannot be used; the message says which, why and what to do."""
+    """A log directory cannot be used; the message contains its path, the cause and the remedy."""
 
 
 class LogDir:
@@ -47,7 +47,7 @@ class LogDir:
         }
         """The content of each checkpoint file."""
         self._unwritten = set(OFFSET_CHECKPOINTS)
-        """Checkpoints that this process has not written."""
+        """Checkpoints that this process has not written yet."""
         self.files = files
         self._report = report
         self._unlock: Callable[[], None] | None = None
@@ -55,9 +55,10 @@ class LogDir:
     def open(self) -> None:
         """Create the directory if it is missing, lock it, and read its files.
 
-        Raises LogDirUnusable if another broker holds it or its identity cannot be read.
+        Raises LogDirUnusable if another broker has locked it, or its identity cannot be read.
         """
         self._make()
+        # Locked before anything is read: another broker may be replacing the files.
         try:
             self._unlock = self.files.lock(posixpath.join(self.path, file_names.LOCK_FILE))
         except BlockingIOError as error:
@@ -82,12 +83,12 @@ class LogDir:
 
     @property
     def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Log start offsets: the records below have been deleted."""
+        """Log start offsets: the records below them have been deleted."""
         return self._offsets[file_names.LOG_START_OFFSET_CHECKPOINT]
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """Recovery points: recovery skips the records below."""
+        """Recovery points: recovery skips the records below them."""
         return self._offsets[file_names.RECOVERY_POINT_CHECKPOINT]
 
     def _make(self) -> None:
@@ -102,9 +103,9 @@ class LogDir:
             self._sync_names(missing)
 
     def _sync_names(self, made: Collection[str]) -> None:
-        """Make the names durable that lead to a directory that no broker has used yet.
+        """Durably record the path of a directory that no broker has used yet.
 
-        Includes names not `made` now: an earlier start may have failed to sync them.
+        This includes names that were not `made` now: an earlier start may have failed to sync them.
         """
         path, device = posixpath.abspath(self.path), self.files.device(self.path)
         while (parent := posixpath.dirname(path)) != path and self.files.device(parent) == device:
@@ -116,7 +117,8 @@ class LogDir:
             path = parent
 
     def take_over(self, identity: MetaProperties) -> None:
-        """Take the directory into use: remove its clean shutdown file, write its identity."""
+        """Start to use the directory: remove its clean shutdown file and write its identity."""
+        # First: whatever follows, a crash from now on is not a clean stop (KAFKA-10471).
         self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.
@@ -126,7 +128,7 @@ class LogDir:
             self.identity = identity
 
     def holds_partitions(self) -> bool:
-        """Return whether it holds a partition that is neither deleted nor stray."""
+        """Return whether the directory holds a partition that is neither deleted nor stray."""
         parsed = [
             file_names.parse_partition_dir_name(name) for name in self.files.listdir(self.path)
         ]
@@ -145,7 +147,7 @@ class LogDir:
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Remove the entries of deleted logs from the checkpoints.
 
-        Otherwise, their offsets would truncate or delete a new log of the same name.
+        Otherwise, their offsets would truncate or delete a new log with the same name.
         """
         for name, offsets in self._offsets.items():
             if any(topic_partition in offsets for topic_partition in topic_partitions):
@@ -154,7 +156,7 @@ class LogDir:
 
     def close(self, *, clean: bool) -> None:
         """Release the directory; with `clean`, everything in it is durable and closed."""
-        if clean:
+        if clean:  # Before the lock is released, because the next broker may start immediately.
             clean_shutdown.write_clean_mark(self.files, self.path)
         self.release()
 

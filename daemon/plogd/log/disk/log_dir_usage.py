@@ -21,7 +21,7 @@ from plogd.ports import DiskSpace, Jobs, gather, spawn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirUsage:
-    """The usage of a log directory; if `error` is set, without space and logs."""
+    """The usage of a log directory, either with an `error` or with `space` and `logs`."""
 
     path: str
     """The absolute path."""
@@ -33,6 +33,7 @@ class LogDirUsage:
 async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
     """Return the usage of each log directory in the order of ``log.dirs``, queried concurrently."""
     usages = await gather([spawn(_usage(log_dir, jobs)) for log_dir in log_manager.dirs])
+    # Collected last, because logs may be created and deleted during the queries.
     logs: dict[str, list[Log]] = {log_dir.path: [] for log_dir in log_manager.dirs}
     for log in log_manager.logs.values():
         logs[log.log_dir].append(log)
@@ -43,7 +44,7 @@ async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
 
 
 async def _usage(log_dir: LogDir, jobs: Jobs) -> LogDirUsage:
-    """Return the usage without logs, which may change until all directories have answered."""
+    """Return the usage without `logs`, which may change until all directories are queried."""
     path = posixpath.abspath(log_dir.path)
     if log_dir.offline:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path} is offline"))

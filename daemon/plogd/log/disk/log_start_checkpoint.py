@@ -1,8 +1,8 @@
 """Wait until log start offsets are on disk, which makes deletions of records durable.
 
-A log start is only in memory until ``log-start-offset-checkpoint`` is written, and that file holds
-all logs of a directory. So all waiters of one turn share one write: purging a topic writes one
-file, not one per partition. offset_checkpoints.py writes it.
+A log start offset is only in memory until ``log-start-offset-checkpoint`` is written, and that file
+covers all logs of a directory. So all waiters of one turn share a single write: purging a topic
+writes one file, not one per partition. offset_checkpoints.py writes it.
 
 Called on the reactor's thread. Invariant: a waiter completes with True only if it was registered
 before the offsets were collected.
@@ -16,7 +16,10 @@ from plogd.ports import Later, Turn, spawn
 
 
 class LogStartCheckpoint:
-    """Shared writes of log starts; `write(log_dir)` writes a directory's and returns success."""
+    """Shared writes of log start offsets.
+
+    `write(log_dir)` writes those of a directory and returns whether it succeeded.
+    """
 
     def __init__(self, *, turn: Turn, write: Callable[[str], Awaitable[bool]]) -> None:
         self._turn = turn
@@ -34,6 +37,7 @@ class LogStartCheckpoint:
         return later
 
     def _begin(self, log_dir: str) -> None:
+        # Removed before the offsets are collected: a later waiter needs a later write.
         waiting = self._waiting.pop(log_dir)
 
         def complete(is_written: bool) -> None:

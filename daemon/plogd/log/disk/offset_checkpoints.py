@@ -4,13 +4,13 @@
     replication-offset-checkpoint      the high watermark, capped at the durable end
     recovery-point-offset-checkpoint   recovery skips all records below it
 
-A job on the directory's lane writes each file with all logs of its directory. tasks.py, deletion.py
-and the broker's shutdown decide when. checkpoint_files.py defines the format, log_dir.py reads the
-files.
+A job on the directory's lane writes each file, with all logs of its directory. tasks.py,
+deletion.py and the broker's shutdown decide when to write. checkpoint_files.py defines the format,
+and log_dir.py reads the files.
 
 Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
-ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only if it is true of the
-disk; a directory that failed is not written again.
+ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only once the data on disk
+matches it; a directory that has failed is not written again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _TASK = "checkpoint"
 
 _OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
     file_names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
+    # With a larger flush.messages, the high watermark may be above the durable end (rule R1).
     file_names.HIGH_WATERMARK_CHECKPOINT: lambda log: min(
         log.high_watermark, log.durable_end_offset
     ),
@@ -67,8 +68,8 @@ class OffsetCheckpoints:
     async def write(self, log_dir: LogDir, name: str) -> bool:
         """Write one checkpoint if it has changed; return whether the file is up to date.
 
-        On a full disk, or after a bug, the old file stays, which is still true. Any other OSError
-        takes the directory offline.
+        On a full disk, or after a bug, the old file remains, and its offsets are still valid. Any
+        other OSError takes the directory offline.
         """
         if log_dir.offline:
             return False
@@ -95,16 +96,16 @@ class OffsetCheckpoints:
         return True
 
     async def write_final(self, log_dir: LogDir) -> None:
-        """Write all checkpoints and the clean shutdown file, and release the directory.
+        """Write all checkpoints and the clean shutdown file, then release the directory.
 
-        All its logs must be durable and closed. Raises OSError.
+        All logs in it must be durable and closed. Raises OSError.
         """
         offsets_by_name = {name: self._offsets(log_dir, name) for name in _OFFSET_OF}
 
         def finish() -> None:
             for name, offsets in offsets_by_name.items():
                 log_dir.write_offsets(name, offsets)
-            log_dir.close(clean=True)
+            log_dir.close(clean=True)  # Last: after a crash before it, the logs are recovered.
 
         await self._jobs.submit(log_dir.lane, finish)
 

@@ -22,7 +22,7 @@ INDEX_BYTES = 4096
 def keep_room(log: Log, jobs: Jobs) -> Later[bool]:
     """Reserve the space that `log` may need on a full disk; return whether that succeeded."""
     files = log.segments.active.sync_files()
-    # The job opens the files that are not open.
+    # Opening a file may block, so the job opens those that are not open.
     held = [file.retain() if file.is_open else None for file in files]
 
     def reserve() -> bool:

@@ -1,4 +1,4 @@
-"""Detect a slow disk, so that its appends are written by jobs instead of on the reactor.
+"""Detect a slow disk, so that jobs write its appends instead of the reactor.
 
 A write goes to the page cache and takes microseconds. If the page cache is at its dirty limit, the
 journal is full or the device hangs, a write blocks the reactor and thus all clients. So each log
@@ -19,9 +19,9 @@ from plogd.ports import Later, Ports
 T = TypeVar("T")
 
 SLOW_WRITE_MS = 20.0
-"""A write that takes longer was blocked by the disk."""
+"""A write that takes longer was blocked by the disk: a copy to the page cache takes 5 µs."""
 QUIET_MS = 30_000.0
-"""How long writes must be fast before the reactor writes again."""
+"""The time during which no write may be slow before the reactor writes again."""
 
 
 class SlowDisk:

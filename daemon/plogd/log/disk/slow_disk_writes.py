@@ -1,17 +1,17 @@
 """A log's appends while its disk is slow: prepared on the reactor, written by jobs, in order.
 
-Such an append has two steps. *Prepare* runs immediately, on the reactor: the batch is validated and
-gets its offsets, and its producer's sequence number counts. *Write* is a job on the directory's
-lane, for all batches prepared since the last job; it rolls the segment if necessary. When the
-outcome of the job arrives, the written batches are added to the log by the same steps as in a
-synchronous append: the log end offset rises, producers and leader epochs are updated, a sync is
-requested. So only this object knows a batch before it is in the file, and a failed write leaves
-nothing in memory to undo: the batch and those prepared after it, whose offsets follow from it, are
-dropped, and their appends get the error (`Writing.error`).
+Such an append has two steps. *Prepare* runs immediately, on the reactor: the batch is assigned its
+offsets, and later batches of its producer are checked against its sequence number. *Write* is a job
+on the directory's lane, for all batches prepared since the last job; it rolls the segment if
+necessary. When the outcome of the job arrives, the written batches are added to the log by the same
+steps as in a synchronous append: the log end offset rises, producers and leader epochs are updated,
+and a sync is requested. Until then, only this object holds the batch, so a failed write leaves
+nothing in the log to undo: the batch and all batches prepared after it, whose offsets depend on it,
+are dropped, and their appends fail with the error (`Writing.error`).
 
-A `Log` creates one with the first such append and drops it when none is left. Used on the reactor's
-thread, except `_write` and what it calls. segment/log_segment.py does the file operations, as
-for synchronous appends. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
+A `Log` creates a `SlowDiskWrites` for the first such append and drops it when none is pending. Used
+on the reactor's thread, except for the functions that run in a job. segment/log_segment.py performs
+the file operations. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
 Invariants: one job at a time for each log; readers see the segments as of the last outcome
 (`written_bytes`).
 """
@@ -40,7 +40,7 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 _GROUP_BYTES = 1 << 20
-"""Upper bound of one job, except for a single larger batch, so that outcomes arrive gradually."""
+"""A job of this size accepts no further batch, so that outcomes arrive gradually."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class _Outcome:
     written: int = 0
     """Number of batches written, from the first."""
     rolled: dict[int, LogSegment] = field(default_factory=dict)
-    """New segments, by the number of the batch each was created for."""
+    """New segments, by the number of the batch for which each was created."""
     error: Exception | None = None
-    """Why the remaining batches were not written."""
+    """The reason why the remaining batches were not written."""
     slowest_ms: float = 0.0
 
 
@@ -126,7 +126,7 @@ class SlowDiskWrites:
         self._producers = ProducerStateManager(
             files, log.directory, expiration_ms=log.producer_state.expiration_ms
         )
-        """The state of their producers after the prepared batches."""
+        """The state of producers after the prepared batches."""
         self._waiting: deque[Prepared] = deque()
         self._group: Sequence[Prepared] = ()
         self._done_bytes = 0
@@ -155,6 +155,7 @@ class SlowDiskWrites:
                 duplicate=True,
                 writing=self._writing_of(duplicate.last_offset),
             )
+        # A copy, because the memory of a request is reused.
         view = memoryview(bytearray(batch.view))
         set_base_offset_and_epoch(view, 0, self._end_offset, leader_epoch)
         prepared = Prepared(
@@ -180,12 +181,13 @@ class SlowDiskWrites:
         )
 
     def _check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
-        """`ProducerStateManager.check`, including the prepared batches."""
+        """Do the same as `ProducerStateManager.check`, including the prepared batches."""
         producer_id = header.producer_id
         if producer_id not in self._producers.producers:
             known = self._log.producer_state.producers.get(producer_id)
             if known is None:
                 return self._log.producer_state.check(header, origin)
+            # A copy, because a failed write must not change the state of the log.
             self._producers.producers[producer_id] = known.copy()
         return self._producers.check(header, origin)
 
@@ -197,7 +199,7 @@ class SlowDiskWrites:
         return None
 
     def roll(self) -> None:
-        """Begin a new segment that no batch requires; no job may be in progress."""
+        """Start a new segment although no batch requires one; no job may be in progress."""
         assert not self.is_busy
         self.is_busy = True
         log, outcome = self._log, _Outcome()
@@ -271,7 +273,9 @@ class SlowDiskWrites:
                 log.appended(header, prepared.first_offset, prepared.leader_epoch)
             except Exception as error:
                 log.on_bug("adding a written batch to the log", error)
-                outcome.error = HalfWritten(f"a batch is in the file, not in the log: {error!r}")
+                outcome.error = HalfWritten(
+                    f"a batch is in the file, but not in the log: {error!r}"
+                )
                 outcome.written = number
                 break
             self._done_bytes += len(prepared.batch.view)
@@ -320,5 +324,5 @@ class SlowDiskWrites:
         else:
             self._log.writes_ended()
         done_bytes, self._done_bytes = self._done_bytes, 0
-        # Released last, because it lets waiting requests append, possibly to this log.
+        # The bytes are released last, because waiting requests may then append to this log.
         notify_all([self._log.on_durable, lambda: self._rounds.hold(-done_bytes)])

@@ -1,6 +1,6 @@
 """Recent sync costs, from which group commit chooses the cheaper kind of round.
 
-Pure numbers: group_commit.py asks before a round and reports its duration.
+Pure arithmetic: group_commit.py queries the costs before a round and reports its duration.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _MISTRUST_MS = 30_000.0
-"""How long ``syncfs`` is avoided after it took much longer than predicted: other programs write a
-lot."""
+"""The time for which ``syncfs`` is avoided after it took much longer than predicted: it also syncs
+the files of other programs, which may be writing a lot."""
 _SURPRISE = 4.0
+"""A ``syncfs`` that takes this many times its predicted cost took much longer than predicted."""
 _WEIGHT = 0.2
 """The weight of the newest observation in a running cost."""
 _HALF_LIFE_MS = 15_000.0
@@ -26,7 +27,7 @@ class _RunningCost:
     """The running cost of an operation in ms, which decays to its initial value.
 
     An operation that looks too expensive is not chosen, and so not measured again. Therefore its
-    cost returns to `first_ms`, half the way each _HALF_LIFE_MS.
+    cost approaches `first_ms` again; every _HALF_LIFE_MS, the difference is halved.
     """
 
     first_ms: float
@@ -46,7 +47,7 @@ class _RunningCost:
 
 
 class SyncCosts:
-    """The costs of both kinds of rounds. One thread writes, during a round; any thread reads."""
+    """The costs of both kinds of rounds. The thread of a round writes; any thread reads."""
 
     __slots__ = ("_file", "_file_system", "_mistrusted_until_ms")
 
@@ -68,7 +69,7 @@ class SyncCosts:
         self._file.observe(took_ms / file_count, now_ms)
 
     def observe_file_system(self, took_ms: float, now_ms: float) -> None:
-        """Record the time of a ``syncfs``; if far above the prediction, avoid it for a while."""
+        """Record the time of a ``syncfs``, and avoid it for a while if it took far too long."""
         if took_ms > _SURPRISE * self._file_system.at(now_ms):
             self._mistrusted_until_ms = now_ms + _MISTRUST_MS
         self._file_system.observe(took_ms, now_ms)

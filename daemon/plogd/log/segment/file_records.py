@@ -1,13 +1,13 @@
-"""Record batches in a file: append them, walk their headers, and return slices of them.
+"""Record batches in a file: append them, iterate over their headers, and return slices of them.
 
 `FileRecords` is the ``.log`` file of one segment. `FileRegion` is a slice that a fetch response
 sends to the socket. The slice is fixed before sending begins and keeps the file open, so the
 segment may be deleted meanwhile. This module neither decompresses nor checks a CRC: recovery
 (recovery/segment_recovery.py) and the reader of a batch do.
 
-Invariant: ``[0, size_bytes)`` consists of whole batches except for `corrupt_ranges`, which walks
-skip. A failed append leaves `size_bytes` unchanged; its bytes in the file are removed immediately,
-or before the next append.
+Invariant: ``[0, size_bytes)`` consists of whole batches except for `corrupt_ranges`, which
+iteration skips. A failed append leaves `size_bytes` unchanged; its bytes in the file are removed
+immediately, or before the next append.
 
 Source: Kafka 3.9 FileRecords, FileLogInputStream; KAFKA-9835 for the fixed slice.
 """
@@ -28,7 +28,7 @@ from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
 _WARM_BYTES = 1 << 20
-"""Bytes that a job reads after a cold look-up: the batches that will be sent."""
+"""Bytes that a job reads after an uncached lookup: they include the batches to be sent."""
 
 _PLACE = struct.Struct(">qi4xb6xi")
 """The fields needed to find a batch: base offset, batch length, magic, last offset delta."""
@@ -50,7 +50,7 @@ class BatchPlace(NamedTuple):
 
 
 class CorruptRange(NamedTuple):
-    """Damaged bytes that recovery kept, because good batches follow or once did."""
+    """Damaged bytes that recovery kept, because valid batches follow or used to follow."""
 
     position: int
     end_position: int
@@ -59,7 +59,7 @@ class CorruptRange(NamedTuple):
 
 
 class FileRegion:
-    """Bytes ``[position, position + nbytes)`` of an open file, for sendfile or one read.
+    """Bytes ``[position, position + nbytes)`` of an open file, for sendfile or a single read.
 
     Holds the file open until `close`; every holder of a region must close it.
     """
@@ -77,7 +77,7 @@ class FileRegion:
         data = self.file.pread(self.nbytes, self.position)
         if len(data) != self.nbytes:
             raise RegionTruncated(
-                f"{self.file.path}: {self.nbytes} bytes at {self.position} are no longer all there"
+                f"{self.file.path} no longer contains {self.nbytes} bytes at {self.position}"
             )
         return data
 
@@ -116,7 +116,7 @@ class FileRecords:
         file.
         """
         position = self.size_bytes
-        if self._torn:
+        if self._torn:  # Otherwise, the batch would follow the remains of a failed append.
             self.repair()
         writer = self._writer
         if writer is None:
@@ -132,34 +132,35 @@ class FileRecords:
         return position
 
     def _begin_writing(self) -> File:
+        # Clients and other logs cannot use up the descriptors that are reserved for metadata.
         is_reserved = is_metadata_dir(posixpath.dirname(self.file.path))
         self._writer = self.file.retain_for_writing(is_reserved=is_reserved)
         return self._writer
 
     def end_writing(self) -> None:
-        """End appends, when the file is durable, so that its descriptor may be closed."""
+        """End appends, so that the pool may close the descriptor; the file must be durable."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
             self.file.end_writing()
 
     def close(self) -> None:
-        """Close the file; regions keep it open."""
+        """Release the file, which stays open as long as a region uses it."""
         self.end_writing()
         self.file.close()
 
     def repair(self) -> None:
-        """Remove bytes that a failed append left, if it could not do so itself. Raises OSError."""
+        """Remove bytes that remain after a failed append. Raises OSError."""
         if self._torn:
             self.file.truncate(self.size_bytes)
             self._torn = False
 
     def truncate(self, size_bytes: int) -> int:
-        """Truncate the file at `size_bytes`, the start of a batch; return the bytes removed."""
+        """Truncate the file at `size_bytes`, a batch boundary; return the number of cut bytes."""
         assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         cut = self.size_bytes - size_bytes
         if cut:
-            # Readers go by size_bytes, so it is lowered before the file is truncated.
+            # Readers rely on size_bytes, so it is lowered before the file is truncated.
             self.size_bytes = size_bytes
             self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
             self._torn = True
@@ -189,24 +190,24 @@ class FileRecords:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of each batch that ends at or before `end_position`.
 
-        Skips known damage. Takes one pread per 64 KiB of small batches, one per larger batch.
+        Skips known damage. Costs one pread per 64 KiB of small batches, and one per larger batch.
         Raises CorruptMessage if the bytes are not a whole batch.
         """
         for place, chunk, chunk_position in self._walk(position, end_position):
             yield place.position, parse_header(chunk, place.position - chunk_position)
 
     def places_from(self, position: int = 0, *, nowait: bool = False) -> Iterator[BatchPlace]:
-        """Yield the place of each batch; cheaper than `batches_from`.
+        """Yield the place of each batch, which is cheaper than `batches_from`.
 
-        Raises UncachedLookup, with `nowait`.
+        With `nowait`, raises UncachedLookup.
         """
         for place, _, _ in self._walk(position, None, nowait=nowait):
             yield place
 
     def find_offset(self, offset: int, position: int, *, nowait: bool = False) -> BatchPlace | None:
-        """Return the first batch from `position` on that ends at or after `offset`, or None.
+        """Return the first batch at or after `position` that ends at or after `offset`, or None.
 
-        Raises UncachedLookup, with `nowait`.
+        With `nowait`, raises UncachedLookup.
         """
         for place in self.places_from(position, nowait=nowait):
             if place.last_offset >= offset:
@@ -214,7 +215,7 @@ class FileRecords:
         return None
 
     def _read_cached(self, position: int, nbytes: int) -> Buffer:
-        """`read` from the page cache. Raises UncachedLookup."""
+        """Read from the page cache only. Raises UncachedLookup."""
         left = self.size_bytes - position
         data = self.file.pread_nowait(min(nbytes, left), position)
         if data is None:
@@ -234,7 +235,7 @@ class FileRecords:
             if position >= end:
                 return
             if position + HEADER_SIZE > chunk_position + len(chunk):
-                # First one index interval: most walks look for an offset near an index entry.
+                # At first only two index intervals: most callers look for an offset near an entry.
                 wanted = READ_CHUNK_BYTES if chunk else READ_CHUNK_BYTES // 8
                 chunk, chunk_position = read(position, wanted), position
             if position - chunk_position + HEADER_SIZE > len(chunk):
@@ -242,9 +243,11 @@ class FileRecords:
             base_offset, length, magic, delta = _PLACE.unpack_from(chunk, position - chunk_position)
             next_position = position + LOG_OVERHEAD + length
             if magic != _MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or delta < 0:
-                raise self._corrupt(position, f"no batch header (magic {magic}, length {length})")
+                raise self._corrupt(
+                    position, f"invalid batch header (magic {magic}, length {length})"
+                )
             if next_position > self.size_bytes:
-                raise self._corrupt(position, f"a batch of {length} bytes exceeds the file")
+                raise self._corrupt(position, f"a batch of length {length} exceeds the file")
             if next_position > end:
                 return
             place = BatchPlace(position, LOG_OVERHEAD + length, base_offset, base_offset + delta)

@@ -1,12 +1,13 @@
-"""A sparse index on disk: fixed-size entries in rising order, found by bisection.
+"""A sparse index on disk: fixed-size entries in ascending order, found by bisection.
 
-`IndexFile` is the common part of `OffsetIndex` and `TimeIndex`. It uses no mmap: an append is one
-small write, a look-up a few preads, and the last entry is kept in memory because most look-ups need
-it. The file holds entries only. Kafka preallocates an active index with zeros and trims it when the
-segment is rolled, so Kafka and plog can read each other's files after a clean stop.
+`IndexFile` is the base class of `OffsetIndex` and `TimeIndex`. It uses no mmap: an append is one
+small write, a lookup costs a few preads, and the last entry is kept in memory because most
+lookups need it. The file contains only entries. Kafka preallocates an active index with zeros and
+trims it when the segment is rolled, so Kafka and plog can read each other's files after a clean
+stop.
 
 A lost or damaged index is rebuilt from the ``.log`` (recovery/segment_recovery.py), and each
-look-up checks the batch that an entry leads to.
+lookup checks the batch to which an entry leads.
 
 Source: Kafka 3.9 AbstractIndex.
 Invariant: an append that fails leaves the entries unchanged.
@@ -23,16 +24,16 @@ from plogd.log.segment.uncached_lookup import uncached_range
 from plogd.ports import Buffer, File, Files
 
 _BLOCK_ENTRIES = 512
-"""With fewer candidates than this, one pread fetches them all."""
+"""Up to this number of candidates, a single pread reads them all."""
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""The largest distance of an offset from its segment's base: entries hold it as int32."""
+"""The largest distance of an offset from its segment's base: entries store it as an int32."""
 
 E = TypeVar("E")
 
 
 class CorruptIndex(PlogError):
-    """An index file cannot be what was written: rebuild it from the log."""
+    """An index file is damaged and must be rebuilt from the log."""
 
 
 def _open_read(files: Files, path: str) -> File:
@@ -43,9 +44,9 @@ def _open_read(files: Files, path: str) -> File:
 
 
 class IndexFile(Generic[E]):
-    """An index of a segment with entries `E`. One thread appends; any thread looks up.
+    """An index of a segment with entries `E`. One thread appends; any thread looks up entries.
 
-    Offsets are absolute in memory, relative to `base_offset` on disk.
+    Offsets are absolute in memory, and relative to `base_offset` on disk.
     """
 
     __slots__ = (
@@ -72,7 +73,7 @@ class IndexFile(Generic[E]):
         *,
         read_only: bool = False,
     ) -> None:
-        """Raises OSError; with `read_only`, CorruptIndex if the file is missing."""
+        """Raises OSError, or CorruptIndex if the file is missing and `read_only` is set."""
         self.base_offset = base_offset
         self.file: File = _open_read(files, path) if read_only else files.open_on_demand(path)
         try:
@@ -89,11 +90,11 @@ class IndexFile(Generic[E]):
 
     @property
     def empty_entry(self) -> E:
-        """The result of a look-up before the first entry."""
+        """The result of a lookup before the first entry."""
         raise NotImplementedError
 
     def entry(self, slot: int, *, nowait: bool = False) -> E:
-        """Return an entry; the first is 0. Raises CorruptIndex; UncachedLookup, with `nowait`."""
+        """Return an entry; the first is 0. Raises CorruptIndex; with `nowait`, UncachedLookup."""
         raise NotImplementedError
 
     def truncate_to(self, offset: int) -> None:
@@ -112,7 +113,7 @@ class IndexFile(Generic[E]):
             self.last_entry = self._read_last_entry()
 
     def repair(self) -> None:
-        """Remove bytes that a failed append left, if it could not do so. Raises OSError."""
+        """Remove bytes that remain after a failed append. Raises OSError."""
         if self._torn:
             self.file.truncate(self.count * self.LAYOUT.size)
             self._torn = False
@@ -135,14 +136,14 @@ class IndexFile(Generic[E]):
         self.count += 1
 
     def _fields(self, slot: int, nowait: bool) -> tuple[Any, ...]:
-        """Return the fields of an entry. Raises CorruptIndex if it is missing; UncachedLookup."""
+        """Return the fields of an entry. Raises CorruptIndex if it is missing, UncachedLookup."""
         return self.LAYOUT.unpack(self._read(slot, slot + 1, nowait))
 
     def _floor_slot(self, field: int, key: int, *, nowait: bool = False) -> int:
-        """Return the last slot whose `field` is <= `key`; -1 without one.
+        """Return the last slot whose `field` is <= `key`, or -1 if all are larger.
 
-        O(log n): one pread for each halving until 512 entries remain, and one for those. Raises
-        UncachedLookup, with `nowait`.
+        O(log n): one pread for each halving until 512 entries remain, and one for those entries.
+        With `nowait`, raises UncachedLookup.
         """
         if not self.count:
             return -1  # There is nothing to read, or to bring into the page cache.
@@ -167,19 +168,19 @@ class IndexFile(Generic[E]):
         """Raise CorruptIndex if the file is not a whole number of entries."""
         if self._size_remainder:
             raise CorruptIndex(
-                f"{self.file.path}: {self._size_remainder} bytes more than whole entries"
+                f"{self.file.path} ends with {self._size_remainder} bytes of an incomplete entry"
             )
 
     def _read(self, start: int, end: int, nowait: bool) -> Buffer:
         size = self.LAYOUT.size
         if nowait:
             cached = self.file.pread_nowait((end - start) * size, start * size)
-            if cached is None:
+            if cached is None:  # Read all: the bisection would need a job for each next block.
                 raise uncached_range(self.file, 0, self.count * size)
             return cached
         data = self.file.pread((end - start) * size, start * size)
         if len(data) != (end - start) * size:
-            raise CorruptIndex(f"{self.file.path} is shorter than its {self.count} entries")
+            raise CorruptIndex(f"{self.file.path} is too short for {self.count} entries")
         return data
 
     def _read_last_entry(self) -> E:

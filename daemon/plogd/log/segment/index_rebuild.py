@@ -1,14 +1,14 @@
-"""Check a whole segment after a look-up has met damage in it, and rebuild its indexes.
+"""Check a whole segment after a lookup has found damage in it, and rebuild its indexes.
 
-With a damaged batch header, or an index entry that leads to a wrong place, each look-up would have
-to walk through the segment. Instead, jobs read the segment once, a few MiB each, on the log
+With a damaged batch header, or an index entry that leads to a wrong position, each lookup would
+have to scan the segment. Instead, jobs read the segment once, a few MiB each, on the log
 directory's lane. Damage is recorded (`corrupt_ranges`) and reported, and new indexes lead past it.
-Look-ups that meet the damage meanwhile wait for the check.
+Lookups that find the damage meanwhile wait for the check.
 
-The jobs read through their own files and write the indexes under ``.cleaned`` names, which the next
+The jobs use their own open files and write the indexes under ``.cleaned`` names, which the next
 start removes after a crash. The segment switches to the new indexes on the reactor, in one step. An
-active segment keeps its indexes, because appends continue: only its damage is recorded, and the
-indexes are rebuilt, if they are wrong, once it has been rolled and sealed.
+active segment keeps its indexes, because appends continue: only its damage is recorded, and wrong
+indexes are rebuilt once the segment has been rolled and sealed.
 
 Called on the reactor's thread. Source: Kafka 3.9 LogSegment.recover, which runs only at startup.
 Invariant: a segment is scanned at most once per `RECHECK_MS`, whatever the scan finds.
@@ -32,7 +32,7 @@ from plogd.ports import Later, Ports, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
-"""How long the result of a check is valid; after that, a look-up may start another one."""
+"""The time for which the result of a check is valid; then a lookup may start another check."""
 
 _TASK = "index rebuild"
 _STEP_BYTES = 4 << 20
@@ -48,12 +48,12 @@ class IndexRebuilds:
         self._report = ports.report
         self._housekeeping = housekeeping
         self._waiters: dict[LogSegment, Waiters[None]] = {}
-        """Pending look-ups, by the segment being checked."""
+        """Pending lookups, by the segment being checked."""
 
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
-        """Check `segment` and rebuild its indexes; completes without an error in any case.
+        """Check `segment` and rebuild its indexes, or wait for a check in progress.
 
-        Joins a check in progress. Errors are reported; the look-up's retry meets them again.
+        Always completes without an error: errors are reported, and the retried lookup fails again.
         """
         waiters = self._waiters.get(segment)
         if waiters is not None:
@@ -64,6 +64,7 @@ class IndexRebuilds:
         def end(error: Exception | None = None) -> None:
             if error is not None and not log.closed:
                 self._housekeeping.log_failed(_TASK, log, error)
+            # Set before the waiters retry: whatever the outcome, they must not check again.
             segment.is_checked = True
             self._timers.call_later(RECHECK_MS, lambda: _allow_check(segment))
             self._waiters.pop(segment).succeed(None)
@@ -72,7 +73,7 @@ class IndexRebuilds:
         return done
 
     def check_suspects(self, log: Log) -> None:
-        """Check the segments of `log` in which a job's look-up has met damage."""
+        """Check the segments of `log` in which the lookup of a job has found damage."""
         for segment in log.segments:
             if segment.index_is_suspect and not segment.is_checked:
                 self.check(log, segment)
@@ -96,7 +97,7 @@ class IndexRebuilds:
         """Run the jobs of a check; return False if it was abandoned."""
         is_done = False
         while not is_done:
-            # The directory of a closed log may belong to another topic of the same name.
+            # The directory of a closed log may belong to another topic with the same name.
             if log.closed or log.offline:
                 return False
             is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
@@ -122,7 +123,7 @@ class IndexRebuilds:
         )
         if rebuild.maximum is not None:
             self._report(
-                "rebuilt the indexes of {path}: a look-up met a wrong entry or damage",
+                "rebuilt the indexes of {path}: a lookup found a wrong entry or damage",
                 path=segment.records_file.path,
                 topic_partition=log.topic_partition,
                 level="warn",
@@ -183,7 +184,7 @@ class _Rebuild:
     def put_in_place(self) -> None:
         """Sync the new indexes and rename them over the old ones. A job.
 
-        On a full disk, the old ones stay. Raises any other OSError.
+        On a full disk, the old indexes remain. Raises any other OSError.
         """
         indexes = self._indexes
         assert indexes is not None
@@ -205,12 +206,12 @@ class _Rebuild:
         if self._reader is not None:
             self._reader.close()
         if self._indexes is not None and self.maximum is None:
-            with contextlib.suppress(OSError):  # The next start removes what is left.
+            with contextlib.suppress(OSError):  # The next start removes remaining files.
                 self._indexes.discard()
 
 
 def _is_in(log: Log, segment: LogSegment) -> bool:
-    """Whether `segment` is still in `log`, not deleted by retention."""
+    """Return whether `segment` is still in `log`, and not deleted by retention."""
     return next(log.segments.starting_at(segment.base_offset)) is segment
 
 

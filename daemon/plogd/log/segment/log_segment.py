@@ -5,10 +5,10 @@ which segment holds an offset, how far readers may read and when files are synce
 recovery/segment_recovery.py truncates a segment after a crash, and time_lookup.py looks up
 timestamps.
 
-The indexes are hints: a look-up checks the batch they lead to. If a hint is wrong, or the bytes are
-not a batch, the look-up sets `index_is_suspect`. index_rebuild.py then reads the whole segment
-once, in jobs, and a look-up on the reactor waits for that. All files are opened on demand
-(file_pool.py).
+The indexes are hints: a lookup checks the batch to which they lead. If a hint is wrong, or the
+bytes are not a batch, the lookup sets `index_is_suspect`. index_rebuild.py then reads the whole
+segment once, in jobs, and a lookup on the reactor waits until the jobs are done. All files are
+opened on demand (file_pool.py).
 
 Source: Kafka 3.9 LogSegment. Invariant: an append that raises leaves the segment unchanged, indexes
 included.
@@ -36,7 +36,7 @@ from plogd.topic_config import TopicConfig
 
 
 class UncheckedSegment(UncachedLookup):
-    """A look-up met damage or a wrong index: jobs must read all of `segment` (index_rebuild.py).
+    """A lookup found damage or a wrong index: jobs must read all of `segment` (index_rebuild.py).
 
     `warm` does nothing, because it runs on a thread and the rebuild is a sequence of jobs.
     """
@@ -69,7 +69,7 @@ class LogSegment:
     ) -> None:
         self.base_offset = base_offset
         self.index_is_suspect = False
-        """A look-up has met a wrong hint, or damage that is not in `corrupt_ranges`."""
+        """A lookup has found a wrong hint, or damage that is not in `corrupt_ranges`."""
         self.is_checked = False
         """index_rebuild.py has recently read the whole segment: `corrupt_ranges` is complete."""
         self._is_closed = False
@@ -88,10 +88,10 @@ class LogSegment:
     def create(
         cls, files: Files, directory: str, base_offset: int, config: TopicConfig
     ) -> LogSegment:
-        """Create an empty segment with its index files; Kafka treats a missing one as damage.
+        """Create an empty segment with its index files; Kafka treats a missing index as damage.
 
-        First removes files of the same name that a failed roll has left. Raises OSError, and then
-        removes its files if possible.
+        First removes files with the same names that a failed roll has left. If this raises OSError,
+        the new files are removed if possible.
         """
         for suffix in SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
@@ -107,10 +107,10 @@ class LogSegment:
         return segment
 
     def open_for_reading(self) -> LogSegment:
-        """Return the same segment with its own read-only files, for a job; the caller closes it.
+        """Return the same segment with separate read-only files for a job; the caller closes it.
 
-        The copy holds the batches present now; appends, deletions and index rebuilds do not affect
-        it. Raises FileNotFoundError if the segment was deleted, OSError.
+        The copy contains the current batches; appends, deletions and index rebuilds do not affect
+        it. Raises FileNotFoundError if the segment was deleted, or another OSError.
         """
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
@@ -194,6 +194,7 @@ class LogSegment:
         if size_bytes > config.segment_bytes - nbytes:
             return True
         waited_ms = self._waited_ms(timestamp_ms, now_ms)
+        # The first condition avoids the hash of the second one for almost every append.
         if (
             waited_ms > config.segment_ms - config.segment_jitter_ms
             and waited_ms > self._roll_after_ms(config)
@@ -202,7 +203,7 @@ class LogSegment:
         return self.indexes.is_full
 
     def _roll_after_ms(self, config: TopicConfig) -> int:
-        """``segment.ms`` minus a part of ``segment.jitter.ms``, so that not all logs roll together.
+        """Return ``segment.ms`` minus a part of ``segment.jitter.ms``, to spread out the rolls.
 
         The part is pseudo-random, but constant for a segment.
         """
@@ -212,7 +213,7 @@ class LogSegment:
         return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
-        """The segment's age in record time, or by the clock if its records have no timestamps."""
+        """Return the segment's age in record time, or by the clock if there are no timestamps."""
         if self._first_timestamp is None:
             try:
                 header = self.records.header_at(0)
@@ -230,8 +231,8 @@ class LogSegment:
     ) -> int:
         """Write a batch and, every ``index.interval.bytes``, index entries; return its position.
 
-        `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not a
-        record). If this raises, nothing was appended, unless the error is HalfWritten.
+        `offset_of_max_timestamp` is the batch's last offset, because time index entries refer to a
+        batch, not a record. If this raises, nothing was appended, unless the error is HalfWritten.
         """
         position = self.size_bytes
         try:
@@ -256,10 +257,10 @@ class LogSegment:
             raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error
 
     def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
-        """Add the next batch of the file to emptied indexes, as its append did.
+        """Add the next batch of the file to the emptied indexes, as its append did.
 
-        `always` adds an entry for it, because the bytes before it cannot be walked. If a full disk
-        refuses the entry, it is left out: indexes are hints, and the log must load.
+        `always` adds an entry for it, because a lookup cannot scan the bytes before it. If a full
+        disk refuses the entry, it is left out: indexes are hints, and the log must load.
         """
         self.indexes.add(
             position,
@@ -275,9 +276,9 @@ class LogSegment:
     def find_offset(self, offset: int, *, nowait: bool = False) -> BatchPlace | None:
         """Return the first batch that ends at or after `offset`; None if there is no such batch.
 
-        Takes no pread for a recent batch, otherwise one index look-up and usually one pread. Raises
-        CorruptMessage if bytes on the way are not batches. With `nowait`, raises UncachedLookup if
-        the look-up has to wait for the disk or for a check of the whole segment.
+        Costs no pread for a recent batch, otherwise one index lookup and usually one pread. Raises
+        CorruptMessage if bytes that it scans are not batches. With `nowait`, raises UncachedLookup
+        if the lookup has to wait for the disk or for a check of the whole segment.
         """
         recent = self._recent.find(offset, self.size_bytes)
         if recent is not None:
@@ -291,7 +292,7 @@ class LogSegment:
                     raise UncheckedSegment(self) from None
                 if isinstance(error, CorruptMessage):
                     raise
-        # The hint was wrong, or the log is damaged here: only a walk from the start shows which.
+        # The hint was wrong, or the log is damaged here: only a scan from the start shows which.
         return self.records.find_offset(offset, 0, nowait=nowait)
 
     def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
@@ -320,7 +321,7 @@ class LogSegment:
         self.index_is_suspect = False
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
-        """Return where the batches below `offset` end, or the start of damage that contains it."""
+        """Return the end of the batches below `offset`, or the start of damage containing it."""
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
                 return damaged.position
@@ -336,12 +337,13 @@ class LogSegment:
         at_least_one: bool,
         nowait: bool = False,
     ) -> FileRegion | None:
-        """Return the batches from the one containing `offset` on, up to `max_position`.
+        """Return batches from the one that contains `offset` up to `max_position`.
 
-        `max_bytes` may cut the last batch, but never the first: that is returned whole with
-        `at_least_one`, otherwise omitted (a client treats bytes without a whole batch as an error).
-        Returns None if all batches here are below `offset`, and an empty region if no bytes remain.
-        Raises CorruptMessage if the batch is known to be damaged; UncachedLookup, with `nowait`.
+        `max_bytes` may cut the last batch, but never the first: it is returned whole with
+        `at_least_one`, and omitted otherwise (a client treats bytes without a whole batch as an
+        error). Returns None if all batches here are below `offset`, and an empty region if no bytes
+        remain. Raises CorruptMessage if the batch is known to be damaged; with `nowait`, also
+        UncachedLookup.
         """
         place = self._sound_place(offset, nowait)
         if place is None:
@@ -358,7 +360,7 @@ class LogSegment:
         )
 
     def _sound_place(self, offset: int, nowait: bool) -> BatchPlace | None:
-        """`find_offset` for an offset outside known damage. Raises CorruptMessage."""
+        """Do the same as `find_offset`, but raise CorruptMessage inside known damage."""
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
                 raise CorruptMessage(
@@ -370,7 +372,7 @@ class LogSegment:
     # -- truncate and check -------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batches that end at or after `offset`; return how many bytes."""
+        """Remove the batches that end at or after `offset`; return the number of bytes removed."""
         place = self.find_offset(offset)
         self.indexes.truncate_to(offset)
         cut_bytes = 0 if place is None else self.records.truncate(place.position)
@@ -379,7 +381,7 @@ class LogSegment:
         return cut_bytes
 
     def truncate_to_size(self, size_bytes: int) -> None:
-        """Undo all appends, even failed ones, since the segment had this size. Raises OSError."""
+        """Undo all appends since the segment had this size, even failed ones. Raises OSError."""
         self.records.repair()
         self.indexes.repair()
         if size_bytes < self.size_bytes:
@@ -388,7 +390,7 @@ class LogSegment:
             self.truncate_to(header.base_offset)
 
     def _read_maximum(self) -> TimestampOffset:
-        """The last time index entry, or a later batch with a larger timestamp."""
+        """Return the last time index entry, or a later batch with a larger timestamp."""
         maximum = self.time_index.last_entry
         position = self.offset_index.lookup(maximum.offset).position
         for _, header in self.records.batches_from(position):
@@ -419,7 +421,7 @@ class LogSegment:
     def sanity_check(self) -> int:
         """Check the indexes against the log and return the offset after the last batch.
 
-        To be called first after a start. Opens both indexes and takes three or four preads. Raises
+        Called first after a start. Opens both indexes and costs three or four preads. Raises
         CorruptIndex if they clearly do not belong to the log, which then needs recovery.
         """
         self.indexes.sanity_check(self.size_bytes)
@@ -435,7 +437,9 @@ class LogSegment:
         for _, header in self.records.batches_from(last_indexed_position):
             next_offset = header.next_offset
             if header.max_timestamp > latest.timestamp:
-                raise CorruptIndex(f"{self.records.file.path}: the time index lacks its last entry")
+                raise CorruptIndex(
+                    f"{self.records.file.path}: the last entry of the time index is missing"
+                )
         if self.time_index.count:
             found = self.records.header_at(self.position_of(latest.offset))
             if found is None or found.max_timestamp != latest.timestamp:
@@ -451,18 +455,18 @@ class LogSegment:
         self.indexes.add_last_entry()
 
     def on_sealed(self) -> None:
-        """Free what only appends need: the descriptor, and the positions of recent batches."""
+        """Release the resources for appends: the descriptor, and positions of recent batches."""
         self._recent = RecentBatches()  # A new object: a job may be reading the old one.
         self.records.end_writing()
 
     def sync_files(self) -> list[File]:
-        """The open files to sync when sealing: records first, then the indexes."""
+        """Return the open files to sync when sealing: records first, then the indexes."""
         return [self.records.file, *self.indexes.open_files]
 
     def release_indexes(self) -> None:
-        """Close the index files to save descriptors; the next look-up opens them again.
+        """Close the index files to save descriptors; the next lookup opens them again.
 
-        What `max_timestamp` needs stays in memory if it is there.
+        `max_timestamp` remains available in memory if it has been computed.
         """
         self.indexes.close()
 
@@ -478,13 +482,14 @@ class LogSegment:
     def delete_files(self) -> None:
         """Close the segment and unlink its files; missing files are not an error."""
         self.close()
+        # Records last: after a crash, a start finds no indexes without records.
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
             if self._files.exists(path):
                 self._files.unlink(path)
 
     def close(self) -> None:
-        """Close the files; regions handed out keep theirs open. Idempotent."""
+        """Close the files, except those that a region still uses. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self.records.close()

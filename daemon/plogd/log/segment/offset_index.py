@@ -1,9 +1,9 @@
 """The ``.index`` of a segment: maps an offset to a byte position at or before its batch.
 
-One entry for about each ``index.interval.bytes`` of batches, 8 bytes, big-endian:
+There is about one entry per ``index.interval.bytes`` of batches; 8 bytes, big-endian:
 
     relative offset   int32   last offset of a batch, minus the segment's base offset
-    position          int32   where that batch begins in the .log
+    position          int32   position of that batch in the .log
 
 Source: Kafka 3.9 OffsetIndex, LogSegment.append.
 Invariant: both fields rise strictly from entry to entry.
@@ -39,7 +39,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must roll because ``segment.index.bytes`` are used up."""
+        """Whether the segment must roll because the index has reached ``segment.index.bytes``."""
         return self.count >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
@@ -56,7 +56,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
     def lookup(self, offset: int, *, nowait: bool = False) -> OffsetPosition:
         """Return the last entry at or below `offset`, or `empty_entry`.
 
-        Raises UncachedLookup, with `nowait`.
+        With `nowait`, raises UncachedLookup.
         """
         if self.count and offset >= self.last_entry.offset:
             return self.last_entry
@@ -64,7 +64,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         return self.entry(slot, nowait=nowait) if slot >= 0 else self.empty_entry
 
     def entry(self, slot: int, *, nowait: bool = False) -> OffsetPosition:
-        """Return an entry; the first is 0. Raises CorruptIndex; UncachedLookup, with `nowait`."""
+        """Return an entry; the first is 0. Raises CorruptIndex; with `nowait`, UncachedLookup."""
         relative_offset, position = self._fields(slot, nowait)
         return OffsetPosition(self.base_offset + relative_offset, position)
 
@@ -76,6 +76,9 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         first, last = self.entry(0), self.last_entry
         # The first batch of a segment is never indexed, so neither field is ever 0.
         if not self.base_offset < first.offset <= last.offset:
-            raise CorruptIndex(f"{self.file.path}: entries from {first} to {last} do not rise")
+            raise CorruptIndex(f"{self.file.path}: invalid first or last entry: {first}, {last}")
         if not 0 < first.position <= last.position < log_size_bytes:
-            raise CorruptIndex(f"{self.file.path}: {last} is not in {log_size_bytes} bytes of log")
+            raise CorruptIndex(
+                f"{self.file.path}: first entry {first} or last entry {last} does not fit a log of"
+                f" {log_size_bytes} bytes"
+            )

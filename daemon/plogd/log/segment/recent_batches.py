@@ -1,8 +1,8 @@
-"""The positions of a segment's newest batches, so that most look-ups need no read.
+"""The positions of a segment's newest batches, so that most lookups need no read.
 
-Consumers that keep up fetch what was just appended, and a high watermark is near the end, too.
-Owned by one `LogSegment`, which adds each batch it appends. Takes at most 16 KiB; a list of ints
-would take 80 KiB, for each of possibly thousands of partitions.
+Consumers that keep up fetch the newest batches, and the high watermark is near the end, too. Each
+`LogSegment` owns one object and adds each batch that it appends. The object takes at most 16 KiB;
+lists of ints would take 80 KiB, for each of possibly thousands of partitions.
 
 One thread adds batches, while another may look them up.
 """
@@ -18,27 +18,28 @@ _REMEMBERED = 512
 
 
 class RecentBatches:
-    """The last 512 to 1024 appended batches; a look-up takes O(log n)."""
+    """The last 512 to 1024 appended batches; a lookup takes O(log n)."""
 
     __slots__ = ("_lists",)
 
     def __init__(self) -> None:
         self._lists = (array("q"), array("q"))
-        """Last offsets and positions. Replaced together, because a look-up may run concurrently."""
+        """Last offsets and positions. Replaced together, because a lookup may run concurrently."""
 
     def add(self, position: int, last_offset: int) -> None:
         """Add a batch ending at `last_offset` that was appended at `position`."""
         last_offsets, positions = self._lists
-        # In this order, because a look-up may run between the two.
+        # In this order, because a lookup may run between the two and needs a position for each
+        # last offset.
         positions.append(position)
         last_offsets.append(last_offset)
         if len(positions) > 2 * _REMEMBERED:
             self._lists = last_offsets[_REMEMBERED:], positions[_REMEMBERED:]
 
     def find(self, offset: int, end_position: int) -> BatchPlace | None:
-        """Return the first batch that ends at or after `offset`; None if it is not known.
+        """Return the first batch that ends at or after `offset`, or None if it is not known.
 
-        `end_position` is where the last batch ends.
+        `end_position` is the end of the last batch.
         """
         last_offsets, positions = self._lists
         if not last_offsets or offset > last_offsets[-1]:

@@ -8,15 +8,16 @@ advances its recovery point when the seal is done.
 The seals of a log run one at a time, in order: a snapshot proves to recovery that all segments
 below it are durable, so it must not be written before the seals of all earlier segments are done.
 
-Retention may delete a segment that is not sealed. Its files stay until the snapshot is on disk, or
-else a crash would lose the producers of its records. Only a full disk does not wait for that.
+Retention may delete a segment that is not sealed. Its files remain until the snapshot is on disk:
+otherwise, a crash would lose the producers of its records. Only on a full disk are they deleted
+without waiting, to free space.
 
-An OSError from a sync takes the directory offline. A full disk, or a bug, fails only this seal,
-which is retried after `RETRY_MS` unless the log has been closed: its directory may then belong to a
-new topic of the same name.
+An OSError from a sync takes the directory offline. After a full disk or a bug, only this seal
+fails. It is retried after `RETRY_MS` unless the log has been closed: the directory may then belong
+to a new topic with the same name.
 
 Source: Kafka 3.9 UnifiedLog.roll, UnifiedLog.flush; docs/architecture.md, rules R11 and R12.
-Invariants: a segment counts as sealed only when all of this is on disk; a snapshot in a log's
+Invariants: a segment counts as sealed only when all these files are on disk; a snapshot in a log's
 directory proves that all segments below its offset were sealed.
 """
 
@@ -45,7 +46,7 @@ class _Seal(NamedTuple):
     segment: LogSegment
     write_snapshot: Callable[[], None]
     followers: list[Callable[[], None]]
-    """Called once the snapshot is on disk or the seal has been abandoned."""
+    """Functions to call once the snapshot is on disk or the seal has been abandoned."""
 
 
 class Sealing:
@@ -83,9 +84,10 @@ class Sealing:
     def after_seals(
         self, log: Log, segments: Sequence[LogSegment], function: Callable[[], None]
     ) -> None:
-        """Call `function` once no seal of `segments` is pending; now if none is.
+        """Call `function` once no seal of `segments` is pending.
 
-        Also if the log is closed or offline, and if the disk is full: then files must be deleted.
+        It is also called if the log is closed or goes offline and, because files must be deleted
+        then, if the disk is full.
         """
         pending = [seal for seal in self._waiting.get(log, ()) if seal.segment in segments]
         if pending:
@@ -94,19 +96,19 @@ class Sealing:
             function()
 
     def is_running(self, log_dir: str) -> bool:
-        """Whether a job is sealing a segment in this directory."""
+        """Return whether a job is sealing a segment in this directory."""
         return any(log.log_dir == log_dir for log in self._running)
 
     def _begin(self, log: Log) -> None:
         """Begin the oldest seal of `log`, unless the log is closed or offline."""
-        # The directory of a closed log may belong to a new topic of the same name.
+        # The directory of a closed log may belong to a new topic with the same name.
         if log.closed or log.offline:
             self._abandon(log)
             return
         seal = self._waiting[log][0]
         if log.is_unsealed(seal.segment):
             self._submit(log, seal)
-        else:  # Retention has deleted the segment: only the snapshot has its producers.
+        else:  # Retention has deleted the segment: only the snapshot contains its producers.
             self._note_producers(log, seal)
 
     def _ended(self, log: Log) -> None:
@@ -120,7 +122,7 @@ class Sealing:
         _release(seal)
 
     def _abandon(self, log: Log) -> None:
-        """Forget all seals of `log`: the next start recovers its segments."""
+        """Drop all seals of `log`; the next start recovers its segments."""
         for seal in self._waiting.pop(log):
             _release(seal)
 
@@ -173,7 +175,8 @@ class Sealing:
             if not isinstance(error, OSError) or log.closed:
                 self._retry(log, error)
             elif log.is_unsealed(segment):
-                self._disk_failed(log, error)  # Also without room: the sync has lost data.
+                # Even if the disk is full: after a failed sync, the kernel may have dropped pages.
+                self._disk_failed(log, error)
             else:  # Retention has deleted the segment meanwhile, with the files to open.
                 self._begin(log)
 

@@ -1,4 +1,4 @@
-"""The two indexes of a segment, and the rule when a batch gets an entry.
+"""The two indexes of a segment, and the rule for adding an entry.
 
 Owned by one `LogSegment`. A batch gets an offset index entry if it begins more than
 ``index.interval.bytes`` after the last indexed batch; the time index then gets the segment's
@@ -23,7 +23,7 @@ from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
 
 _MAX_UNINDEXED_BYTES = 16 << 20
-"""More than any append leaves between the last entry and the end; a larger gap means damage."""
+"""More bytes than any append adds after the last entry; a larger gap is a sign of damage."""
 
 
 class SegmentIndexes:
@@ -63,7 +63,7 @@ class SegmentIndexes:
         self._may_open = False
         """Whether a job has read the ``.index`` into the page cache, so that opening it does not
         block."""
-        # None: not read from the files yet, or stale since they changed.
+        # None: not read from the files yet, or out of date because they have changed.
         self._is_full: bool | None = None
         self._maximum: TimestampOffset | None = None
         self._last_indexed_position: int | None = None
@@ -92,14 +92,14 @@ class SegmentIndexes:
                 self._config.segment_index_bytes,
                 read_only=self._read_only,
             )
-            if self._offset_index is not None:  # A job's look-up opened it first.
+            if self._offset_index is not None:  # A job's lookup opened it first.
                 index.close()
                 return self._offset_index
             self._offset_index = index
         return index
 
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
-        """`OffsetIndex.lookup`; with `nowait`, an index that is not open is cold."""
+        """Call `OffsetIndex.lookup`; with `nowait`, a closed index counts as not cached."""
         if self._offset_index is None:
             if self._last_indexed_position == 0:  # It is known to have no entries.
                 return OffsetPosition(self.base_offset, 0)
@@ -120,7 +120,7 @@ class SegmentIndexes:
                 self._config.segment_index_bytes,
                 read_only=self._read_only,
             )
-            if self._time_index is not None:  # A job's look-up opened it first.
+            if self._time_index is not None:  # A job's lookup opened it first.
                 index.close()
                 return self._time_index
             self._time_index = index
@@ -152,12 +152,12 @@ class SegmentIndexes:
 
     @property
     def longest_gap_bytes(self) -> int:
-        """The largest distance between two entries in bytes, unless some were left out."""
+        """The largest distance between two entries in bytes, unless entries were left out."""
         return _MAX_UNINDEXED_BYTES + self._config.index_interval_bytes
 
     def open(self) -> None:
-        """Open both files; the look-up reports a missing one again. Raises OSError."""
-        with contextlib.suppress(CorruptIndex):
+        """Open both files if they exist. Raises OSError."""
+        with contextlib.suppress(CorruptIndex):  # The lookup reports a missing file again.
             _ = self.by_offset, self.by_time
 
     def copy_for_reading(self, state: str) -> SegmentIndexes:
@@ -182,7 +182,7 @@ class SegmentIndexes:
     def put_in_place(self) -> None:
         """Durably rename rebuilt, closed files over the old ones. A job. Raises OSError.
 
-        Readers keep using the old files, which they have open, until `note_rebuilt`.
+        Readers continue to use the old files, which they have open, until `note_rebuilt`.
         """
         for path in self._paths:
             self._files.rename(path, path.removesuffix(CLEANED_SUFFIX))
@@ -218,9 +218,9 @@ class SegmentIndexes:
     ) -> None:
         """Update the indexes for the next batch; `always` adds an entry for it.
 
-        After any exception both are unchanged, except for bytes that `repair` removes. An entry is
-        left out if its file cannot be opened because descriptors have run out and, with `if_room`,
-        if the disk is full. Raises OSError.
+        After any exception, both are unchanged except for bytes that `repair` removes. An entry is
+        left out if no descriptor is left to open its file and, with `if_room`, if the disk is full.
+        Raises OSError.
         """
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
         old_maximum = self._maximum or self.maximum
@@ -232,7 +232,7 @@ class SegmentIndexes:
             if always or position - self._last_indexed_position > self._config.index_interval_bytes:
                 self._add_entries(position, last_offset)
         except Exception as error:
-            # Clients that are connected must not notice that descriptors have run out.
+            # Connected clients must be able to produce even if all descriptors are in use.
             if isinstance(error, OSError) and (
                 is_out_of_files(error) or (if_room and is_refusal(error))
             ):
@@ -255,7 +255,7 @@ class SegmentIndexes:
         self._is_full = by_offset.is_full or by_time.is_full
 
     def add_last_entry(self) -> None:
-        """Add the largest timestamp, for retention: the segment gets no more appends."""
+        """Add the largest timestamp, for retention; the segment receives no more appends."""
         self._is_full = None  # The entry takes the last slot; the roll may still fail afterwards.
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
 
@@ -279,7 +279,7 @@ class SegmentIndexes:
         self._last_indexed_position = self._is_full = None
 
     def sanity_check(self, log_size_bytes: int) -> None:
-        """Check all that does not require the ``.log``. Raises CorruptIndex."""
+        """Check everything that does not require the ``.log``. Raises CorruptIndex."""
         for path in self._paths:
             if not self._files.exists(path):
                 raise CorruptIndex(f"{path} is missing")
@@ -287,7 +287,7 @@ class SegmentIndexes:
         self.by_time.sanity_check()
         unindexed_bytes = log_size_bytes - self.by_offset.last_entry.position
         if unindexed_bytes > self.longest_gap_bytes:
-            raise CorruptIndex(f"{self._paths[0]} ends long before the log does")
+            raise CorruptIndex(f"{self._paths[0]} has no entry for the last part of the log")
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""

@@ -1,7 +1,6 @@
-"""When a log needs a new segment, and how it gets one.
+"""Decide whether a log needs a new segment, and create it.
 
-Shared by log.py, which writes synchronously, and disk/slow_disk_writes.py, which writes in a job
-on a thread.
+Shared by log.py, which writes synchronously, and disk/slow_disk_writes.py, which writes in jobs.
 
 Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15.
 """
@@ -20,15 +19,15 @@ def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig
     """Raise RecordListTooLarge if a batch of this size exceeds ``segment.bytes``."""
     if nbytes > config.segment_bytes:
         raise RecordListTooLarge(
-            f"{topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
-            f"{config.segment_bytes} (segment.bytes)"
+            f"{topic_partition}: a batch of {nbytes} bytes does not fit into a segment; the limit "
+            f"is segment.bytes={config.segment_bytes}"
         )
 
 
 def must_roll(
     segment: LogSegment, batch: ValidatedBatch, last_offset: int, config: TopicConfig, now_ms: int
 ) -> bool:
-    """Whether the batch needs a new segment. Raises OSError."""
+    """Return whether the batch needs a new segment. Raises OSError."""
     return segment.should_roll(config, len(batch.view), batch.max_timestamp, last_offset, now_ms)
 
 

@@ -1,8 +1,8 @@
 """The segments of one log in order: find the one that holds an offset, and the active one.
 
-Pure bookkeeping without file access. Used by `Log`, on the reactor's thread. Source: the paper,
-section 3.1: a sorted in-memory list of each segment's first offset. Invariant: base offsets rise
-strictly, and there is always an active (last) segment.
+Pure bookkeeping without file access. Used by `Log`, on the reactor's thread. Source: the Kafka
+paper (NetDB 2011), section 3.1: a sorted in-memory list of each segment's first offset. Invariant:
+base offsets rise strictly, and there is always an active (last) segment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plogd.log.segment.log_segment import LogSegment
 
 
 class Segments:
-    """A log's segments by base offset. Look-ups take O(log n)."""
+    """A log's segments by base offset. Lookups take O(log n)."""
 
     __slots__ = ("_base_offsets", "_segments", "active")
 
@@ -53,12 +53,13 @@ class Segments:
         return removed
 
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
-        """Return the segments from the one that may hold `offset` on, or all if it is lower."""
+        """Return the segments that may hold `offset` or later offsets."""
+        # bisect returns 0 for an offset below the first base: then all segments follow.
         start = max(0, bisect_right(self._base_offsets, offset) - 1)
         return iter(self._segments[start:])
 
     def end_offset_of(self, segment: LogSegment, log_end_offset: int) -> int:
-        """Return the first offset after `segment`: the next one's base, or the log end offset."""
+        """Return the end of `segment`: the next segment's base offset, or the log end offset."""
         after = bisect_right(self._base_offsets, segment.base_offset)
         return self._base_offsets[after] if after < len(self._base_offsets) else log_end_offset
 

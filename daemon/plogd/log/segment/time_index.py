@@ -1,12 +1,12 @@
-"""The ``.timeindex`` of a segment: maps a timestamp to an offset before which all is older.
+"""The ``.timeindex`` of a segment: maps a timestamp to an offset below which records are older.
 
-12 bytes an entry, big-endian, written along with offset index entries if the largest timestamp has
-risen, and once more when the segment is rolled or closed:
+An entry has 12 bytes, big-endian. It is written along with an offset index entry if the largest
+timestamp has risen, and once more when the segment is rolled or closed:
 
     timestamp         int64   the largest timestamp in the segment so far, ms
     relative offset   int32   last offset of the first batch that has it, minus the base offset
 
-Retention gets a segment's age from the last entry, without reading the log.
+Retention derives a segment's age from the last entry, without reading the log.
 
 Source: Kafka 3.9 TimeIndex, LogSegment.append.
 Invariant: timestamps rise strictly and offsets never fall from entry to entry.
@@ -57,9 +57,9 @@ class TimeIndex(IndexFile[TimestampOffset]):
         return self.count >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if `timestamp` is larger than the last one's.
+        """Add an entry if `timestamp` is larger than that of the last entry.
 
-        `skip_full_check` is for the entry at the roll. If this raises OSError, nothing was
+        Set `skip_full_check` for the entry at the roll. If this raises OSError, nothing was
         appended.
         """
         assert skip_full_check or not self.is_full, self.file.path
@@ -79,7 +79,7 @@ class TimeIndex(IndexFile[TimestampOffset]):
         return self.entry(slot) if slot >= 0 else self.empty_entry
 
     def entry(self, slot: int, *, nowait: bool = False) -> TimestampOffset:
-        """Return an entry; the first is 0. Raises CorruptIndex; UncachedLookup, with `nowait`."""
+        """Return an entry; the first is 0. Raises CorruptIndex; with `nowait`, UncachedLookup."""
         timestamp, relative_offset = self._fields(slot, nowait)
         return TimestampOffset(timestamp, self.base_offset + relative_offset)
 
@@ -90,6 +90,6 @@ class TimeIndex(IndexFile[TimestampOffset]):
             return
         first, last = self.entry(0), self.last_entry
         if first.timestamp < 0 or first.timestamp > last.timestamp:
-            raise CorruptIndex(f"{self.file.path}: entries from {first} to {last} do not rise")
+            raise CorruptIndex(f"{self.file.path}: invalid first or last entry: {first}, {last}")
         if not self.base_offset <= first.offset <= last.offset:
-            raise CorruptIndex(f"{self.file.path}: entries from {first} to {last} do not rise")
+            raise CorruptIndex(f"{self.file.path}: invalid first or last entry: {first}, {last}")

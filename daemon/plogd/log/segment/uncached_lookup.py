@@ -1,8 +1,8 @@
-"""Look-ups on the reactor that would wait for the disk, and the jobs they need first.
+"""Lookups on the reactor that would wait for the disk, and the jobs they need first.
 
-A look-up with ``nowait`` only reads bytes in the page cache. If it needs others, it raises
-`UncachedLookup`; a job calls `warm`, and the look-up is retried. A fetch may need several retries:
-to open the index, to read its entries, to read the batches. `LogManager.begin_read` starts the
+A lookup with ``nowait`` reads only bytes in the page cache. If it needs other bytes, it raises
+`UncachedLookup`; a job calls `warm`, and the lookup is retried. A fetch may need several retries:
+to open the index, to read its entries and to read the batches. `LogManager.begin_read` starts the
 jobs. If the index or the batches are damaged, log_segment.py raises `UncheckedSegment` instead. For
 the records that a response sends, see net/uncached_reads.py.
 
@@ -19,7 +19,7 @@ from plogd.ports import File, Files
 
 _PIECE_BYTES = 128 * 1024
 _DELETED = (errno.ENOENT, errno.EBADF)
-"""Errors of a file whose segment was deleted; one that was open in between is closed for good."""
+"""Errors of a file whose segment was deleted: it is missing, or its last holder has closed it."""
 
 
 class UncachedLookup(Exception):
@@ -39,7 +39,7 @@ def uncached_range(file: File, position: int, nbytes: int) -> UncachedLookup:
             opened = held or file.retain()
         except OSError as error:
             if error.errno in _DELETED:
-                return  # The look-up itself finds out.
+                return  # The retried lookup reports that.
             raise
         try:
             _read_through(opened, position, position + nbytes)
@@ -56,7 +56,7 @@ def uncached_file(files: Files, path: str) -> UncachedLookup:
         try:
             file = files.open_read(path)
         except FileNotFoundError:
-            return  # Deleted or never created: the look-up itself reports that.
+            return  # Deleted or never created: the retried lookup reports that.
         try:
             _read_through(file, 0, file.size())
         finally:

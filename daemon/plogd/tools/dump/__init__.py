@@ -2,5 +2,5 @@
 
 This package prints batches, indexes and snapshots, and decodes the records of internal topics.
 It never repairs a file; recovery is in `plogd.log.recovery`. Start with log_file.py, which prints a
-segment's records; command.py has the options and chooses the printer by the suffix of the file.
+segment's records; command.py defines the options and chooses the printer by the file's suffix.
 """

@@ -1,6 +1,6 @@
 """Decoders for ``plog dump-log``, which turn the key and value of a record into text.
 
-The user selects the decoder of an ordinary topic by the name of one of Kafka's decoder classes.
+For an ordinary topic, the user selects a decoder by the name of the corresponding Kafka class.
 Records of internal topics become the JSON that Kafka's tool prints. As in Kafka's tool, a record
 that cannot be decoded produces an error line and does not end the dump.
 """
@@ -61,7 +61,7 @@ _TRANSACTION_RECORDS: Final[_Kinds] = {0: (TransactionLogKey, TransactionLogValu
 
 
 def choose_decoder(flag: str, key_class: str, value_class: str) -> Decode:
-    """Return the decoder that `flag` selects, or one of the two classes if `flag` is empty.
+    """Return the decoder that `flag` selects or, if `flag` is empty, one for the two classes.
 
     Raises UsageError.
     """
@@ -97,7 +97,7 @@ def decoder_class(name: str) -> Callable[[bytes], str]:
 
     def checked(data: bytes) -> str:
         if size is not None and len(data) < size:
-            raise PlogError(f"{bare} needs {size} bytes, but the data has {len(data)}")
+            raise PlogError(f"{bare} needs {size} bytes, but the data is {len(data)} bytes long")
         return decode(data)
 
     return checked
@@ -142,7 +142,7 @@ def _split(data: bytes, what: str) -> tuple[int, bytes]:
 
 
 def _show_members(value: GroupMetadataValue, data: dict[str, Json]) -> None:
-    """Decode the subscriptions and assignments of consumers; other protocols stay bytes."""
+    """Decode the subscriptions and assignments of consumers, but not those of other protocols."""
     members = data["members"]
     assert isinstance(members, list)
     if value.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -159,6 +159,7 @@ def _show_members(value: GroupMetadataValue, data: dict[str, Json]) -> None:
 
 def _consumer_json(data: bytes, message: type[Message]) -> Json:
     version, rest = _split(data, message.__name__)
+    # As consumers do: newer versions only add fields at the end.
     known = min(version, message.max_version)
     return as_json(message.decode(rest, known), known)
 
@@ -167,7 +168,7 @@ def _metadata_record(record: Record) -> tuple[str | None, str | None]:
     try:
         message, version = decode_known_record(record.value or b"", KNOWN_RECORDS)
     except PlogError as error:
-        return None, f"Error at {record.offset}, skipping. {error}"
+        return None, f"Error at {record.offset}, skipping. {error}"  # Kafka's text, word for word.
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(message).__name__).upper()
     return None, compact_json({"type": name, "version": version, "data": as_json(message, version)})
 

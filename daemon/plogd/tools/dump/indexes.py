@@ -3,7 +3,7 @@
 Index entries are checked against the ``.log`` file in the same directory. An index may end in
 zeros if its file was preallocated and never trimmed; therefore an entry with the base offset ends
 the index, unless it is the first entry. Entry layouts: plogd/log/segment/offset_index.py,
-time_index.py and producer_snapshot.py; ``_ABORTED`` is an aborted transaction (KIP-98).
+time_index.py and producer_snapshot.py; ``_ABORTED`` describes an aborted transaction (KIP-98).
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def raw_batches(file: BinaryIO, start: int, end: int) -> Iterator[RawBatch]:
         if size < LOG_OVERHEAD + _MIN_LENGTH:
             what = "zeros" if not any(head) else f"a batch size of {size} bytes"
             raise Unreadable(position, f"found {what} instead of a batch")
-        if size > end - position:
+        if size > end - position:  # After a crash, a truncated last batch is normal.
             return
         if magic not in (*LEGACY_MAGICS, MAGIC):
             raise Unreadable(position, f"a batch has the unknown magic {magic}")
@@ -141,7 +141,8 @@ def _head_line(path: str, name: str) -> str:
     snapshot = parse_snapshot_name(name)
     if snapshot is None:
         raise PlogError(
-            f"{path}: not a snapshot's name, such as 00000000000000000042-0000000001.checkpoint"
+            f"{path}: not the name of a snapshot; it must look like"
+            " 00000000000000000042-0000000001.checkpoint"
         )
     return f"Snapshot end offset: {snapshot.end_offset}, epoch: {snapshot.epoch}"
 

@@ -1,4 +1,4 @@
-"""Problems found by a dump, reported on standard error in Kafka's words where Kafka has any."""
+"""Problems found by a dump, reported on standard error as Kafka's tool reports them."""
 
 from __future__ import annotations
 

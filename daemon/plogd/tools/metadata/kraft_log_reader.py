@@ -6,8 +6,8 @@ Records of types that an import does not need are skipped; those that describe s
 cannot adopt are counted. The records of a metadata transaction (KIP-866, KIP-868) take effect at
 its end record.
 
-`MetadataImage` cannot be used for this: it knows only the records that plog writes, and starts a
-new leader epoch whenever a broker starts (decision 0002), which Kafka's own log does not.
+`MetadataImage` cannot be used for this: it supports only the records that plog writes, and it
+starts a new leader epoch whenever a broker starts (decision 0002), unlike Kafka.
 
 Source: Kafka 4.3 metadata/src/main/resources (metadata.version up to 4.3), MetadataDelta,
 MetadataBatchLoader; KIP-630 (snapshots).
@@ -42,7 +42,7 @@ from plogd.tools.storage.cluster_state import ClusterState, KafkaPartition, Kafk
 _REMEDY = "start Kafka once more and stop it cleanly"
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _TOPIC, _BROKER = 2, 4
-_NO_LEADER_CHANGE = -2
+_NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 
 _USED = {2, 3, 4, 5, 9, 15}
 _TRANSACTION_BEGIN, _TRANSACTION_END, _TRANSACTION_ABORT = 23, 24, 25
@@ -97,15 +97,15 @@ def snapshot_values(data: bytes) -> list[bytes]:
             values += [record.value or b"" for record in records]
     if not footer:
         raise UnreadableMetadata(
-            f"cannot read a metadata snapshot: it is incomplete, without a footer; {_REMEDY}"
+            f"cannot read a metadata snapshot: it is incomplete and has no footer; {_REMEDY}"
         )
     return values
 
 
 def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[int, bytes]]:
-    """Yield offset and value of the metadata records in the segments, starting at `from_offset`.
+    """Yield the offset and value of each metadata record, starting at `from_offset`.
 
-    A truncated batch at the end ends the log. Raises UnreadableMetadata if records are missing or
+    The log ends before a truncated last batch. Raises UnreadableMetadata if records are missing or
     damaged.
     """
     expected: int | None = None
@@ -114,8 +114,8 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
             begins_late = expected is None and header.base_offset > from_offset
             if begins_late or expected not in (None, header.base_offset):
                 raise UnreadableMetadata(
-                    f"cannot read the metadata log: it continues at offset {header.base_offset}, "
-                    f"expected {from_offset if expected is None else expected}; {_REMEDY}"
+                    f"cannot read the metadata log: it continues at offset {header.base_offset} "
+                    f"instead of {from_offset if expected is None else expected}; {_REMEDY}"
                 )
             expected = header.next_offset
             if not header.is_control:
@@ -199,7 +199,7 @@ class _Reader:
                 for partition in topic.partitions.values():
                     partition.eligible = ()
         elif key == _ZK_MIGRATION:
-            # Brokers of ZooKeeper times may have written the logs.
+            # Brokers in ZooKeeper mode may have written the logs, in an old message format.
             self._state.may_hold_old_formats = True
         elif key not in _IGNORED:
             self._counts[f"metadata records of the unknown type {key}"] += 1

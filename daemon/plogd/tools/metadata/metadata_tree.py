@@ -156,7 +156,7 @@ class BrokerNode:
 
 
 class MetadataTree:
-    """The metadata tree. `from_plog` states that plog wrote the log, not Kafka."""
+    """The metadata tree. `from_plog` is set if plog wrote the log, and not Kafka."""
 
     def __init__(self, *, from_plog: bool) -> None:
         self._from_plog = from_plog
@@ -242,7 +242,7 @@ class MetadataTree:
         match record:
             case RegisterBrokerRecord():
                 self._brokers[str(record.broker_id)] = BrokerNode(record)
-                if self._from_plog:
+                if self._from_plog:  # Decision 0002: a start begins new leader epochs.
                     self._raise_epochs(record.broker_id)
             case BrokerRegistrationChangeRecord():
                 self._brokers[str(record.broker_id)].change(record)

@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command of the command line, or an interactive shell."""
+    """Run the command that the arguments contain, or an interactive shell."""
     shell = Shell(read_tree(OsFiles(), arguments.snapshot))
     if arguments.command:
         for line in shell.run(arguments.command):
@@ -143,6 +143,7 @@ def read_source(files: Files, path: str) -> Source:
     if path.endswith(".checkpoint"):
         parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
         end_offset = parsed.end_offset if parsed else 1
+        # The records of a snapshot have no offsets in the log; all precede its end.
         values = [(end_offset - 1, value) for value in kraft_log_reader.snapshot_values(data)]
         return Source(values, _provenance([data], end_offset - 1), from_plog)
     values = list(kraft_log_reader.log_values([data], 0 if _begins_at_zero(path) else _start(data)))
@@ -166,7 +167,7 @@ def _read_directory(files: Files, directory: str) -> Source:
     segments = [files.read_file(path) for path in _segments(listed, directory, start)]
     if not segments and not parts:
         raise PlogError(
-            f"cannot find metadata in {directory}: give a log directory that contains "
+            f"cannot find metadata in {directory}: specify a log directory that contains "
             f"{METADATA_DIR}, or a .checkpoint file"
         )
     values += kraft_log_reader.log_values(segments, start)
@@ -176,7 +177,7 @@ def _read_directory(files: Files, directory: str) -> Source:
 
 
 def _segments(listed: list[str], directory: str, start: int) -> Iterator[str]:
-    """Yield the paths of the segments that may contain offsets from `start`."""
+    """Yield the paths of the segments that may contain offsets at or above `start`."""
     parsed = [file_names.parse_segment_file_name(name) for name in listed]
     bases = sorted(
         x.base_offset for x in parsed if x and not x.state and x.suffix == file_names.LOG_SUFFIX

@@ -1,6 +1,6 @@
 """The commands of the metadata shell, which are those of Kafka's shell, and their output.
 
-Pure: a command takes words and yields lines. Paths work as in a file system, with ``.`` and
+Pure: a command receives words and yields lines. Paths work as in a file system, with ``.`` and
 ``..``, and may contain the patterns ``*``, ``?`` and ``{a,b}``. As in Kafka's shell, an invalid
 path produces a line of output.
 
@@ -36,7 +36,7 @@ class Shell:
         self._directory: tuple[str, ...] = ()
         self._history: list[str] = []
         self.width: int | None = None
-        """Width of the terminal in characters; None, without a terminal, lists a name per line."""
+        """Width of the terminal in characters; if it is None, each name has its own line."""
         self.exited = False
 
     def run(self, words: Sequence[str], line: str = "") -> Iterator[str]:
@@ -117,7 +117,7 @@ class Shell:
     def exit(self, _: Sequence[str]) -> Iterator[str]:
         """Leave the shell."""
         self.exited = True
-        yield from ()
+        yield from ()  # Makes this a generator, like the other commands.
 
     def find_all(self, targets: Sequence[str]) -> Iterator[str]:
         """List everything below directories."""

@@ -1,7 +1,7 @@
 """The metadata of a Kafka cluster, in KRaft or ZooKeeper mode: topics, settings, producer ids.
 
 kraft_log_reader.py fills it from `__cluster_metadata`, zookeeper_state.py from znodes, and
-import_plan.py reads it. It contains plain values and knows nothing about files.
+import_plan.py reads it. It contains plain values and does not access files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class KafkaTopic:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterState:
-    """All that an import needs to know about the cluster, and counts of what it leaves out."""
+    """The facts about a cluster that an import needs, and counts of what it leaves out."""
 
     topics: dict[str, KafkaTopic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Copy the files of a log, with shared blocks where the file system supports it.
 
-The functions try one `FICLONE` first (btrfs, xfs and others then share the blocks, and a copy
-costs nothing), then ``copy_file_range`` extent by extent, then plain reads and writes. Holes stay
-holes. The caller decides which files to copy. Linux only.
+The functions first try a single `FICLONE` (btrfs, xfs and others then share the blocks, and a copy
+costs nothing), then ``copy_file_range`` for each extent, then plain reads and writes. Holes are
+preserved. The caller decides which files to copy. Linux only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 
-_FICLONE = 0x40049409
+_FICLONE = 0x40049409  # From linux/fs.h; the fcntl module has it only since Python 3.12.
 _STEP_BYTES = 8 << 20
 _CANNOT_CLONE = {
     errno.EINVAL,
@@ -47,6 +47,7 @@ def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None
                     _copy_range(from_fd, to_fd, start, end, progress)
                     done = end
                 progress(size - done)
+            # Before fsync, which makes the times durable, too.
             os.utime(to_fd, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(to_fd)
         finally:
@@ -108,7 +109,7 @@ def _copy_range(
 
 
 def can_clone(source: str, target_dir: str) -> bool:
-    """Return whether copies of `source` in `target_dir` share its blocks and so take no space."""
+    """Return whether a copy of `source` in `target_dir` shares its blocks and takes no space."""
     probe = os.path.join(target_dir, ".plog-import-probe")
     from_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:

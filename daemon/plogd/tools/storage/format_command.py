@@ -4,9 +4,9 @@ A broker formats new directories itself, so these tools are not needed before a 
 ``format`` lets an operator choose the cluster id, create users before the first start, or follow
 Kafka's quickstart unchanged; ``info`` prints the identity of directories. Neither touches data.
 
-A plog broker writes records of one level of ``metadata.version``, and has none of Kafka's other
-features and no controller quorum. Options that request exactly that are accepted, others rejected.
-Source: Kafka 4.3 StorageTool, Formatter.
+A plog broker writes records of a single level of ``metadata.version``, and has neither Kafka's
+other features nor a controller quorum. Options that request exactly this are accepted; all others
+are rejected. Source: Kafka 4.3 StorageTool, Formatter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,249}")
 
 
 class AlreadyFormatted(PlogError):
-    """A directory is formatted already, or belongs to another broker."""
+    """A directory is already formatted, or belongs to another broker."""
 
 
 def configure_random_uuid(parser: argparse.ArgumentParser) -> None:
@@ -205,14 +205,14 @@ def _print(lines: Iterator[str] | list[str]) -> int:
 
 
 def random_uuid() -> str:
-    """Return a random UUID (version 4) as text that does not start with ``-``, like an option.
+    """Return a random UUID (version 4) as text that cannot be mistaken for a command-line option.
 
     >>> len(random_uuid())
     22
     """
     while True:
         raw = bytearray(os.urandom(16))
-        raw[6] = raw[6] & 0x0F | 0x40
+        raw[6] = raw[6] & 0x0F | 0x40  # RFC 4122, version 4
         raw[8] = raw[8] & 0x3F | 0x80
         text = uuid_to_text(bytes(raw))
         if not text.startswith("-"):
@@ -281,8 +281,9 @@ def _check_new(files: Files, log_dir: str, *, is_formatted: bool) -> None:
     """Raise AlreadyFormatted if a broker may have used the directory before."""
     if is_formatted or files.exists(posixpath.join(log_dir, METADATA_DIR)):
         raise AlreadyFormatted(
-            f"cannot use --add-scram: {log_dir} is not new; start its broker, and add users with"
-            " 'plog configs --alter --user NAME --add-config SCRAM-SHA-256=[password=…]'"
+            f"cannot use --add-scram: {log_dir} is already formatted; start the broker, and add"
+            " users with 'plog configs --alter --user NAME --add-config"
+            " SCRAM-SHA-256=[password=…]'"
         )
 
 
@@ -298,7 +299,7 @@ def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], no
 
 
 def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the lines to print for the directories, and the problems, which they include."""
+    """Return the lines to print for the directories, and a list of the problems among them."""
     problems: list[str] = []
     found: list[str] = []
     first: MetaProperties | None = None

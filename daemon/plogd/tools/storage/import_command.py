@@ -197,14 +197,14 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _refuse_plogs(files: Files, sources: Sequence[SourceDir]) -> None:
-    # A metadata log without Raft's state is plog's, whichever mode Kafka was in.
+    # Whatever mode Kafka was in, plog wrote a metadata log that has no file with Raft's state.
     for source in sources:
         metadata_dir = posixpath.join(source.path, METADATA_DIR)
         from_plog = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
         if source.holds_metadata and from_plog:
             raise Refused(
-                f"cannot import {source.path}: its {METADATA_DIR} is plog's, not Kafka's; start"
-                " plog there"
+                f"cannot import {source.path}: plog wrote its {METADATA_DIR}; start plog with this"
+                " directory in log.dirs"
             )
 
 
@@ -214,8 +214,8 @@ def _read_kraft(files: Files, sources: Sequence[SourceDir], zookeeper: str | Non
     holders = [source.path for source in sources if source.holds_metadata]
     if not holders:
         raise Refused(
-            f"cannot find {METADATA_DIR} in the directories; also give Kafka's metadata.log.dir, "
-            "or all of its log.dirs"
+            f"cannot find {METADATA_DIR} in the directories; also specify Kafka's "
+            "metadata.log.dir, or all of its log.dirs"
         )
     return read_kraft_metadata(files, holders[0])
 
@@ -239,6 +239,7 @@ def _new_topic_id() -> Uuid:
         raw = bytearray(os.urandom(16))
         raw[6] = raw[6] & 0x0F | 0x40  # RFC 4122, version 4
         raw[8] = raw[8] & 0x3F | 0x80
+        # Like Kafka, avoid ids whose text looks like a command-line option.
         if not uuid_to_text(bytes(raw)).startswith("-"):
             return bytes(raw)
 
@@ -260,8 +261,8 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
         free = status.f_bavail * status.f_frsize
         if size + _SPARE_BYTES > free and not _shares_blocks(plan, path, existing, dry_run):
             raise TargetUnusable(
-                f"not enough space in {path}: {_mib(free)} free, {_mib(size + _SPARE_BYTES)} "
-                "needed; free space, use larger --log-dirs, or use --in-place"
+                f"not enough space in {path}: {_mib(free)} are free, {_mib(size + _SPARE_BYTES)} "
+                "are needed; free space, use larger --log-dirs, or use --in-place"
             )
 
 

@@ -2,10 +2,11 @@
 
 Pure: `make_plan` builds a `Plan` from the facts that import_source.py, log_inspection.py and the
 metadata readers found. import_command.py carries the plan out. The plan contains everything that
-plog's own metadata log needs, so that the first start finds what plog would have written itself.
+plog's own metadata log needs, so that the first start finds the records that plog itself would have
+written.
 
-Invariants: offsets and topic ids are kept; leader epochs are never below one that the old broker
-used (the first start adds one, decision 0002); no producer id is assigned twice.
+Invariants: offsets and topic ids are kept; a leader epoch is never lower than the one that the old
+broker used (the first start adds one, decision 0002); no producer id is assigned twice.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _UNKNOWN_BLOCKS = 1000
 """Number of producer id blocks to skip if the assigned ids are unknown."""
 _SHOWN = 5
 _MAX_GAPS = 100
-"""One gap is enough to reject a topic; a wrong partition number may leave billions."""
+"""A single gap is enough to reject a topic; a wrong partition number may leave billions of gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Plan:
     in_place: bool = False
     log_dirs: tuple[str, ...] = ()
     clean_dirs: frozenset[str] = frozenset()
-    """The `log_dirs` that get, or keep, the mark of a clean shutdown."""
+    """The `log_dirs` that receive or keep a clean shutdown file."""
     topics: list[PlannedTopic] = field(default_factory=list)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     state: ClusterState = field(default_factory=ClusterState)
@@ -126,8 +127,8 @@ def check_sources(sources: Sequence[SourceDir]) -> list[str]:
         if (identity.cluster_id, identity.node_id) != (first.cluster_id, first.node_id):
             problems.append(
                 f"{source.path} belongs to broker {identity.node_id} of cluster "
-                f"{identity.cluster_id}, {sources[0].path} to broker {first.node_id} of cluster "
-                f"{first.cluster_id}; import one broker at a time"
+                f"{identity.cluster_id}, but {sources[0].path} to broker {first.node_id} of "
+                f"cluster {first.cluster_id}; import one broker at a time"
             )
         elif identity.version != first.version:
             problems.append(
@@ -153,7 +154,7 @@ def is_kraft(sources: Sequence[SourceDir]) -> bool:
 
 
 def state_from_logs(logs: Sequence[LogFacts], node_id: int) -> ClusterState:
-    """Return the state as far as the directories alone reveal it: topics and partitions."""
+    """Return the state that can be derived from the directories alone: topics and partitions."""
     state = ClusterState(has_topic_configs=False, has_producer_ids=False, may_hold_old_formats=True)
     for facts in logs:
         name, number = facts.topic_partition
@@ -221,7 +222,7 @@ def make_plan(
 def _complete_topics(
     state: ClusterState, logs: Sequence[LogFacts], plan: Plan, *, skip_incomplete: bool
 ) -> list[tuple[KafkaTopic, dict[int, LogFacts]]]:
-    """Return the topics with all their partitions here, and their logs; report the others."""
+    """Return the topics of which all partitions are here, with their logs; report the others."""
     found = {facts.topic_partition: facts for facts in logs}
     adopted = []
     for topic in sorted(state.topics.values(), key=lambda topic: topic.name):
@@ -258,13 +259,14 @@ def _complete_topics(
 
 
 def _same_id(found: Uuid | None, expected: Uuid | None) -> bool:
+    # Topics that were created before Kafka 2.8 have no id.
     return found is None or expected is None or found == expected
 
 
 def _incomplete(topic: KafkaTopic, missing: Sequence[int], node_id: int) -> str:
     return (
         f"topic {topic.name}: partitions {_some(missing)} are missing or incomplete in these "
-        f"directories ({_holders(topic, missing)}); give all log.dirs of broker {node_id}, "
+        f"directories ({_holders(topic, missing)}); specify all log.dirs of broker {node_id}, "
         "reassign the partitions to it while Kafka runs, or use --skip-incomplete"
     )
 
@@ -336,7 +338,8 @@ def _check_logs(adopted: Sequence[LogFacts], plan: Plan) -> None:
         if config.get("remote.storage.enable") == "true" and facts.topic_partition.partition == 0:
             plan.problems.append(
                 f"topic {facts.topic_partition.topic} uses tiered storage, whose segments are not "
-                "here; disable it for the topic (remote.log.delete.on.disable) or copy the topic"
+                "in these directories; disable it for the topic (remote.log.delete.on.disable) or "
+                "copy the topic"
             )
         if facts.topic_partition.topic == _TIERED_TOPIC and not plan.state.has_topic_configs:
             plan.warnings.append(
@@ -350,8 +353,8 @@ def _place(
 ) -> dict[TopicPartition, str]:
     """Return the new log directory of each partition.
 
-    Targets correspond to sources one to one if their numbers match. Otherwise partitions are
-    placed by descending size, each in the target with the least data.
+    If there are as many targets as sources, they correspond one to one. Otherwise, partitions are
+    placed in descending order of size, each in the target with the least data.
     """
     if not targets:
         return {facts.topic_partition: facts.log_dir for facts in adopted}
@@ -386,7 +389,7 @@ def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str,
 
 
 def _broker_configs(state: ClusterState, plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the dynamic settings of this broker and of all brokers that plog accepts."""
+    """Return the dynamic settings that plog accepts, for this broker and for all brokers."""
     own = str(plan.node_id)
     for entity, config in state.broker_configs.items():
         if entity not in (CLUSTER_DEFAULT, own):
@@ -417,9 +420,8 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
     unclean = {source.path for source in sources if not source.clean}
     if unclean:
         plan.warnings.append(
-            f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import leaves out the "
-            "clean-shutdown mark, so that the first start checks the records and truncates a torn "
-            "end"
+            f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import creates no clean "
+            "shutdown file, so that the first start checks the records and truncates a torn end"
         )
     touched = {x.target for x in plan.partitions if x.facts.log_dir in unclean}
     plan.clean_dirs = frozenset(plan.log_dirs) - touched - unclean
@@ -457,14 +459,14 @@ def _check_settings(options: PlanOptions, plan: Plan) -> None:
         plan.settings[OFFSETS_PARTITIONS_SETTING] = str(len(topic.partitions))
         problem = (
             f"{OFFSETS_TOPIC} has {len(topic.partitions)} partitions; set "
-            f"{OFFSETS_PARTITIONS_SETTING}={len(topic.partitions)}, otherwise groups do not find "
-            "their offsets"
+            f"{OFFSETS_PARTITIONS_SETTING}={len(topic.partitions)}, because groups cannot find "
+            "their offsets otherwise"
         )
         (plan.warnings if options.config is None else plan.problems).append(problem)
     if not plan.state.has_topic_configs:
         plan.warnings.append(
-            "topic settings are in ZooKeeper and were not read; every topic gets the broker's "
-            "defaults, including retention; use --zookeeper HOST:PORT to import them"
+            "topic settings are in ZooKeeper and were not read; every topic uses the broker's "
+            "defaults, including retention; use --zookeeper HOST:PORT to import the settings"
         )
 
 

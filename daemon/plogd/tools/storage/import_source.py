@@ -1,8 +1,8 @@
 """Lock and read the log directories of a stopped Kafka broker.
 
-A running Kafka holds a POSIX record lock on ``.lock``, a running plog a flock; while a
-`SourceLocks` is held, neither can start there. Locking does not write to the directories: a shared
-lock only needs the file to be open for reading.
+A running Kafka broker holds a POSIX record lock on ``.lock``, and a running plog broker holds a
+flock; while `SourceLocks` are held, neither can start there. Locking does not write to the
+directories: for a shared lock, it is enough to open the file for reading.
 
 import_plan.py decides whether the directories can be adopted.
 Source: Kafka 3.9 LogManager.loadLogs, FileLock, MetaPropertiesEnsemble.
@@ -39,12 +39,13 @@ METADATA_DIR = file_names.partition_dir_name(METADATA_PARTITION)
 TRANSACTION_TOPIC = "__transaction_state"
 
 _TRANSACTION_VALUE = Struct(">hqhib")
-"""Version, producer id, producer epoch, timeout, status: the start of every value version."""
+"""Version, producer id, producer epoch, timeout, status: the first fields in every version."""
+# Ids of Kafka's TransactionState.
 _UNFINISHED = {1: "ongoing", 2: "being committed", 3: "being aborted", 7: "being fenced"}
 
 
 class SourceUnusable(PlogError):
-    """A directory is not that of a stopped Kafka broker; the message contains cause and remedy."""
+    """A directory does not belong to a stopped Kafka broker; the message contains the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class SourceLocks:
     """Locks on the ``.lock`` files of directories. The constructor raises SourceUnusable.
 
     Kafka removes its file when it stops. With `to_change`, a missing file is created, so that no
-    broker can start during the import. Without it, the caller uses `check_still` at the end.
+    broker can start during the import. Otherwise, the caller calls `check_still` at the end.
     """
 
     def __init__(self, paths: Sequence[str], *, to_change: bool = False) -> None:
@@ -92,6 +93,7 @@ class SourceLocks:
             return
         self._descriptors.append(descriptor)
         try:
+            # plog locks with flock, Kafka (Java's FileLock) with a POSIX record lock.
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -203,6 +205,7 @@ def _follow_coordinator(data: bytes, states: dict[str, str]) -> None:
             if header.is_control:
                 continue
             for record in read_records(data, position, header):
+                # The version and the length of the string, an int16 each, precede the id.
                 transactional_id = (record.key or b"")[4:].decode(errors="replace")
                 value = record.value or b""
                 status = 0

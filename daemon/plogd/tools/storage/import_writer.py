@@ -6,10 +6,10 @@ a directory that has the former without the latter, so it never mistakes an unfi
 small cluster. The next run removes an unfinished copy and starts again.
 
 An import in place replaces segments of old formats one by one (segment_conversion.py) and writes
-the metadata log to `__cluster_metadata-1`. One atomic step then exchanges it with Kafka's: before
-it, the directory is Kafka's and Kafka can be started; after it, the directory is plog's. Both
-brokers ignore the other one's directory: Kafka treats any partition of `__cluster_metadata` as its
-own, plog moves away partitions of unknown topics.
+the metadata log to `__cluster_metadata-1`. One atomic step then exchanges it with Kafka's log.
+Before this step, the directory belongs to Kafka, which can still be started; after it, the
+directory belongs to plog. Each broker ignores the metadata directory of the other one: Kafka treats
+any partition of `__cluster_metadata` as its own, and plog moves away partitions of unknown topics.
 
 All changes go through a Files port, except the copying of large files.
 """
@@ -44,6 +44,7 @@ from plogd.tools.storage.segment_conversion import convert_segment, replace_segm
 KAFKA_METADATA_ASIDE = "kafka-metadata-before-plog"
 """The directory of Kafka's own metadata log after an import in place; plog ignores it."""
 
+# A conversion changes the positions of batches, so it writes new indexes.
 _NOT_COPIED = (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
 
 
@@ -68,7 +69,7 @@ class World:
     progress: Callable[[int], None]
     """Called with the number of bytes adopted in each step."""
     check_sources: Callable[[], None]
-    """Raises if the sources changed during the import."""
+    """Raises if the sources have changed during the import."""
 
 
 # -- the metadata log --------------------------------------------------------------------------
@@ -139,8 +140,8 @@ def check_targets(files: Files, plan: Plan) -> None:
         foreign = [name for name in foreign if name not in (file_names.LOCK_FILE, "lost+found")]
         if foreign:
             raise TargetUnusable(
-                f"cannot copy to {target}: it contains {foreign[0]}; empty the directory, or give "
-                "--log-dirs a new one"
+                f"cannot copy to {target}: it contains {foreign[0]}; empty the directory, or use "
+                "a new directory in --log-dirs"
             )
 
 
@@ -162,7 +163,7 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         _write_small_files(plan, target, world)
     write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
-    world.check_sources()
+    world.check_sources()  # Before the copy counts as complete.
     for target in plan.log_dirs:
         if target in plan.clean_dirs:
             clean_shutdown.write_clean_mark(files, target)
@@ -258,7 +259,9 @@ def check_in_place(files: Files, plan: Plan) -> None:
     """Raise TargetUnusable if one atomic step cannot replace Kafka's metadata with plog's."""
     aside = posixpath.join(plan.metadata_dir, KAFKA_METADATA_ASIDE)
     if files.exists(aside):
-        raise TargetUnusable(f"cannot import in place: {aside} exists from an earlier import")
+        raise TargetUnusable(
+            f"cannot import in place: {aside} exists from an earlier import; move it away"
+        )
     if not files.exists(posixpath.join(plan.metadata_dir, METADATA_DIR)):
         return
     probes = [posixpath.join(plan.metadata_dir, f".plog-import-probe-{n}") for n in (1, 2)]

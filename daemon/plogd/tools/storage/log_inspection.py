@@ -2,7 +2,7 @@
 
 The functions only read, through a Files port. If the broker stopped cleanly and cannot have written
 old formats, they read the first batch header of each segment; otherwise they read all of them.
-import_plan.py decides what follows from the facts.
+import_plan.py draws the conclusions.
 
 Source: Kafka 3.9 LogLoader, ProducerStateManager; KIP-98 for open transactions.
 """

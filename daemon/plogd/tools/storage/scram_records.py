@@ -37,7 +37,7 @@ def scram_records(
         key = record.name, record.mechanism
         if key in records:
             raise UsageError(
-                f"--add-scram: {record.name!r} has two credentials for one mechanism; give one"
+                f"--add-scram: {record.name!r} has two credentials for one mechanism; specify one"
             )
         records[key] = record
     return list(records.values())
@@ -63,7 +63,7 @@ def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredent
     if "name" not in parts:
         raise UsageError(f"--add-scram: the user's name is missing; write {_FORM}")
     if ("password" in parts) == ("saltedpassword" in parts):
-        raise UsageError("--add-scram: give either password or saltedpassword")
+        raise UsageError("--add-scram: specify either password or saltedpassword")
     if salted is not None and salt is None:
         raise UsageError("--add-scram: saltedpassword requires salt")
     salt = random_bytes(_SALT_BYTES) if salt is None else salt

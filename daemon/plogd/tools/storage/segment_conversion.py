@@ -3,9 +3,9 @@
 Offsets and timestamps are kept, batches of magic 2 are copied byte for byte, and the indexes are
 rebuilt. The functions work through a Files port on files that no other process uses.
 
-`replace_segment` converts in place. At every moment either the old or the new segment exists,
-perhaps without indexes, which Kafka and plog rebuild: the new file has the ``.cleaned`` suffix,
-which both brokers remove, until one rename replaces the old file.
+`replace_segment` converts in place. At every moment, either the old or the new segment exists,
+perhaps without indexes, which Kafka and plog rebuild. The new file has the ``.cleaned`` suffix
+until a rename replaces the old file; both brokers remove files with this suffix.
 
 Source: plog/records/legacy.py for the formats; Kafka 3.9 LogLoader for the handling of leftovers.
 """
@@ -31,7 +31,7 @@ _CONFIG = TopicConfig()
 
 
 class NotConvertible(PlogError):
-    """A segment cannot be converted to magic 2; the message names it and the cause."""
+    """A segment cannot be converted to magic 2; the message contains its path and the cause."""
 
 
 def convert_segment(
@@ -63,8 +63,8 @@ def convert_segment(
                 _append(segment, batch)
         except CorruptMessage as error:
             raise NotConvertible(
-                f"cannot convert the old messages in {path}: {error}; start Kafka, let retention "
-                "remove them or copy the topic, then try again"
+                f"cannot convert the old messages in {path}: {error}; start Kafka, wait until "
+                "retention has removed them or copy the topic, then try again"
             ) from error
         segment.on_become_inactive()
         for written in segment.sync_files():

@@ -1,8 +1,8 @@
 """Reader of the metadata that a Kafka cluster keeps in ZooKeeper; it never writes there.
 
 `read_znodes` reads the relevant subtrees with kazoo; `read_state` turns them into the same
-`ClusterState` that kraft_log_reader.py builds from a metadata log. Password settings are left out:
-they are encrypted with a secret of the broker. Source: Kafka 3.9 ZkData, TopicZNode,
+`ClusterState` that kraft_log_reader.py builds from a metadata log. Password settings are left out,
+because they are encrypted with a secret of the broker. Source: Kafka 3.9 ZkData, TopicZNode,
 ProducerIdBlockZNode.
 """
 
@@ -86,7 +86,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
     actual_id = _json(znodes, "/cluster/id").get("id")
     if actual_id != cluster_id:
         raise ZooKeeperUnusable(
-            f"this ZooKeeper belongs to cluster {actual_id}, the data to {cluster_id}; correct "
+            f"this ZooKeeper belongs to cluster {actual_id}, but the data to {cluster_id}; correct "
             "--zookeeper, including Kafka's chroot if it uses one"
         )
     if f"/brokers/ids/{node_id}" in znodes:
@@ -95,6 +95,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
             "than zookeeper.session.timeout.ms ago; stop it, wait, then try again"
         )
     state = ClusterState(may_hold_old_formats=True)
+    # Kafka has accepted the deletion of these topics, but has not finished it.
     deleted = set(_children(znodes, "/admin/delete_topics"))
     for name in _children(znodes, "/brokers/topics"):
         if name not in deleted:
@@ -110,7 +111,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
             state.broker_configs[key] = config
     block = _json(znodes, "/latest_producer_id_block")
     if block:
-        state.next_producer_id = int(block["block_end"]) + 1
+        state.next_producer_id = int(block["block_end"]) + 1  # The end is inclusive.
     _count_the_rest(znodes, state)
     return state
 

@@ -216,7 +216,7 @@ def test_segment_is_scanned_again_only_after_a_while() -> None:
     with pytest.raises(CorruptMessage):
         _read(site, log, 2)
     site.flip(site.path(log, 0), 3 * BATCH_BYTES + 8)
-    with pytest.raises(CorruptMessage, match=r"is damaged at byte 519: no batch header"):
+    with pytest.raises(CorruptMessage, match=r"is damaged at byte 519: invalid batch header"):
         _read(site, log, 3)
     assert site.ports.jobs.waiting == []
     assert segment.index_is_suspect

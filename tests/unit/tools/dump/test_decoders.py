@@ -48,7 +48,7 @@ def test_decoder_class_decodes_bytes(name: str, data: bytes, text: str) -> None:
 
 
 def test_decoder_rejects_short_number_and_unknown_package() -> None:
-    with pytest.raises(PlogError, match="LongDecoder needs 8 bytes, but the data has 3"):
+    with pytest.raises(PlogError, match="LongDecoder needs 8 bytes, but the data is 3 bytes long"):
         decoder_class("LongDecoder")(b"123")
     with pytest.raises(UsageError, match="choose one of StringDecoder"):
         decoder_class("com.example.StringDecoder")

@@ -150,7 +150,7 @@ def test_snapshot_head_line_comes_from_file_name(tmp_path: Path) -> None:
     dumped = Dumped(tmp_path, build_batch([RECORD]), name)
     assert dumped.lines[0] == "Snapshot end offset: 42, epoch: 3"
     assert Dumped(tmp_path, b"", "bootstrap.checkpoint").lines == ["KRaft bootstrap snapshot"]
-    with pytest.raises(PlogError, match="not a snapshot's name"):
+    with pytest.raises(PlogError, match="not the name of a snapshot"):
         Dumped(tmp_path, b"", "mine.checkpoint")
     with pytest.raises(PlogError, match="does not start with a base offset"):
         Dumped(tmp_path, b"", "mine.log")

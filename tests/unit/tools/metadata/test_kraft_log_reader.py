@@ -167,9 +167,9 @@ def test_truncated_batch_ends_log() -> None:
 
 
 def test_offset_gap_in_log_is_rejected() -> None:
-    with pytest.raises(UnreadableMetadata, match="continues at offset 5, expected 1"):
+    with pytest.raises(UnreadableMetadata, match="continues at offset 5 instead of 1"):
         list(log_values([values_batch([b"a"], 0), values_batch([b"b"], 5)], 0))
-    with pytest.raises(UnreadableMetadata, match="continues at offset 5, expected 4"):
+    with pytest.raises(UnreadableMetadata, match="continues at offset 5 instead of 4"):
         list(log_values([values_batch([b"b"], 5)], 4))
 
 
@@ -191,5 +191,5 @@ def test_snapshot_values_exclude_control_records() -> None:
 
 def test_snapshot_without_footer_is_rejected() -> None:
     data = control_batch(ControlType.SNAPSHOT_HEADER, 0) + values_batch([b"a"], 1)
-    with pytest.raises(UnreadableMetadata, match="incomplete, without a footer"):
+    with pytest.raises(UnreadableMetadata, match="incomplete and has no footer"):
         snapshot_values(data)

@@ -100,7 +100,7 @@ def test_unreadable_metadata_is_reported(
     empty = tmp_path / "empty"
     empty.mkdir()
     _run("--snapshot", empty, "ls", code=1)
-    assert f"cannot find metadata in {empty}: give a log directory" in capsys.readouterr().err
+    assert f"cannot find metadata in {empty}: specify a log directory" in capsys.readouterr().err
     _run("--snapshot", tmp_path / "nowhere", "ls", code=1)
     assert "not found" in capsys.readouterr().err
     (metadata / f"{0:020d}.log").write_bytes(

@@ -96,7 +96,7 @@ def test_kraft_broker_without_metadata_is_rejected(
 ) -> None:
     (kafka / "__cluster_metadata-0").rename(tmp_path / "elsewhere")
     assert plog(kafka, "--log-dirs", tmp_path / "new") == 1
-    assert "also give Kafka's metadata.log.dir" in capsys.readouterr().err
+    assert "also specify Kafka's metadata.log.dir" in capsys.readouterr().err
 
 
 def test_zookeeper_option_is_rejected_for_kraft_broker(
@@ -136,7 +136,7 @@ def test_missing_space_is_detected_before_copying(
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=1 << 20))
     monkeypatch.setattr(storage_import, "can_clone", lambda *_: False)
     assert plog(kafka, "--log-dirs", tmp_path / "new") == 1
-    assert "1 MiB free, 64 MiB needed" in capsys.readouterr().err
+    assert "1 MiB are free, 64 MiB are needed" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 

@@ -153,7 +153,7 @@ def test_incomplete_partition_is_reported(
 
 
 def test_missing_partition_is_reported() -> None:
-    assert "give all log.dirs of broker 7" in _problem(_plan(_state(partitions=2)))
+    assert "specify all log.dirs of broker 7" in _problem(_plan(_state(partitions=2)))
 
 
 def test_only_replica_is_imported_with_empty_isr() -> None:

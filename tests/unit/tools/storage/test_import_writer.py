@@ -306,7 +306,7 @@ def test_directory_imported_in_place_is_rejected() -> None:
     adopt_in_place(plan, _world(files))
     with pytest.raises(TargetUnusable, match="exists from an earlier import"):
         check_in_place(files, plan)
-    with pytest.raises(Refused, match=r"cannot import /kafka: .* is plog's"):
+    with pytest.raises(Refused, match=r"cannot import /kafka: plog wrote"):
         _plan(files)
 
 
@@ -317,7 +317,7 @@ def test_directory_imported_in_zookeeper_mode_is_rejected() -> None:
     text = files.read_file(path).decode()
     old = text.replace("version=1", "version=0").replace("node.id", "broker.id")
     files.overwrite(path, old.encode())
-    with pytest.raises(Refused, match=r"cannot import /kafka: .* is plog's"):
+    with pytest.raises(Refused, match=r"cannot import /kafka: plog wrote"):
         _plan(files)
 
 

@@ -91,10 +91,12 @@ def test_users_are_rejected_for_used_directory() -> None:
     files = SimFiles(["/"])
     records = scram_records([ALICE], _zeros)
     list(format_dirs(files, [LOG_DIR], IDENTITY, ignore_formatted=False))
-    with pytest.raises(AlreadyFormatted, match=r"--add-scram: .* is not new; .*plog configs"):
+    with pytest.raises(
+        AlreadyFormatted, match=r"--add-scram: .* already formatted; .*plog configs"
+    ):
         list(format_dirs(files, [LOG_DIR], IDENTITY, ignore_formatted=True, users=records))
     others = SimFiles(["/"])
     others.mkdir(f"{LOG_DIR}/__cluster_metadata-0")
-    with pytest.raises(AlreadyFormatted, match="is not new"):
+    with pytest.raises(AlreadyFormatted, match="is already formatted"):
         list(format_dirs(others, [LOG_DIR], IDENTITY, ignore_formatted=False, users=records))
     assert read_meta_properties(others, LOG_DIR) is None
