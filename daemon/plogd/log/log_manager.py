@@ -9,7 +9,7 @@ start, call `open_directories`, then `load_metadata_log`, then `load_logs` with 
 metadata.
 
 Source: Kafka 3.9 LogManager. Invariants: a checkpoint file is written with all partitions of its
-directory; a directory that failed once is not written again in this process.
+directory; a directory that has failed is never written to again in this process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
 
 _REFUSAL_INTERVAL_MS = 60_000.0
-"""How often a log directory without free space is reported."""
+"""Minimum interval between two reports of the same refusal."""
 
 
 class LogManager:
@@ -85,7 +85,7 @@ class LogManager:
             on_failure=self._syncs_failed,
         )
         self.housekeeping = Housekeeping(ports, operation_failed=self._operation_failed)
-        """Passes over all logs, and the errors of background work."""
+        """Runs passes over all logs, and handles errors of background work."""
         self._checkpoints = OffsetCheckpoints(
             jobs=ports.jobs,
             report=ports.report,
@@ -183,13 +183,13 @@ class LogManager:
         if self._dirs.offline_paths:
             raise LogDirUnusable(
                 f"cannot find {name}: it may be in {', '.join(self._dirs.offline_paths)}, which is "
-                "offline; repair that directory, or this broker would start as a new, empty one"
+                "offline; repair that directory: without it, this broker would start empty"
             )
         for log_dir in self._dirs.online:
             if await self._jobs.submit(log_dir.lane, log_dir.holds_partitions):
                 raise LogDirUnusable(
                     f"cannot find {name} in log.dirs: {log_dir.path} holds partitions; add the log "
-                    f"directory with {name}, or this broker would start as a new, empty one"
+                    f"directory with {name}: without it, this broker would start empty"
                 )
         new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
         [log] = await self._create(self._dirs.online[0], [new])
@@ -211,7 +211,7 @@ class LogManager:
 
     @property
     def load_progress(self) -> LoadProgress:
-        """How much of the logs is loaded."""
+        """The progress of loading the logs."""
         return self._loading.progress
 
     def stop_loading(self) -> None:
@@ -241,7 +241,7 @@ class LogManager:
     # -- creating and deleting ----------------------------------------------------------------
 
     def create(self, new_logs: Sequence[NewLog]) -> Later[list[Log]]:
-        """Create logs durably, each in the directory that holds the fewest.
+        """Create logs durably, each in the directory that holds the fewest logs.
 
         Raises KafkaStorageError, and PolicyViolation if there are too few descriptors.
         """
@@ -251,7 +251,7 @@ class LogManager:
         self._check_descriptors(len(new_logs))
         counts = {log_dir.path: 0 for log_dir in self._dirs.online}
         if not counts:
-            raise KafkaStorageError("every log directory is offline")
+            raise KafkaStorageError("cannot create logs: every log directory is offline")
         if len(counts) > 1:  # With one directory, counting all logs would not change the result.
             for log in self.logs.values():
                 if log.log_dir in counts:
@@ -271,7 +271,7 @@ class LogManager:
         descriptors = self._files.descriptors
         if len(self.logs) + count > descriptors.max_logs:
             error = (
-                f"cannot create {count} logs: there are {len(self.logs)}, and with "
+                f"cannot create {count} logs: there are {len(self.logs)} logs, and with "
                 f"{descriptors.limit} descriptors this broker may have {descriptors.max_logs}; "
                 "delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
             )
@@ -317,7 +317,7 @@ class LogManager:
     # -- cold reads ---------------------------------------------------------------------------
 
     def begin_read(self, log: Log, cold: UncachedLookup) -> Later[None]:
-        """Run the job that a cold look-up in `log` needs before its retry. Fails with OSError."""
+        """Run the job that a cold look-up needs before it is retried. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
         return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
@@ -343,7 +343,7 @@ class LogManager:
         return self._each("flush", lambda log: log.flush_if_overdue(now_ms))
 
     def expire_producers(self, now_ms: float) -> Later[None]:
-        """Remove idempotent producers that were inactive for ``producer.id.expiration.ms``.
+        """Remove producers that have been inactive for ``producer.id.expiration.ms``.
 
         `now_ms` is monotonic, so that setting the wall clock does not expire producers.
         """
@@ -357,7 +357,7 @@ class LogManager:
         return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
-        """Write replication-offset-checkpoint in every directory, at most the durable ends."""
+        """Write replication-offset-checkpoint in every directory, up to the durable ends only."""
         return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
@@ -365,7 +365,7 @@ class LogManager:
         return self._write_everywhere(file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_of(self, log: Log) -> Later[bool]:
-        """Make the start of `log` durable, or else a crash may undo deletions; return success."""
+        """Persist the start of `log`, so that no crash undoes deletions; False means failure."""
         written = self._dirs[log.log_dir].log_starts.get(log.topic_partition, 0)
         if written >= log.log_start_offset:
             return ready(True)
@@ -389,7 +389,7 @@ class LogManager:
             self.storage_failed(log_dir, error)
 
     def _operation_failed(self, path: str, error: OSError) -> None:
-        """Take the directory offline; if the disk is only full, report that at a limited rate."""
+        """Take the directory offline; if the disk is merely full, report that at a limited rate."""
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
@@ -475,7 +475,7 @@ class LogManager:
             reason = str(error)
         except Exception as error:  # A bug affects the mark of this directory only.
             reason = repr(error)
-        # Otherwise startup was refused, with its own report.
+        # If no log was loaded, startup was refused, and that has been reported.
         if self.logs or self._loading.has_begun:
             text = "cannot mark {log_dir} as cleanly shut down: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
@@ -489,4 +489,4 @@ def _read_lane(log_dir: str) -> str:
 
 
 def _nothing() -> None:
-    """A job that completes after all earlier ones."""
+    """Do nothing; the job completes after all earlier jobs of its lane."""

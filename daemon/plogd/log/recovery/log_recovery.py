@@ -1,14 +1,14 @@
-"""Load a log from its directory, in whatever state the last stop has left it.
+"""Load a log from its directory, in whatever state the last stop left it.
 
 After a clean stop, little is read: the end of the last segment, the newest producer snapshot, the
 leader epochs. After a crash, all segments from the recovery point on are read again, bypassing the
-page cache. What was not durable may be missing, torn or garbage, so the log is truncated at the
-first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. No
-content of a directory prevents loading; only errors of the disk do.
+page cache. Data that was not durable may be missing, torn or garbage, so the log is truncated at
+the first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. No
+content of a directory prevents loading; only disk errors do.
 
-The checkpoints and the producer snapshots each prove which records were durable. Damage below that
-offset is bit rot: it is kept, and the records around it are served. A segment that recovery rejects
-is renamed to ``.stray``, never unlinked.
+The checkpoints and the producer snapshots prove up to which offset records were durable. Damage
+below that offset is bit rot: it is kept, and the records around it are served. A segment that
+recovery rejects is renamed to ``.stray``, never unlinked.
 
 Records that were durable and are missing, because a file was truncated or removed, cannot be
 restored, but their offsets are never assigned to other records. The log continues after them in a
@@ -42,8 +42,8 @@ from plogd.ports import Files, Report
 
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
-    """Load the log in an existing directory. Raises OSError, and LoadingStopped on a stop."""
-    if not request.clean:  # Otherwise it takes little time, and the stop leaves a clean log.
+    """Load the log in an existing directory. Raises OSError and LoadingStopped."""
+    if not request.clean:  # A clean log loads fast, and is left clean.
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
@@ -94,8 +94,9 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
 def _durable_end(files: Files, request: LoadRequest) -> int:
     """Return the offset below which every record is known to have been on disk.
 
-    The checkpoints say so, unless they are missing. So does the name of a producer snapshot,
-    because sealing and a clean stop write it when all segments below its offset are synced.
+    The checkpoints contain such offsets, unless they are missing. So do the names of the producer
+    snapshots, because sealing and a clean stop write a snapshot after all segments below its offset
+    have been synced.
     """
     snapshots = (
         parsed.base_offset
@@ -115,7 +116,7 @@ def _complete(
     ends: Mapping[int, int],
     dropped: list[LogSegment],
 ) -> list[LogSegment]:
-    """Report missing records, and return segments whose end no known offset exceeds."""
+    """Report missing records, and return segments that extend to every known offset."""
     log_end_offset = _next_offset(segments[-1])
     if log_end_offset >= request.log_start_offset:
         segments = _drop_below_start(segments, request, dropped)
@@ -182,7 +183,7 @@ def _write_epochs(epochs: LeaderEpochs) -> bool:
 def _drop_below_start(
     segments: list[LogSegment], request: LoadRequest, dropped: list[LogSegment]
 ) -> list[LogSegment]:
-    """Move segments that an interrupted deletion has left to `dropped`; return the rest.
+    """Move segments left by an interrupted deletion to `dropped`; return the rest.
 
     The log start was written before the deletion began.
     """
@@ -195,8 +196,8 @@ def _drop_below_start(
 def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
     """Delete empty segments that the preceding segment has overtaken.
 
-    A failed roll leaves one if it cannot be removed, or if a power loss undoes the removal; appends
-    then continue in the old segment.
+    A failed roll leaves such a segment if the segment cannot be removed, or if a power loss undoes
+    the removal; appends then continue in the old segment.
     """
     kept: list[LogSegment] = []
     for segment in segments:
@@ -232,7 +233,7 @@ def _load_epochs(
 
 
 def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
-    """Whether the last segment after a clean stop still holds all its records."""
+    """Return whether the last segment still holds all its records after a clean stop."""
     return _next_offset(segment) >= request.durable_end_offset
 
 
@@ -260,7 +261,7 @@ def _recover(
     findings: DamageReport,
     ends: dict[int, int],
 ) -> list[LogSegment]:
-    """Check the last segments and truncate at the first batch that is not whole; return the rest.
+    """Check the last segments and truncate at the first incomplete batch; return those that remain.
 
     Adds the end offset of each segment to `ends`.
     """
@@ -300,7 +301,7 @@ def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: in
 
 
 def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
-    for segment in reversed(segments):  # A crash must not leave a gap in the log.
+    for segment in reversed(segments):  # Last first: a crash must not leave a gap.
         mark_stray(files, segment)
     findings.rejected(segments, "records before them were never made durable and are lost")
 
@@ -321,7 +322,7 @@ def _repair_indexes(
     findings: DamageReport,
     report: Report,
 ) -> dict[int, int]:
-    """Rebuild the indexes of those of the first `count` segments that fail the sanity check.
+    """Rebuild the indexes of the first `count` segments where they fail the sanity check.
 
     Returns the end offset of each of these segments, by base offset.
     """
@@ -377,7 +378,7 @@ def _continue_after_loss(
 ) -> list[LogSegment]:
     """Add a new segment to a log that ends below its durable end, or in damage.
 
-    Offsets below that end may have been shown to consumers, and must not get other records.
+    Consumers may have read offsets below that end, so no other records may get these offsets.
     """
     log_start_offset = request.log_start_offset
     lost_from = max(log_end_offset, log_start_offset)
@@ -395,7 +396,7 @@ def _continue_after_loss(
     if log_end_offset == log_start_offset and kept:
         for segment in reversed(kept):
             mark_stray(files, segment)
-        findings.rejected(kept, f"its records below offset {log_start_offset} were deleted")
+        findings.rejected(kept, f"the records below offset {log_start_offset} were deleted")
         kept = []
     kept.append(LogSegment.create(files, request.directory, next_offset, request.config))
     files.sync_dir(request.directory)
