@@ -60,7 +60,7 @@ from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
-"""How long a request waits for the creation of its coordinator's topic, which continues then."""
+"""How long a request waits while its coordinator's topic is created; creation continues then."""
 _NO_SPACE_RETRY_MS = 1_000
 _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # No record may be deleted, because there are no snapshots.

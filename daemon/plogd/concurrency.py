@@ -34,6 +34,7 @@ def within(
     """Return the outcome of `work`; fail with `error` after `timeout_ms` without cancelling it."""
     expired = False
 
+    # After the timeout, the work still completes, and its outcome is dropped.
     def give_up() -> None:
         nonlocal expired
         expired = True
@@ -102,6 +103,7 @@ class OneAtATime:
             return await operation()
         finally:
             if self._waiting:
+                # Still busy, so that no new operation overtakes the one that is granted now.
                 self._turns.give(self._waiting.popleft())
             else:
                 self._is_busy = False

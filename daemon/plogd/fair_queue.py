@@ -73,6 +73,7 @@ class FairQueue:
 
     def _run(self) -> None:
         self._is_scheduled = False
+        # One turn per pass of the reactor; the loop only skips the turns that were cancelled.
         while self._waiting and not self._is_scheduled:
             turn = self._waiting.popleft()
             if turn.done:  # Cancelled: its client has disconnected.

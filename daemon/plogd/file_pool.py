@@ -114,7 +114,7 @@ class FilePool:
         """Set `file.opened` unless another thread has set it; return the open file, retained."""
         with self._lock:
             spare: list[File] = []
-            if file.is_closed:
+            if file.is_closed:  # Meanwhile, in another thread; the caller alone uses the file.
                 held = opened.retain()
                 spare = [opened]
             elif file.opened is not None:

@@ -1,7 +1,7 @@
 """The `Files` port: file systems and open files, as the log uses them.
 
-`plogd.os_files` implements it with the operating system, tests/helpers/sim_files.py in memory with
-faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
+`plogd.os_files` implements it with the operating system, and tests/helpers/sim_files.py in memory,
+with faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
 `plogd.file_pool.PooledFile`. Import these names from `plogd.ports`.
 
 Any thread may use files, because jobs do.
@@ -30,7 +30,7 @@ class File(Protocol):
         ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. After OSError, truncate the file to remove a part."""
+        """Write all of `data` at the end. After OSError, truncate: a part may be written."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:

@@ -101,7 +101,7 @@ class Family(Generic[M]):
         return child
 
     def remove(self, *values: str) -> None:
-        """Remove the metric for these label values, if it exists: their topic was deleted."""
+        """Remove the metric for these label values, if it exists, after a topic is deleted."""
         self._children.pop(values, None)
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
@@ -158,7 +158,7 @@ class Registry:
     ) -> None:
         """Register numbers that `function` returns at each scrape: (label values, number) pairs.
 
-        For metrics with a number per partition: they cost nothing between two scrapes.
+        Use this for metrics with one number per partition: it costs nothing between two scrapes.
         """
         self._add(name, help, _Computed(kind, _checked(labels), function))
 

@@ -225,7 +225,7 @@ async def gather(laters: list[Later[T]]) -> list[T]:
 
 
 MaybeLater: TypeAlias = T | Later[T]
-"""The result of a call that usually returns it immediately, but sometimes has to wait for it."""
+"""A result that is usually available immediately, and sometimes only later."""
 
 
 async def settle(value: MaybeLater[T]) -> T:

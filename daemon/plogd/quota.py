@@ -188,6 +188,7 @@ class RateQuota:
         client id, not even the default one, applies to a client without an id.
         """
         limits = self._limits
+        # The order of precedence of Kafka's DefaultQuotaCallback.
         for user_key in (user, DEFAULT):
             if client_id:
                 for client_key in (client_id, DEFAULT):

@@ -1,8 +1,8 @@
 """Notify systemd of the broker's state: ready, reloading, stopping, alive.
 
 The messages are those of sd_notify(3), sent to the datagram socket whose address is in
-``NOTIFY_SOCKET``. Without that variable nothing is sent. supervision.py is the main caller. The
-first of several messages that cannot be sent is logged, and the broker continues.
+``NOTIFY_SOCKET``. Without that variable nothing is sent. supervision.py is the main caller. If
+several messages in a row cannot be sent, the first failure is logged, and the broker continues.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class LogDirRemedies:
         if not self._unit or file_system_is_read_only(_read("/proc/self/mountinfo"), path):
             return (
                 "its file system is read-only: look for disk errors in the kernel's log, remount "
-                "it for writing and restart the broker, or change log.dirs"
+                "it read-write and restart the broker, or change log.dirs"
             )
         user = _user_name(os.geteuid())
         make = "" if os.path.exists(path) else f"create {path} for user {user}, "
@@ -74,6 +74,7 @@ class LogDirRemedies:
 
 
 def _of_forbidden(path: str, file: str) -> str:
+    # In the arguments of chown, "user:" also sets the group, to the user's login group.
     user = _user_name(os.geteuid())
     existing = _existing(os.path.abspath(file))
     try:
@@ -138,6 +139,7 @@ def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
+        # A container may run as a user that its user database lacks.
         return str(uid)
 
 

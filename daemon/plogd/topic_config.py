@@ -344,4 +344,4 @@ def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
         replicas = values[name]
         assert isinstance(replicas, tuple)
         if replicas != ("*",) and not all(map(_REPLICA.fullmatch, replicas)):
-            yield f"{name} is neither * nor a list of partition:broker"
+            yield f"{name} is neither * nor a list of partition:broker pairs"

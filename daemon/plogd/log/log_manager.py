@@ -182,8 +182,9 @@ class LogManager:
                     raise LogDirUnusable(f"cannot read {name}: {why}") from error
         if self._dirs.offline_paths:
             raise LogDirUnusable(
-                f"cannot find {name}: it may be in {', '.join(self._dirs.offline_paths)}, which is "
-                "offline; repair that directory: without it, this broker would start empty"
+                f"cannot find {name}: it may be in an offline log directory "
+                f"({', '.join(self._dirs.offline_paths)}); repair that directory: without it, this "
+                "broker would start empty"
             )
         for log_dir in self._dirs.online:
             if await self._jobs.submit(log_dir.lane, log_dir.holds_partitions):
@@ -196,7 +197,7 @@ class LogManager:
         return log
 
     def load_logs(self, topic_of: TopicOf) -> Later[None]:
-        """Load every other log; rename the directories of unknown topics to ``-stray`` names.
+        """Load the other logs; rename the directories of unknown topics to ``-stray`` names.
 
         Removes directories that are marked for deletion. A stray directory (its topic id is
         unknown) stays on disk for the operator to inspect. A log directory that cannot be read goes
@@ -357,7 +358,7 @@ class LogManager:
         return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
-        """Write replication-offset-checkpoint in every directory, up to the durable ends only."""
+        """Write replication-offset-checkpoint in every directory, limited to the durable ends."""
         return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:

@@ -33,7 +33,7 @@ log = Logger()
 
 TURN_MAX_MS = 2.0
 SHORT_TURN_MAX_MS = 0.1
-"""Maximum turn while many connections are ready; usually enough for one request."""
+"""Maximum time of a turn while many connections are ready; usually enough for one request."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
 """Produce, Fetch, Heartbeat and ApiVersions do little work per element. They start on arrival even
 if many connections are ready; other requests then wait in the run queue."""

@@ -158,6 +158,7 @@ class Connections:
 
     def all_open(self) -> list[OpenConnection]:
         """Return the open connections."""
+        # A copy, because callers close connections while they iterate.
         return list(self._open)
 
     def sweep(self) -> None:

@@ -220,7 +220,7 @@ class CopyingOutput:
         if not data:
             position = region.position + self._region_sent
             self._cannot_read(
-                RegionTruncated(f"{region.file.path} ends at {position}, within a response")
+                RegionTruncated(f"{region.file.path} ends at {position}, inside a response")
             )
             return
         self._region_sent += len(data)

@@ -39,7 +39,7 @@ class _Lane:
 
 
 class DetachedJobs:
-    """Runs jobs with a timeout that does not end the thread; `reactor` as in thread_jobs.py."""
+    """Runs jobs whose timeout does not end the thread. `reactor` is Any as in thread_jobs.py."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -90,6 +90,7 @@ class DetachedJobs:
             else:
                 self._post(ended, lambda: job.later.succeed(value))
 
+        # A daemon thread does not keep the process alive if its job hangs.
         threading.Thread(target=work, name=f"plog-{lane.name}", daemon=True).start()
 
     def _post(

@@ -27,6 +27,7 @@ from plogd.net.passed_sockets import PassedSocket, listening_addresses
 if TYPE_CHECKING:
     from plogd.net.tls_context import TlsServer
 
+# Not an error if another address works: localhost may resolve to ::1 on a host without IPv6.
 _NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -102,7 +103,7 @@ class Listeners:
                 missing = error
                 continue
             has_opened = True
-            if is_dual_stack:
+            if is_dual_stack:  # The socket also accepts IPv4 clients.
                 break
         if missing is not None and not has_opened:
             raise missing

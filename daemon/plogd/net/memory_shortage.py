@@ -83,7 +83,7 @@ class MemoryShortage:
                 continue
             done_bytes, size_bytes = arriving
             window = self._arriving.get(connection)
-            if window is None or window.size_bytes != size_bytes:
+            if window is None or window.size_bytes != size_bytes:  # Another request.
                 window = _Window(now_ms, done_bytes, size_bytes)
             elif now_ms - window.since_ms >= WINDOW_MS:
                 if _is_slow(window, now_ms, done_bytes):

@@ -150,7 +150,7 @@ class OutputQueue:
         position = region.position + self._region_sent
         sent = os.sendfile(sock.fileno(), region.file.fileno(), position, count)
         if sent == 0:
-            raise RegionTruncated(f"{region.file.path} ends at {position}, within a response")
+            raise RegionTruncated(f"{region.file.path} ends at {position}, inside a response")
         self.sent_bytes += sent
         self._region_sent += sent
         if self._region_sent == region.nbytes:

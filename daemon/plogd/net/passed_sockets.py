@@ -83,7 +83,7 @@ def take_passed_descriptors(
             process_id=process_id,
         )
         return []
-    # systemd sets the names since version 227; it calls a descriptor without a name "unknown".
+    # systemd has set the names since version 227; a descriptor without a name is "unknown".
     known = names.split(":") if names else []
     found = []
     for index in range(int(count)):
@@ -121,7 +121,7 @@ def match_sockets(
     """Return the socket of each descriptor whose name is that of one of `listeners`.
 
     Names are compared without regard to case. Other descriptors are closed, with a warning. Several
-    descriptors with one name are several addresses of the listener.
+    descriptors with the same name are several addresses of the listener.
 
     Raises:
         SocketUnusable: such a descriptor is not a listening TCP socket, or has none of the

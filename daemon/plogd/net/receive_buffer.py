@@ -122,7 +122,7 @@ class ReceiveBuffer:
         return self._view is self._shared and self._start == self._end
 
     def may_read(self, *, is_blocked: bool) -> bool:
-        """Return whether more may be read: less if `is_blocked`, while requests may not start."""
+        """Return whether there is room for more bytes; with `is_blocked`, the room is smaller."""
         lease = self._lease
         if lease is not None:
             return not lease.is_waiting and self._end < len(self._view)

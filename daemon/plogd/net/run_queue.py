@@ -1,8 +1,8 @@
 """The order in which connections with unhandled requests in user space get their turns.
 
-A turn is limited in requests and time. The kernel reports no event for the bytes left over, because
-they have been read already. A connection with such bytes is queued here and gets another turn after
-the reactor has polled all other sockets.
+The number of requests and the time of a turn are limited. The kernel reports no event for the bytes
+left over, because they have been read already. A connection with such bytes is queued here and gets
+another turn after the reactor has polled all other sockets.
 
 The reactor calls every readable socket before it polls again, so the turns and closes of hundreds
 of connections in one pass add up. `spent` adds up their time in a pass; while the total is too

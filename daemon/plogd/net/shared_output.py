@@ -16,7 +16,7 @@ from plogd.net.response_memory import ResponseMemory
 
 
 class SharedOutput:
-    """The shared responses that one connection has not sent to their ends.
+    """The shared responses that one connection has not sent completely.
 
     Attributes:
         unsent: each response with the positions in the stream where it starts and ends.

@@ -228,6 +228,7 @@ class _Outcomes:
 
     def post(self, outcome: Callable[[], None]) -> None:
         """Call `outcome` on the reactor's thread; the only method for other threads."""
+        # deque.append is atomic, so no lock is needed.
         self._waiting.append(outcome)
         if not self._has_woken:
             self._has_woken = True
@@ -241,6 +242,7 @@ class _Outcomes:
                     try:
                         self._waiting.popleft()()
                     except Exception:
+                        # The other outcomes belong to other requests and are still delivered.
                         log.failure("a callback of a job failed")
         except Exception:
             log.failure("a call deferred to the end of a turn failed")

@@ -6,7 +6,7 @@ clients that do not use TLS, a timeout for handshakes, explanations of failed ha
 principal from the client's certificate.
 
 Imported only if a listener uses TLS; reactor thread only. Invariants: a connection is counted from
-its first packet, even before the handshake; a request sees the principal of its connection.
+its first packet, even before the handshake; every request has the principal of its connection.
 """
 
 from __future__ import annotations

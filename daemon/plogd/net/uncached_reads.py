@@ -5,8 +5,8 @@ is sent, the output queues check whether it is in the page cache; otherwise a jo
 for sendfile, which then finds it in the page cache, and `read` for a copy. Each device has one
 lane, because competing readers do not make a disk faster.
 
-Called on the reactor's thread by output_queue.py and copying_output.py. The look-up of the range
-comes before, in log/segment/uncached_lookup.py. Invariant: the file stays open until the job has
+Called on the reactor's thread by output_queue.py and copying_output.py. The range is looked up
+before that, in log/segment/uncached_lookup.py. Invariant: the file stays open until the job has
 finished, even if the connection closes meanwhile.
 """
 
@@ -27,6 +27,7 @@ def warm(jobs: Jobs, file: File, position: int, nbytes: int) -> Later[None]:
     """Bring a range into the page cache. Fails with OSError if the disk cannot read it."""
 
     def read_through() -> None:
+        # In pieces, so that the range does not take its size in memory a second time.
         for start in range(position, position + nbytes, _PIECE_BYTES):
             file.pread(min(_PIECE_BYTES, position + nbytes - start), start)
 

@@ -85,7 +85,7 @@ class LogDirs:
         return self._rounds_by_path[path]
 
     def writes_of(self, path: str) -> SlowDisk:
-        """Return the state of writes to a directory's disk, which may be slow."""
+        """Return the `SlowDisk` of a directory, which decides how writes to it are made."""
         return self._writes[path]
 
     async def open(self) -> None:
@@ -108,6 +108,7 @@ class LogDirs:
         self._agree_on_identity()
         for log_dir in self.online:
             if log_dir.identity is None:
+                # Before `take_over`, which writes the missing file.
                 await self._try(log_dir, bind(self._report_missing_identity, log_dir))
         for log_dir in self.online:
             identity = MetaProperties(
@@ -166,7 +167,7 @@ class LogDirs:
         if not self.cluster_id and self.offline_paths:
             raise LogDirUnusable(
                 "cannot determine the cluster id: no online log directory contains it, and "
-                f"{', '.join(self.offline_paths)} cannot be used; repair the offline one first"
+                f"{', '.join(self.offline_paths)} cannot be used; repair the failed disks first"
             )
         self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
 

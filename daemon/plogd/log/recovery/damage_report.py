@@ -113,6 +113,7 @@ class DamageReport:
 
     def epochs_too_high(self, entries: Sequence[EpochEntry]) -> None:
         """Report batches whose leader epoch never existed."""
+        # One line per batch, even if several entries start at its offset.
         for entry in {entry.start_offset: entry for entry in entries}.values():
             self._report(
                 "{topic_partition} is damaged on disk: the batch at offset {offset} in {directory} "

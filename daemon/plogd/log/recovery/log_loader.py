@@ -1,7 +1,7 @@
 """Load all logs of a broker's log directories, and handle those that do not match the metadata.
 
-The directory of an unknown partition is renamed as stray. If the directory of a known partition is
-missing, that is reported, and an empty log continues at the end offset known from the checkpoints.
+The directory of an unknown partition is renamed as stray. A missing directory of a known partition
+is reported, and an empty log continues at the end offset known from the checkpoints.
 log_recovery.py loads one log; log_manager.py calls this at startup and owns the loaded logs.
 
 Called on the reactor's thread; file access runs in jobs on the lanes of a directory. Source: Kafka
@@ -60,7 +60,7 @@ class LogLoader:
         self._lanes_given = 0
         self._lanes: set[str] = set()
         self._bytes_to_scan: dict[str, int] = {}
-        """For each directory of a partition that needs recovery."""
+        """The number of bytes that recovery will scan, by partition directory."""
         self.progress = LoadProgress()
 
     @property
@@ -125,9 +125,12 @@ class LogLoader:
             if path_by_partition.get(key) == found.log_dir.path:
                 continue  # This is the metadata log.
             topic = topic_of(key)
+            # A directory known only by its name is a stray one if another directory holds the
+            # partition.
             is_spare = found.topic_id is None and key in path_by_partition
             if is_spare or not found.is_of(topic):
                 topic = None
+            # A second directory of the metadata log is an error, not a stray directory.
             if topic is not None or any(key == one for one, _ in already):
                 claim(path_by_partition, key, found.log_dir.path)
             loads.append(spawn(self._load_or_move_aside(found, topic)))

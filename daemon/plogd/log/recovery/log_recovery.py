@@ -50,6 +50,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
+    # Otherwise the log may end below its start, which _complete finds out from the segments.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
@@ -71,8 +72,10 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
+        # A log may have thousands; the next look-up opens the index again.
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
+    # If the epochs are not on disk, the next start has to find them in the batches again.
     if len(suspects) > 1 and not _write_epochs(epochs):
         recovery_point = min(recovery_point, suspects[0].base_offset)
     return LogState(
@@ -116,7 +119,7 @@ def _complete(
     ends: Mapping[int, int],
     dropped: list[LogSegment],
 ) -> list[LogSegment]:
-    """Report missing records, and return segments that extend to every known offset."""
+    """Report missing records; return segments whose end is not below any known offset."""
     log_end_offset = _next_offset(segments[-1])
     if log_end_offset >= request.log_start_offset:
         segments = _drop_below_start(segments, request, dropped)
@@ -144,6 +147,7 @@ def _remove_leftovers(files: Files, directory: str) -> None:
         if parsed.suffix == file_names.LOG_SUFFIX and not parsed.state
     }
     for name, parsed in found:
+        # Snapshots may outlive their segment; producer_recovery.py removes the stray ones.
         orphan = (
             parsed.base_offset not in with_records and parsed.suffix != file_names.SNAPSHOT_SUFFIX
         )
@@ -275,6 +279,7 @@ def _recover(
         if is_torn and _is_gap(next_offset, segment.base_offset, request.durable_end_offset):
             _reject(files, suspects[number:], findings)
             break
+        # The page cache may hold pages that were never written to the disk (rule R13).
         segment.records_file.drop_cache()
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
         recovered = recover_segment(

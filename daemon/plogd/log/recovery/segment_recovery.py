@@ -99,7 +99,7 @@ def recover_segment(
     try:
         segment.on_become_inactive()
     except OSError as error:
-        if not is_refusal(error):  # No space for one more hint: the next start adds it.
+        if not is_refusal(error):  # Disk full: the next start adds the entry.
             raise
     return RecoveredSegment(
         next_offset=scan.next_offset,
@@ -223,7 +223,7 @@ class SegmentScan:
         return header
 
     def _is_misplaced(self, position: int, header: BatchHeader, expected_offset: int) -> bool:
-        """Return whether an otherwise valid batch has a wrong offset; the checksum excludes it.
+        """Return whether a valid batch has a wrong offset, which its checksum does not cover.
 
         Compaction leaves gaps, so an offset above the expected one may be right. It is wrong if the
         next batch, or the next segment, begins before the batch would end. It is also wrong if the
@@ -270,6 +270,7 @@ class SegmentScan:
         position += ATTRIBUTES_POSITION
         crc = 0
         while position < end:
+            # In pieces, because a batch may be larger than a chunk.
             piece = self._at(position, min(end - position, _CHUNK_BYTES))
             crc = crc32c(piece, crc)
             position += len(piece)
@@ -313,8 +314,9 @@ class SegmentScan:
         return CorruptRange(position, self._records.size_bytes, expected_offset, end_offset_at_end)
 
     def _candidates(self, position: int) -> Iterator[int | None]:
-        """Yield positions where a batch may begin, judging by its magic; None after each step."""
+        """Yield positions where a batch may begin, found by its magic, and None after each step."""
         while window := self._records.read(position + MAGIC_POSITION, _SEARCH_BYTES):
+            # The magic is a single byte, so it cannot span two windows.
             index = window.find(MAGIC)
             while index >= 0:
                 yield position + index

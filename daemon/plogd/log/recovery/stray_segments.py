@@ -21,6 +21,7 @@ def mark_stray(files: Files, segment: LogSegment) -> None:
     The caller syncs the directory.
     """
     directory = posixpath.dirname(segment.records_file.path)
+    # An earlier recovery may have rejected a segment with the same base offset.
     for number in itertools.count(1):
         state = stray_state(number)
         paths = (
