@@ -68,6 +68,7 @@ class ServiceNotifier:
 
     def reloading(self, monotonic_ms: float) -> None:
         """Report that a reload has started; `ready` reports its end."""
+        # sd_notify(3) requires the time with RELOADING=1.
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={int(monotonic_ms * 1000)}")
 
     def status(self, text: str) -> None:

@@ -267,6 +267,7 @@ class BrokerService(Service):
     def _end_process(self, exit_code: int = 1) -> None:
         self.exit_code = exit_code
         if not self._stopping:
+            # Not immediately, because the reactor may not be running yet.
             self._reactor.callLater(0, self._reactor.stop)
 
     # -- health -------------------------------------------------------------------------------
@@ -282,6 +283,7 @@ class BrokerService(Service):
     # -- reload -------------------------------------------------------------------------------
 
     def _hang_up(self) -> None:
+        # A signal handler runs in the middle of any code, so it only wakes the reactor.
         self._reactor.callFromThread(self.reload)
 
     def reload(self) -> None:

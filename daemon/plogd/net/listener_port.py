@@ -30,6 +30,7 @@ from plogd.net.transport import ServerTransport
 
 log = Logger()
 
+# As in Twisted's tcp.Port.
 ACCEPTS_PER_TURN = 100
 ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0

@@ -182,6 +182,7 @@ class _TlsProtocol(TLSMemoryBIOProtocol):
             self.transport.loseConnection()
 
 
+# The type of a TLS record that contains handshake messages: RFC 8446, section 5.1.
 _HANDSHAKE_RECORD = 0x16
 
 

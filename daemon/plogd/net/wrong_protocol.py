@@ -19,9 +19,11 @@ _FOUR_LETTERS = (
 _MISTAKES = {
     b"SSH-": "an SSH greeting: this port serves Kafka's protocol; check the port number",
     b"PROX": "a PROXY protocol header: disable it for this port in the load balancer",
+    # The start of the signature in version 2 of the PROXY protocol.
     b"\r\n\r\n": "a PROXY protocol header: disable it for this port in the load balancer",
     b"AMQP": "an AMQP header: this port serves Kafka's protocol; check the port number",
     **dict.fromkeys(
+        # HTTP/2 starts with "PRI * HTTP/2.0".
         (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "),
         _HTTP,
     ),
