@@ -52,7 +52,7 @@ log = Logger()
 _RESPONSES_MAX_MS = 10_000.0
 """How long a stop waits for clients to read the responses to requests in progress."""
 _OUTSIDE_MAX_S = 15.0
-"""Timeout for reading settings and certificate files and for DNS look-ups. It is longer than the
+"""Timeout for reading settings and certificate files and for DNS lookups. It is longer than the
 timeout of settings_file.py for a pipe."""
 
 

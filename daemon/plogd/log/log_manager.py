@@ -5,7 +5,7 @@ finding and loading logs in recovery/log_loader.py, one log in log.py. The metad
 topics exist.
 
 Called on the reactor's thread; all access to a directory runs as a job on that directory's lane. To
-start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a look-up in the
+start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a lookup in the
 metadata.
 
 Source: Kafka 3.9 LogManager. Invariants: a checkpoint file is written with all partitions of its
@@ -69,15 +69,15 @@ class LogManager:
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
         self.closed_logs = 0
-        """Number of logs that the stop has closed."""
+        """Number of logs closed so far while the broker stops."""
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.refusals: dict[str, tuple[float, str]] = {}
-        """When each log directory last refused a write (monotonic milliseconds), and why."""
+        """The time (monotonic ms) and cause of the last write that each log directory refused."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Called with a log directory that failed, and its logs."""
         self.on_last_offline: Callable[[], None] = lambda: None
-        """Called when no log directory is online any more."""
+        """Called when the last log directory goes offline."""
         self._dirs = LogDirs(
             config,
             [LogDir(path, ports.files, ports.report) for path in log_dirs],
@@ -85,7 +85,7 @@ class LogManager:
             on_failure=self._syncs_failed,
         )
         self.housekeeping = Housekeeping(ports, operation_failed=self._operation_failed)
-        """Runs passes over all logs, and handles errors of background work."""
+        """Runs passes over all logs, and counts the errors of background work."""
         self._checkpoints = OffsetCheckpoints(
             jobs=ports.jobs,
             report=ports.report,
@@ -272,8 +272,8 @@ class LogManager:
         descriptors = self._files.descriptors
         if len(self.logs) + count > descriptors.max_logs:
             error = (
-                f"cannot create {count} logs: there are {len(self.logs)} logs, and with "
-                f"{descriptors.limit} descriptors this broker may have {descriptors.max_logs}; "
+                f"cannot create {count} logs: the broker has {len(self.logs)}, and may have at "
+                f"most {descriptors.max_logs} with {descriptors.limit} descriptors; "
                 "delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
             )
             if self._may_report_refusal("descriptors"):
@@ -318,13 +318,13 @@ class LogManager:
     # -- cold reads ---------------------------------------------------------------------------
 
     def begin_read(self, log: Log, cold: UncachedLookup) -> Later[None]:
-        """Run the job that a cold look-up needs before it is retried. Fails with OSError."""
+        """Run the job that an uncached lookup needs before it is retried. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
         return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
 
     def check_suspects(self, log: Log) -> None:
-        """Rebuild the indexes of `log` that a job's look-up found to be wrong."""
+        """Rebuild the indexes of `log` that a job's lookup has found to be wrong."""
         self._index_rebuilds.check_suspects(log)
 
     # -- housekeeping -------------------------------------------------------------------------
@@ -336,7 +336,7 @@ class LogManager:
             log.producer_state.expiration_ms = config.producer_id_expiration_ms
 
     def apply_retention(self, now_ms: int) -> Later[None]:
-        """Delete the segments that each log's retention settings no longer keep."""
+        """Delete the segments that retention selects in each log."""
         return self._each("retention", lambda log: log.apply_retention(now_ms))
 
     def flush_overdue(self, now_ms: float) -> Later[None]:

@@ -234,7 +234,7 @@ def test_partition_in_two_directories_refuses_the_start() -> None:
     site.files.mkdir("/b/t-0")
     copied = site.files.open_append(f"/b/t-0/{file_names.PARTITION_METADATA}")
     copied.append(site.files.read_file(f"{log.directory}/{file_names.PARTITION_METADATA}"))
-    with pytest.raises(LogDirUnusable, match="cannot load t-0: both /a and /b hold it; move"):
+    with pytest.raises(LogDirUnusable, match="cannot load t-0: both /a and /b contain it; move"):
         site.kill()
 
 
@@ -359,7 +359,7 @@ def test_start_is_refused_with_two_metadata_logs() -> None:
     _load_metadata(site)
     site.files.mkdir("/b/__cluster_metadata-0")
     site = LogSite(("/a", "/b"), files=site.files.kill())
-    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0: both /a and /b hold it"):
+    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0: both /a and /b contain it"):
         _load_metadata(site)
 
 

@@ -85,7 +85,7 @@ class LogDirs:
         return self._rounds_by_path[path]
 
     def writes_of(self, path: str) -> SlowDisk:
-        """Return the `SlowDisk` of a directory, which decides how writes to it are made."""
+        """Return the write speed of a directory, which decides how writes to it are made."""
         return self._writes[path]
 
     async def open(self) -> None:
@@ -212,6 +212,6 @@ def claim(
     other_path = path_by_partition.setdefault(topic_partition, path)
     if other_path != path:
         raise LogDirUnusable(
-            f"cannot load {topic_partition}: both {other_path} and {path} hold it; move the "
+            f"cannot load {topic_partition}: both {other_path} and {path} contain it; move the "
             "wrong directory elsewhere"
         )

@@ -72,7 +72,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
-        # A log may have thousands; the next look-up opens the index again.
+        # A log may have thousands; the next lookup opens the index again.
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     # If the epochs are not on disk, the next start has to find them in the batches again.
