@@ -1,7 +1,8 @@
 """``plog-broker`` and ``python -m plogd``: the broker in the foreground, without twistd.
 
-The exit code is 0 after a clean stop (SIGTERM, SIGINT), 1 if the broker cannot start or has to
-stop, and 2 if the command line or the settings are wrong or contradict a socket from systemd.
+The exit code is 0 after a clean stop (SIGTERM or SIGINT), 1 if the broker cannot start or has to
+stop because of an error, and 2 if the command line or the settings are invalid or contradict a
+socket passed by systemd.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def run(
 
     The reactor is Any for the reason given in service.py.
     """
-    # Collecting the garbage of imports takes a fifth of the start; process.py enables the collector
-    # once the broker serves requests.
+    # Garbage collections during the imports would take a fifth of the startup time; process.py
+    # enables the collector once the broker serves requests.
     gc.disable()
     options = Options()
     options.synopsis = f"Usage: plog-broker {options.synopsis}"
@@ -46,9 +47,11 @@ def run(
         options.parseOptions(list(argv))  # type: ignore[no-untyped-call]
     except usage.UsageError as error:
         print(f"plog-broker: {error}", file=sys.stderr)
+        # The status of the failed unit then contains the reason, too.
         ServiceNotifier(os.environ).status(str(error))
         return 2
     assert options.observer is not None
+    # The observer writes to standard error, which Twisted would otherwise redirect to the log.
     globalLogBeginner.beginLoggingTo([options.observer], redirectStandardIO=False)
     reactor = install_reactor()
     service = make_service(options, reactor)

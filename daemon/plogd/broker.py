@@ -1,10 +1,10 @@
-"""A complete broker without sockets: build the pure parts, start and stop them in order.
+"""A complete broker without sockets: builds the pure parts, and starts and stops them in order.
 
 The shell, the tests and the simulator pass it ports and settings, call `start`, and then pass each
-request to a `Dispatcher` that they build for the broker (apis/dispatch.py). Bytes, time and disks
-are reached only through the ports.
+request to a `Dispatcher` that they build for the broker (apis/dispatch.py). The broker accesses
+time and disks only through the ports.
 
-A start opens the log directories, loads the metadata log, registers the broker (which gives every
+`start` opens the log directories, loads the metadata log, registers the broker (which gives every
 partition a new leader epoch), and loads the topics and their logs. The broker serves requests only
 after that.
 
@@ -60,7 +60,7 @@ from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
-"""How long a request waits for its coordinator's topic; creation continues after that."""
+"""How long a request waits while its coordinator's topic is created; creation continues then."""
 _NO_SPACE_RETRY_MS = 1_000
 _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # No record may be deleted, because there are no snapshots.
@@ -90,7 +90,7 @@ class Broker:
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self.config = config
-        """The settings in use: those of the files, overridden by those that clients have set."""
+        """The settings in use: those from the files, overridden by those that clients have set."""
         self._static_config = config
         self._dynamic_settings = DynamicSettings()
         self.clock = ports.clock
@@ -111,13 +111,13 @@ class Broker:
         self.logs: Logs | None = None
         """Sets the levels of the broker's loggers; None if clients may not change them."""
         self.on_address_advertised: Callable[[ConnectionContext, str, int], None] = lambda *_: None
-        """Called with a client's connection and the host and port that its response names."""
+        """Called with a client's connection and the host and port advertised to that client."""
         self.on_client_works: Callable[[ConnectionContext], None] = lambda _: None
-        """Called at a connection's first request for data: one that discovery does not need."""
+        """Called when a connection sends its first request that is not for discovery."""
         self._report = ports.report
         self._on_bug = on_bug
         self._bugs = metrics.counter(
-            "plog_unexpected_errors_total", "Unexpected errors (bugs); the log has one line each."
+            "plog_unexpected_errors_total", "Unexpected errors (bugs); each is logged."
         )
         self._advertised = config.advertised_by_name()
         self.cache = MetadataCache()
@@ -141,6 +141,7 @@ class Broker:
             on_bug=self.report_bug,
         )
         log_manager.on_offline = self._log_dir_failed
+        # A lambda, because service.py assigns the callback later.
         log_manager.on_last_offline = lambda: self.on_last_log_dir_failed()
         return log_manager
 
@@ -262,6 +263,7 @@ class Broker:
         )
         self.configs = Configs(self.store, self.controller, lambda: self.config)
         self._start_security()
+        # After the registration, which gives every partition a new leader epoch.
         topics = await self.controller.load()
         await self._load_logs(topics)
         start = TopicStart(
@@ -282,11 +284,11 @@ class Broker:
             self._register_later()
 
     def _register_later(self) -> None:
-        """Retry until the registration is written, or the disk has failed."""
+        """Retry the registration until it is written or the disk fails."""
 
         def registered(_: None) -> None:
             self.replica_manager.topics.refuse_writes(False)
-            self._report("registered this broker: space is available again, writes are accepted")
+            self._report("registered this broker: space is available again; writes are accepted")
 
         def retry() -> None:
             if self.is_ready and not self.store.has_failed:
@@ -306,7 +308,7 @@ class Broker:
     def keep_room(self) -> Later[bool]:
         """Reserve disk space for metadata records; return whether there is enough.
 
-        The reserve lets the broker start, and topics be deleted, when the disk is full.
+        With this reserve, the broker can start and topics can be deleted even if the disk is full.
         """
         return keep_room(self._metadata_log, self.jobs)
 
@@ -330,7 +332,7 @@ class Broker:
                 "cannot find the directories of {count} partitions in log.dirs: created empty logs "
                 "for {partitions}; this is correct if the broker stopped while creating them; "
                 "otherwise, to recover the records, stop the broker, replace the new directories "
-                "by those of a backup, and start it again",
+                "with those from a backup, and start the broker again",
                 count=len(missing),
                 partitions=shown_partitions(missing),
                 topic_partitions=missing,
@@ -351,7 +353,7 @@ class Broker:
     # -- settings -----------------------------------------------------------------------------
 
     def update_config(self, config: BrokerConfig) -> None:
-        """Replace the settings of the files; settings that clients have set still override them."""
+        """Replace the settings from the files; those that clients have set still override them."""
         self._static_config = config
         self._use_settings()
 
@@ -437,7 +439,7 @@ class Broker:
     # -- failures -----------------------------------------------------------------------------
 
     def report_bug(self, where: str, error: Exception) -> None:
-        """Count an unexpected error and have it logged with its traceback."""
+        """Count an unexpected error, and pass it to `on_bug` or report it."""
         self._bugs.value += 1
         if self._on_bug is not None:
             self._on_bug(where, error)

@@ -1,7 +1,7 @@
 """Waits that do not cancel the work, timeouts, and operations that run sequentially.
 
 Creating a topic takes several writes, and a client that disconnects must not stop it halfway.
-Therefore a waiter gets a copy of the outcome, and cancelling the copy does not cancel the work.
+Therefore each waiter gets a copy of the outcome, and cancelling the copy does not cancel the work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def shielded(work: Later[T]) -> Later[T]:
-    """Return a copy of the outcome of `work`; cancelling it does not cancel the work.
+    """Return a Later with the outcome of `work`; cancelling this Later does not cancel the work.
 
     >>> work: Later[int] = Later()
     >>> shielded(work).cancel()
@@ -31,9 +31,10 @@ def shielded(work: Later[T]) -> Later[T]:
 def within(
     work: Later[T], timeout_ms: float, timers: Timers, error: Callable[[], Exception]
 ) -> Later[T]:
-    """Return the outcome of `work`, or fail with `error` after `timeout_ms`; the work continues."""
+    """Return the outcome of `work`; fail with `error` after `timeout_ms` without cancelling it."""
     expired = False
 
+    # After the timeout, the work still completes, and its outcome is dropped.
     def give_up() -> None:
         nonlocal expired
         expired = True
@@ -59,8 +60,8 @@ def within(
 class Turns:
     """Grants turns to waiters, one at a time.
 
-    A waiter may finish immediately and grant the next turn inside its own. The queue prevents
-    recursion, because a few hundred such waiters would exhaust the stack.
+    A waiter may finish immediately and grant the next turn during its own. The queue prevents
+    recursion: a few hundred such waiters would otherwise exhaust the stack.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class Turns:
 
 
 class OneAtATime:
-    """Runs operations sequentially, in order of arrival; they are `shielded`."""
+    """Runs operations sequentially, in order of arrival; each of them is `shielded`."""
 
     def __init__(self) -> None:
         self._waiting: deque[Later[None]] = deque()
@@ -89,7 +90,7 @@ class OneAtATime:
         self._is_busy = False
 
     def run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> Later[T]:
-        """Run `operation` after the earlier ones have ended; return its outcome."""
+        """Run `operation` after the earlier ones have completed; return its outcome."""
         return shielded(spawn(self._run(operation)))
 
     async def _run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> T:
@@ -102,6 +103,7 @@ class OneAtATime:
             return await operation()
         finally:
             if self._waiting:
+                # Still busy, so that no new operation overtakes the one that is granted now.
                 self._turns.give(self._waiting.popleft())
             else:
                 self._is_busy = False

@@ -19,16 +19,16 @@ class ConnectionContext:
     security_protocol: str
     client_address: tuple[str, int]
     local_address: tuple[str, int]
-    """The broker's address as the client reaches it."""
+    """The broker's address to which the client has connected."""
     principal: str = ANONYMOUS
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     client_id: str = ""
-    """The client id of the last ApiVersions request, for log events; empty before it."""
+    """The client id of the last ApiVersions request, for log events; empty before the first one."""
     works: bool = False
     """Whether the client has sent a request that is not only for discovery."""
     mute_ms: int = 0
-    """How long to read no further request; handlers set it, the request queue resets it."""
+    """How long to stop reading requests; handlers set it, and the request queue resets it."""
 
     def __str__(self) -> str:
         host, port = self.client_address

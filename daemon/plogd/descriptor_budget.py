@@ -1,9 +1,9 @@
 """The descriptor budget: divide the process's descriptors among logs, clients and the broker.
 
 Pure accounting over ``RLIMIT_NOFILE``: `FilePool` checks it before a log keeps a descriptor,
-`LogManager` before it creates logs, the listeners before they accept a client. One share is
+`LogManager` before it creates logs, and the listeners before they accept a client. One share is
 reserved for the broker itself (listeners, the metadata log, checkpoints, threads), one for clients
-and one for logs. Logs and clients may use the unreserved descriptors, never each other's share.
+and one for logs. Logs and clients may use the unreserved descriptors, but never each other's share.
 
 The caller serializes changes of the counters; `FilePool` uses its lock for that.
 """
@@ -18,13 +18,13 @@ _INTERNAL_MAX: Final = 128
 """For listeners, the reactor, locks, the metadata log, and the few files that each job opens."""
 
 _IDLE_MAX: Final = 4096
-"""Each takes a kilobyte of memory, and the kernel's cache makes reopening cheap."""
+"""Each idle file takes a kilobyte of memory, and the kernel's cache makes reopening one cheap."""
 
 UNLIMITED: Final = 1 << 31
 
 
 class DescriptorBudget:
-    """The shares of a process; `set_limit` computes them once the process limit is known.
+    """The shares of a process's descriptors; `set_limit` computes them once the limit is known.
 
     Attributes:
         writing: number of files being written, which keep their descriptors.
@@ -41,6 +41,7 @@ class DescriptorBudget:
     def set_limit(self, limit: int, max_clients: int) -> None:
         """Divide `limit` descriptors; clients never need more than `max_clients`."""
         self.limit = limit
+        # With a low limit, 128 descriptors would leave too few for logs and clients.
         self._internal = min(_INTERNAL_MAX, limit // 8)
         self._reserved_for_clients = min(max_clients, limit // 4)
         self._reserved_for_logs = limit // 4
@@ -65,7 +66,7 @@ class DescriptorBudget:
         return max(0, unreserved - 2 * self._spare)
 
     def take_for_writing(self, path: str, *, is_reserved: bool = False) -> None:
-        """Count a file that is being written, until `give_back`.
+        """Count a file as being written until `give_back` is called.
 
         Raises OSError (EMFILE) with `path` if the logs' share is used up. A reserved file, that
         is, one of the metadata log, is never refused.
@@ -74,7 +75,7 @@ class DescriptorBudget:
             raise OSError(
                 errno.EMFILE,
                 f"no descriptor left for logs: {self.writing} log files are being written, and the"
-                f" others of {self.limit} are reserved; raise the limit of open files",
+                f" rest of the {self.limit} descriptors is reserved; raise the limit on open files",
                 path,
             )
         self.writing += 1

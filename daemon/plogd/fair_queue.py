@@ -1,9 +1,9 @@
 """Fair scheduling of large requests: one slice of one request per pass of the reactor.
 
-All clients share the reactor, so a request that names thousands of elements handles a few of them
-and then waits for its next turn. `FairQueue` grants turns in order of arrival, one in each pass of
-the reactor. A client therefore waits for at most one slice of another client's request, however
-many large requests are in progress.
+All clients share the reactor, so a request with thousands of elements is handled a few elements at
+a time, and then waits for its next turn. `FairQueue` grants turns in order of arrival, one in each
+pass of the reactor. A client therefore waits for at most one slice of another client's request,
+however many large requests are in progress.
 
 A coroutine loops with `Slices.over`, which waits for a turn after every `SLICE` elements:
 
@@ -33,8 +33,8 @@ PAUSE_MS: Final = 0.1
 time up to a millisecond.
 
 Threads need the interpreter lock, which the reactor releases only for an instant when it polls its
-sockets. A thread that a disk sync has woken arrives too late for that instant, and CPython restarts
-its wait each time. Without pauses, a sync waited 125 ms for a request whose turns took 0.1 ms each.
+sockets. A thread that wakes up after a disk sync misses that instant, and CPython restarts its wait
+each time. Without pauses, a sync waited 125 ms for a request whose turns took 0.1 ms each.
 """
 
 T = TypeVar("T")
@@ -73,6 +73,7 @@ class FairQueue:
 
     def _run(self) -> None:
         self._is_scheduled = False
+        # One turn per pass of the reactor; the loop only skips the turns that were cancelled.
         while self._waiting and not self._is_scheduled:
             turn = self._waiting.popleft()
             if turn.done:  # Cancelled: its client has disconnected.
@@ -106,5 +107,5 @@ class Slices:
             yield item
 
     def spend(self, count: int) -> None:
-        """Count `count` elements that one step of a loop handled at C speed or inline."""
+        """Count `count` elements that a single step of a loop has handled."""
         self._left -= count

@@ -1,10 +1,10 @@
 """Cluster features: the levels this broker supports, and the checks of an update.
 
 The only feature is ``metadata.version``, the level a reader needs to understand the metadata log.
-The level is written when the log is created and follows from the records this broker version
-writes. A client may therefore request only the current level. Features that Kafka finalizes for
-clients (transaction.version, group.version, …) are added when they are implemented, so that no
-client relies on them before.
+The level is written when the log is created, and depends on the records that this version of the
+broker writes. A client may therefore request only the current level. Features that Kafka finalizes
+for clients (transaction.version, group.version, …) will be added when they are implemented, so that
+no client relies on them too early.
 
 Source: Kafka 4.0 FeatureControlManager, QuorumFeatures; KIP-584, KIP-778.
 """
@@ -20,8 +20,8 @@ from plog.errors import InvalidUpdateVersion
 METADATA_VERSION: Final = "metadata.version"
 METADATA_VERSION_NAME: Final = "3.5-IV2"
 METADATA_VERSION_LEVEL: Final = 11
-"""The level of that name, at which records of SCRAM users were added. A log that was created at a
-lower level is raised at the next start."""
+"""The level with that name, which added the records of SCRAM users. The next start raises the level
+of a log that was created at a lower one."""
 
 
 class Levels(NamedTuple):

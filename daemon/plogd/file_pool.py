@@ -3,8 +3,8 @@
 A log has three files per segment and may have thousands of segments, so it cannot keep all of them
 open. A `PooledFile` opens its file on use. Of the files without a holder, only the most recently
 used stay open. A read retains the open file (`File.retain`), so it can finish after the pool has
-closed its own hold. A segment that is being written keeps its descriptor (`retain_for_writing`);
-the `DescriptorBudget` limits the number of these.
+released its own hold. A segment that is being written keeps its descriptor (`retain_for_writing`);
+the `DescriptorBudget` limits the number of such segments.
 
 `plogd.os_files` and the simulator share this module; they pass the two functions that open a file,
 and a lock. Any thread may use a file. The lock is never held during a call that may wait for the
@@ -84,7 +84,7 @@ class FilePool:
         return opened
 
     def end_writing(self, file: PooledFile) -> None:
-        """Allow a file that is no longer being written to lose its descriptor."""
+        """Allow the pool to close the descriptor of a file that is no longer being written."""
         with self._lock:
             assert file.is_written
             file.is_written = False
@@ -111,10 +111,10 @@ class FilePool:
         return len(self._idle)
 
     def _keep(self, file: PooledFile, opened: File) -> File:
-        """Give `opened` to `file` unless another thread was faster; return its file, retained."""
+        """Set `file.opened` unless another thread has set it; return the open file, retained."""
         with self._lock:
             spare: list[File] = []
-            if file.is_closed:
+            if file.is_closed:  # Meanwhile, in another thread; the caller alone uses the file.
                 held = opened.retain()
                 spare = [opened]
             elif file.opened is not None:
@@ -126,6 +126,7 @@ class FilePool:
                 if not file.is_written:
                     self._idle[file] = None
                     spare = self._take_surplus()
+        # After the lock is released, because closing may wait for the disk.
         _close(spare)
         return held
 
@@ -190,11 +191,11 @@ class PooledFile:
         raise NotImplementedError("use retain, which returns the open file")
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
-        """Retain the file until `end_writing`. Raises OSError, also if too many are written."""
+        """Retain the file until `end_writing`. Raises OSError, also if no descriptor is left."""
         return self._pool.retain_for_writing(self, is_reserved=is_reserved)
 
     def end_writing(self) -> None:
-        """Allow the file to lose its descriptor, after the retained file has been closed."""
+        """Let the pool close the descriptor. Close the file from `retain_for_writing` first."""
         self._pool.end_writing(self)
 
     def close(self) -> None:
@@ -227,7 +228,7 @@ class PooledFile:
         return self._call(lambda file: file.pread(length, position))
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """Read `length` bytes without waiting; None also if the file would have to be opened."""
+        """Read `length` bytes without waiting; return None also if the file is not open."""
         opened = self.opened
         if opened is None:
             return None

@@ -1,7 +1,7 @@
 """The `Files` port: file systems and open files, as the log uses them.
 
-`plogd.os_files` implements it with the operating system, tests/helpers/sim_files.py in memory with
-faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
+`plogd.os_files` implements it with the operating system, and tests/helpers/sim_files.py in memory,
+with faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
 `plogd.file_pool.PooledFile`. Import these names from `plogd.ports`.
 
 Any thread may use files, because jobs do.
@@ -30,7 +30,7 @@ class File(Protocol):
         ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. After OSError truncate, as a part may be written."""
+        """Write all of `data` at the end. After OSError, truncate: a part may be written."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:
@@ -38,7 +38,7 @@ class File(Protocol):
         ...
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """Read `length` bytes from `position`; None unless all are in the page cache."""
+        """Read `length` bytes from `position`; return None unless all are in the page cache."""
         ...
 
     def size(self) -> int:
@@ -59,7 +59,7 @@ class File(Protocol):
     def sync(self) -> None:
         """Make the whole file durable (fdatasync). Call it in a job, never on the reactor.
 
-        Raises OSError, and after a failure on every call: the kernel drops pages that it failed to
+        Raises OSError. After a failure, every call fails: the kernel drops pages that it failed to
         write, so a later success would prove nothing.
         """
         ...
@@ -91,18 +91,18 @@ class File(Protocol):
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
         """Retain a file that is being written, so that it keeps its descriptor.
 
-        Raises OSError (EMFILE) if logs have no descriptor left, unless the file `is_reserved`.
+        Raises OSError (EMFILE) if no descriptor is left for logs, unless `is_reserved` is set.
         """
         ...
 
     def end_writing(self) -> None:
-        """Allow the file to lose its descriptor, after the retained file has been closed."""
+        """Allow the descriptor to be closed. Close the file from `retain_for_writing` first."""
         ...
 
     def close(self) -> None:
         """Remove a holder; the last one closes the file. Each holder calls this once.
 
-        A call in progress in another thread ends first; later calls raise OSError (EBADF).
+        A call in progress in another thread completes first; later calls raise OSError (EBADF).
         """
         ...
 
@@ -125,9 +125,10 @@ class Files(Protocol):
         ...
 
     def open_on_demand(self, path: str) -> File:
-        """Open a file as `open_append` does; it may lose its descriptor while it is not used.
+        """Open a file as `open_append` does; its descriptor may be closed while it is not used.
 
-        Between calls only the most recently used files keep theirs; see `plogd.file_pool`.
+        Between calls, only the most recently used files keep their descriptors; see
+        `plogd.file_pool`.
         """
         ...
 
@@ -146,7 +147,8 @@ class Files(Protocol):
     def exchange(self, first: str, second: str) -> None:
         """Exchange two names of one file system atomically.
 
-        Raises OSError if the file system does not support it (EINVAL), or a name does not exist.
+        Raises OSError if the file system does not support this (EINVAL), or if a name does not
+        exist.
         """
         ...
 
@@ -191,7 +193,7 @@ class Files(Protocol):
         ...
 
     def supports_sync_fs(self, path: str) -> bool:
-        """Return whether `sync_fs` is reliable there: ext4 or xfs, Linux 5.8 or newer."""
+        """Return whether `sync_fs` is reliable for `path`: ext4 or xfs, Linux 5.8 or newer."""
         ...
 
     def device(self, path: str) -> int:
@@ -203,7 +205,7 @@ class Files(Protocol):
         ...
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on `path`; return its release. Raises BlockingIOError if held."""
+        """Lock `path`; return a function that unlocks it. Raises BlockingIOError if locked."""
         ...
 
 

@@ -1,11 +1,12 @@
 """Log events as entries of systemd's journal, with fields for the topic, partition and client.
 
-`context_fields` is the table from the named fields of log events to the fields of an entry, so that
+`context_fields` maps the named fields of a log event to the fields of an entry, so that
 ``journalctl PLOG_TOPIC=clicks`` finds every line about a topic. `encode_entry` and `JournalSender`
-implement the protocol of https://systemd.io/JOURNAL_NATIVE_PROTOCOL. logging.py makes the entries.
+implement the protocol of https://systemd.io/JOURNAL_NATIVE_PROTOCOL. logging.py builds the entries.
 
 The reactor never waits for the journal: an entry that its socket does not accept becomes a line on
-standard error, and if that does not accept it either, the number of lost entries is logged later.
+standard error; if standard error does not accept it either, the number of lost entries is logged
+later.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ NATIVE_SOCKET = "/run/systemd/journal/socket"
 Field = tuple[str, str]
 
 IDENTIFIER: Field = ("SYSLOG_IDENTIFIER", "plog-broker")
-"""What ``journalctl -t`` selects; otherwise it would depend on the command."""
+"""The value that ``journalctl -t`` selects; by default it would depend on the command."""
 VALUES_MAX = 200
 """Maximum number of context fields of an entry, for events that concern thousands of partitions."""
 _WRITE_BYTES_MAX = 4096
-"""What a pipe or a socket that is ready for writing takes without blocking: pipe(7)."""
+"""The number of bytes that a writable pipe or socket accepts without blocking; see pipe(7)."""
+# The errors of sendto for an entry that exceeds the buffer of the socket.
 _TOO_LARGE = (errno.EMSGSIZE, errno.ENOBUFS)
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
@@ -64,13 +66,13 @@ def _of_client(value: object) -> Iterator[Field]:
 _OF_EVENT: Mapping[str, Callable[[Any], Iterator[Field]]] = {
     "topic": _of_topic,  # A name.
     "topic_partition": _of_partition,  # A TopicPartition.
-    "topic_partitions": _of_partitions,  # A list of them, when the text names only some.
+    "topic_partitions": _of_partitions,  # A list, if the text shows only some of them.
     "client": _of_client,  # A ConnectionContext, or an IP address.
 }
 
 
 def context_fields(event: Mapping[str, Any]) -> list[Field]:
-    """Return the fields for what a log event is about, each value once.
+    """Return the fields for the subjects of a log event, each value once.
 
     >>> context_fields({"topic_partition": TopicPartition("clicks", 3), "offset": 5})
     [('PLOG_TOPIC', 'clicks'), ('PLOG_PARTITION', '3')]
@@ -125,7 +127,8 @@ class JournalSender:
     def _send_file(self, entry: bytes) -> bool:
         """Send an entry that is too large for a datagram as a file in memory.
 
-        The journal accepts it only if it is sealed, so that nothing can change it meanwhile.
+        The journal accepts the file only if it is sealed, so that it cannot change while it is
+        read.
         """
         try:
             descriptor = os.memfd_create("plog-journal", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -151,6 +154,7 @@ class JournalWriter:
 
     def write(self, fields: Sequence[Field], lines: str) -> None:
         """Write one entry; `lines` is its text with the prefixes that standard error needs."""
+        # First, so that the line stands where the entries are missing.
         if self._lost and not self._write_loss():
             self._lost += 1
             return
@@ -171,7 +175,7 @@ class JournalWriter:
     def _write_lines(self, lines: str) -> bool:
         """Write to the descriptor unless that would block.
 
-        Not through sys.stderr, which would keep the bytes of a write that failed.
+        This bypasses sys.stderr, which would keep the bytes of a failed write.
         """
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)

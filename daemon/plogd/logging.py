@@ -2,9 +2,10 @@
 
 A line has the form ``2026-01-31T12:00:00.000Z WARN plogd.net.listeners: text``. If systemd's
 journal reads standard error, an event becomes an entry with fields (journal.py); without the
-journal's socket it is the line ``<4>plogd.net.listeners: text`` with the syslog priority. Control
-characters are escaped, so text from a client cannot forge another line. Only a traceback adds
-lines, which are indented. Modules log through twisted.logger; service.py installs the observer.
+journal's socket, it becomes the line ``<4>plogd.net.listeners: text``, which starts with the syslog
+priority. Control characters are escaped, so text from a client cannot forge another line. Only a
+traceback adds lines, which are indented. Modules log through twisted.logger; service.py installs
+the observer.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class LineObserver:
     """Writes log events of at least `level`; the level may change at any time.
 
     Args:
-        to: writes a line, or has the journal's entries.
+        to: a function that writes a line, or the writer of the journal's entries.
     """
 
     def __init__(self, to: Callable[[str], object] | JournalWriter, level: str) -> None:
@@ -118,7 +119,7 @@ def stream_observer(
     *,
     journal_socket: str = NATIVE_SOCKET,
 ) -> LineObserver:
-    """Return an observer that writes to `stream`, or to the journal if it reads `stream`."""
+    """Return an observer that writes to `stream`, or to the journal that reads `stream`."""
     if _is_journal(stream, environment):
         writer = JournalWriter(JournalSender(journal_socket), stream.fileno())
         return LineObserver(writer, level)
@@ -145,7 +146,7 @@ def _iso_time(seconds: float) -> str:
 
 
 def _is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Return whether ``JOURNAL_STREAM`` names `stream`, by its device and inode."""
+    """Return whether ``JOURNAL_STREAM`` contains the device and inode of `stream`."""
     named = environment.get("JOURNAL_STREAM", "")
     if not named:
         return False
@@ -165,8 +166,9 @@ class _Seen:
 class RateLimit:
     """A rate limit for log events: one event per key and interval passes, the others are counted.
 
-    For events that a peer can cause at will. At most `keys_max` keys are remembered; beyond that
-    the key that passed longest ago is dropped, so that many peers cannot exhaust the memory.
+    It is meant for events that a peer can cause at will. At most `keys_max` keys are remembered;
+    beyond that, the key that passed longest ago is dropped, so that many peers cannot exhaust the
+    memory.
     """
 
     def __init__(self, interval_ms: float, keys_max: int = 1000) -> None:
@@ -175,7 +177,7 @@ class RateLimit:
         self._seen: dict[Hashable, _Seen] = {}
 
     def admit(self, key: Hashable, now_ms: float) -> int | None:
-        """Return the number of events suppressed since the last one; None suppresses this one."""
+        """Return the number of events suppressed since the last admitted one; None rejects this."""
         seen = self._seen.get(key)
         if seen is not None and now_ms - seen.last_ms < self._interval_ms:
             seen.suppressed += 1

@@ -1,6 +1,6 @@
 """The ports of plogd/ports.py, implemented with the real machine.
 
-service.py creates a `Machine` once, at the start. The brokers of tests get another implementation
+service.py creates one `Machine` at startup. Brokers in tests use another implementation
 (plogd/testing/controlled_machine.py), so that the broker itself contains no code for tests.
 """
 

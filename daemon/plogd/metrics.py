@@ -4,7 +4,7 @@ A package registers its metrics once and keeps the objects, so that counting is 
 addition: no lock (all metrics belong to the reactor's thread), no dictionary, no formatting. Values
 that are known anyway, such as the size of a log, are not counted: a gauge calls a function at each
 scrape. http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that
-yields many numbers must tolerate changes between two of them.
+yields many numbers must tolerate changes while it is suspended.
 
 Kafka's metrics have the names that the usual rules of the JMX exporter derive from the MBeans, so
 that dashboards made for Kafka work. For example,
@@ -92,16 +92,16 @@ class Family(Generic[M]):
         self._children: dict[tuple[str, ...], M] = {}
 
     def labels(self, *values: str) -> M:
-        """Return the metric of these label values, which are in the order of the label names."""
+        """Return the metric for these label values, which are in the order of the label names."""
         child = self._children.get(values)
         if child is None:
             if len(values) != len(self._label_names):
-                raise ValueError(f"labels are {self._label_names}, not {values}")
+                raise ValueError(f"label values {values} do not match labels {self._label_names}")
             child = self._children[values] = self._make()
         return child
 
     def remove(self, *values: str) -> None:
-        """Remove the metric of these label values, if it exists; for a deleted topic."""
+        """Remove the metric for these label values, if it exists, after a topic is deleted."""
         self._children.pop(values, None)
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
@@ -144,7 +144,7 @@ class Registry:
         return self._add(name, help, Family(Counter.kind, _checked(labels), Counter))
 
     def gauge(self, name: str, help: str, function: Callable[[], float] | None = None) -> Gauge:
-        """Register a gauge that is set, or whose value `function` returns at each scrape."""
+        """Register a gauge: assign its value, or let `function` return it at each scrape."""
         return self._add(name, help, Gauge(function))
 
     def ask(
@@ -158,7 +158,7 @@ class Registry:
     ) -> None:
         """Register numbers that `function` returns at each scrape: (label values, number) pairs.
 
-        For metrics with a number per partition: they cost nothing between two scrapes.
+        Use this for metrics with one number per partition: it costs nothing between two scrapes.
         """
         self._add(name, help, _Computed(kind, _checked(labels), function))
 
@@ -203,7 +203,7 @@ def _number(number: float) -> str:
     ['3', '2', '0.25', '+Inf']
     """
     if isinstance(number, int):
-        return str(int(number))  # For subclasses too, which may print as something else.
+        return str(int(number))  # str of a subclass, such as True, may not be a number.
     if isnan(number):
         return "NaN"
     if isinf(number):

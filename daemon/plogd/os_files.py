@@ -1,8 +1,8 @@
-"""The Files port on the operating system: the only file calls of the log.
+"""The Files port, implemented with the operating system: the log makes all its file calls here.
 
 Linux only, like the rest of the daemon. Files are opened in append mode, so a write goes to the end
-even if the file is open elsewhere; reads pass a position and move no pointer. Descriptors are
-reference counted, so a fetch response in progress can still read a deleted segment.
+even if the file is open elsewhere; reads pass a position and do not move the file pointer.
+Descriptors are reference counted, so a fetch response in progress can still read a deleted segment.
 
 `plogd.ports.File` and `Files` define the calls. The simulator's implementation is
 tests/helpers/sim_files.py, and one test checks both.
@@ -29,15 +29,16 @@ _PROBE_BYTES = 64 * 1024
 
 _SYNC_FS_TYPES = frozenset({"ext4", "xfs"})
 _SYNC_FS_KERNEL = (5, 8)
-"""The first version whose ``syncfs`` reports a write-back error to each descriptor opened before
-the error."""
+"""The first kernel version whose ``syncfs`` reports a write-back error to each descriptor opened
+before the error."""
 
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _SPARE_PAUSE_S = 0.02
 _SPARE_ATTEMPTS = 1_500
-"""With the pause, half a minute: as long as a client waits for a produce response. Only syncs wait
-for it."""
+"""With the pause, this is half a minute, as long as a client waits for a produce response. Only
+syncs of directories wait that long."""
 
+# From the kernel's fcntl.h, fs.h and falloc.h; Python's os module lacks these constants.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _KEEP_SIZE = 1
@@ -54,6 +55,7 @@ class _Descriptor(int):
 
     __slots__ = ()
 
+    # A default argument, because the globals may be gone when the interpreter exits.
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         close(self)
 
@@ -100,7 +102,7 @@ class OsFile:
         return b"".join(pieces)
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """Read `length` bytes from `position`; None unless all are in the page cache.
+        """Read `length` bytes from `position`; return None unless all are in the page cache.
 
         On a file system without support for RWF_NOWAIT this is an ordinary read.
         """
@@ -124,7 +126,8 @@ class OsFile:
         os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, nbytes: int) -> bool:
-        """Reserve space after the end; return False if the disk is full or lacks support."""
+        """Reserve space after the end; return False if the disk is full or cannot do this."""
+        # ctypes would pass a Python int as a 32-bit int.
         size = ctypes.c_int64(self.size())
         length = ctypes.c_int64(nbytes)
         return bool(_libc.fallocate64(self._fd, _KEEP_SIZE, size, length) == 0)
@@ -216,8 +219,8 @@ class _SpareDescriptor:
     def lend(self, function: Callable[[], None]) -> None:
         """Release the spare descriptor and call `function`, which needs one.
 
-        Another thread may take the descriptor first; then retry. Raises the last OSError of
-        `function` when the attempts are used up.
+        If another thread takes the descriptor first, the call is retried. Raises the last OSError
+        of `function` when no attempt is left.
         """
         with self._lock:
             for attempt in itertools.count(1):
@@ -241,7 +244,7 @@ class _SpareDescriptor:
     def _take(self) -> None:
         try:
             self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # The next call tries again.
+        except OSError:  # The next call of `lend` tries again.
             self._fd = None
 
 
@@ -268,7 +271,7 @@ class OsFiles:
         return OsFile(path, os.O_RDWR | os.O_APPEND)
 
     def open_on_demand(self, path: str) -> File:
-        """Open a file as `open_append` does; it may lose its descriptor while it is not used."""
+        """Open a file as `open_append` does; its descriptor may be closed while it is not used."""
         return self._pool.open(path)
 
     def open_read(self, path: str) -> File:
@@ -285,7 +288,7 @@ class OsFiles:
         os.rename(source, target)
 
     def exchange(self, first: str, second: str) -> None:
-        """Exchange two names atomically. Raises OSError if the file system cannot."""
+        """Exchange two names atomically. Raises OSError if the file system cannot do this."""
         paths = (os.fsencode(first), os.fsencode(second))
         if not hasattr(_libc, "renameat2"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first, None, second)
@@ -334,14 +337,15 @@ class OsFiles:
     def sync_fs(self, path: str) -> None:
         """Make the whole file system that holds `path` durable.
 
-        Reports every write-back error since the first call of `supports_sync_fs` for it.
+        Reports every write-back error since the first call of `supports_sync_fs` for that file
+        system.
         """
         _sync_fs(self._sync_fs_fd(path), path)
 
     def sync_fs_apart(self, path: str) -> None:
         """Sync as `sync_fs` does, without consuming an error that `sync_fs` has yet to report."""
-        # The kernel reports an error once per descriptor. A new descriptor also gets an error that
-        # has not been reported on any other.
+        # The kernel reports an error once per descriptor. A new descriptor also reports an error
+        # that no other descriptor has reported.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _sync_fs(fd, path)
@@ -349,7 +353,7 @@ class OsFiles:
             os.close(fd)
 
     def supports_sync_fs(self, path: str) -> bool:
-        """Return whether `sync_fs` is reliable there. Call it before the first write."""
+        """Return whether `sync_fs` is reliable for `path`. Call this before the first write."""
         release = re.match(r"(\d+)\.(\d+)", os.uname().release)
         if release is None or (int(release[1]), int(release[2])) < _SYNC_FS_KERNEL:
             return False
@@ -380,9 +384,9 @@ class OsFiles:
         return DiskSpace(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on `path`; return its release. Raises BlockingIOError if held.
+        """Lock `path`; return a function that unlocks it. Raises BlockingIOError if locked.
 
-        The kernel releases the lock when the process dies for any reason.
+        The kernel releases the lock when the process ends for any reason.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

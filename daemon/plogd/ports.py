@@ -1,10 +1,11 @@
 """The ports between the pure core and the outside world, and `Later`, on which the core waits.
 
 The log, the replicas, the controller and the request handlers are plain Python: they access no
-socket, thread, clock or file directly. They get a `Clock`, `Timers`, `Files`, `Random` and `Jobs`,
-and a value that is not available yet is a `Later`. The Twisted shell implements the ports on the
-real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py; machine.py creates
-them), the simulator on a virtual one (tests/sim), so the same code runs in both.
+socket, thread, clock or file directly. They receive a `Clock`, `Timers`, `Files`, `Random` and
+`Jobs`, and represent a value that is not available yet by a `Later`. The Twisted shell implements
+the ports on the real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py;
+machine.py creates them), and the simulator on a virtual one (tests/sim), so the same code runs on
+both.
 
 Everything here belongs to the reactor's thread, except `File` and `Files` (files.py), which jobs
 use in their threads.
@@ -32,11 +33,11 @@ class Cancelled(Exception):
 
 
 class Later(Generic[T]):
-    """A value that will be available later, with one consumer and one outcome; can be cancelled.
+    """A value that will be available later, for one consumer, unless it is cancelled.
 
-    The producer calls `succeed` or `fail` once; the consumer calls `then` once, before or after.
-    An outcome that arrives after `cancel` is dropped, so a continuation never runs for a client
-    that has left. ``await later`` works inside a coroutine started with `spawn`.
+    The producer calls `succeed` or `fail` once; the consumer calls `then` once, before or after
+    that. An outcome that arrives after `cancel` is dropped, so a continuation never runs for a
+    client that has disconnected. ``await later`` works inside a coroutine started with `spawn`.
 
     References to the outcome and the callbacks are dropped when the outcome has been delivered.
     They usually refer back to the Later, and requests must not leave reference cycles behind.
@@ -65,7 +66,7 @@ class Later(Generic[T]):
         return self._state != self._WAITING
 
     def then(self, on_value: Callable[[T], None], on_error: Callable[[Exception], None]) -> None:
-        """Call one of the two with the outcome; immediately if there is one already."""
+        """Call `on_value` or `on_error` with the outcome, immediately if there already is one."""
         assert self._on_value is None, "a Later has one consumer"
         self._on_value, self._on_error = on_value, on_error
         if self._state != self._WAITING:
@@ -90,7 +91,7 @@ class Later(Generic[T]):
             self._deliver()
 
     def cancel(self) -> None:
-        """Stop waiting: the producer's cancel hook runs once, the consumer gets `Cancelled`."""
+        """Stop waiting: the producer's cancel hook runs, and the consumer receives `Cancelled`."""
         if self._state != self._WAITING:
             return
         self._state, self._error = self._CANCELLED, Cancelled()
@@ -101,7 +102,7 @@ class Later(Generic[T]):
             self._deliver()
 
     def map(self, function: Callable[[T], U]) -> Later[U]:
-        """Return a Later of ``function(value)``; an error that it raises becomes the outcome."""
+        """Return a Later with ``function(value)``; an error in `function` becomes the outcome."""
         mapped: Later[U] = Later(self.cancel)
 
         def on_value(value: T) -> None:
@@ -132,7 +133,7 @@ class Later(Generic[T]):
 
 
 def _delivered(outcome: object) -> None:
-    """Replace the callbacks of a Later that has delivered its outcome."""
+    """Refuse a second outcome; replaces the callbacks once the first is delivered."""
     raise AssertionError("a Later has one outcome")
 
 
@@ -210,7 +211,7 @@ class _Run(Generic[T]):
 
 
 async def gather(laters: list[Later[T]]) -> list[T]:
-    """Return all values in order; once all have ended, raise the first failure by position."""
+    """Wait for all; return their values in order, or raise the first failure in that order."""
     values: list[T] = []
     first_error: Exception | None = None
     for later in laters:
@@ -224,7 +225,7 @@ async def gather(laters: list[Later[T]]) -> list[T]:
 
 
 MaybeLater: TypeAlias = T | Later[T]
-"""The result of a call that is usually ready immediately and sometimes has to wait."""
+"""A result that is usually available immediately, and sometimes only later."""
 
 
 async def settle(value: MaybeLater[T]) -> T:
@@ -238,11 +239,11 @@ class Clock(Protocol):
     """The wall clock and the monotonic clock."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since the epoch; may jump. Only for times written to disk."""
+        """Return milliseconds since the epoch. The clock may jump, so use it only for disk data."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Return milliseconds since some fixed time; never jumps. For deadlines and intervals."""
+        """Return milliseconds of a clock that never jumps, for deadlines and intervals."""
         ...
 
 
@@ -250,7 +251,7 @@ class Timer(Protocol):
     """A scheduled call."""
 
     def cancel(self) -> None:
-        """Cancel the call; harmless if it has been made."""
+        """Cancel the call; this has no effect if it has been made."""
         ...
 
 
@@ -266,7 +267,7 @@ class Random(Protocol):
     """Randomness, from the machine or from a seed."""
 
     def random_bytes(self, length: int) -> bytes:
-        """Return `length` unpredictable bytes, as for topic ids and cluster ids."""
+        """Return `length` unpredictable bytes, for example for a topic id."""
         ...
 
     def randrange(self, stop: int) -> int:
@@ -275,12 +276,12 @@ class Random(Protocol):
 
 
 class Jobs(Protocol):
-    """Runs work that waits for a disk or takes long outside the reactor's thread."""
+    """Runs work outside the reactor's thread, because it waits for a disk or takes long."""
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
         """Run `function` after the lane's earlier jobs; return its outcome.
 
-        Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may. The
+        Lanes are serial: two jobs of one lane never overlap, but jobs of different lanes may. The
         outcome is delivered on the reactor's thread. Cancelling the Later drops the outcome, but
         the job still runs. The Later fails if the job cannot be accepted.
         """
@@ -294,8 +295,8 @@ class Report(Protocol):
         """Report `message`, a format string with named fields that is stable enough to grep for.
 
         The field `level` is not part of the text: ``info`` (the default), ``warn`` or ``error``.
-        Name what the event is about by the fields of journal.py (`topic`, `topic_partition`,
-        `topic_partitions`), also if the text does not contain them.
+        Pass the subject of the event in the fields of journal.py (`topic`, `topic_partition`,
+        `topic_partitions`), even if the text does not contain them.
         """
         ...
 
@@ -317,13 +318,13 @@ class CopyMemory(Protocol):
 
 
 class Turn:
-    """Deferred calls that run soon after the current call, but never inside it.
+    """Deferred calls, which run soon after the current call, but never during it.
 
     High watermarks advance and logs become dirty deep inside an append. The waits that this
-    completes and the sync rounds that it requires start here, after that call has returned. A
-    shell that handles several requests together wraps them in ``with turn:``, so that their
-    appends share one sync round. Outside of a turn, a deferred call runs as soon as the reactor
-    is free.
+    completes are resumed, and the sync rounds that it requires are started, only after that call
+    has returned. A shell that handles several requests together wraps them in ``with turn:``, so
+    that their appends share one sync round. Outside of a turn, a deferred call runs as soon as the
+    reactor is free.
     """
 
     __slots__ = ("_calls", "_depth", "_scheduled", "_timers")
@@ -347,6 +348,8 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         if self._depth == 1:
             try:
+                # The depth remains 1 meanwhile, so calls deferred by these calls run in this turn,
+                # too.
                 self._run()
             finally:
                 self._depth = 0
@@ -374,8 +377,8 @@ class Turn:
 class Ports:
     """The ports of one broker; machine.py builds them, tests and the simulator build their own.
 
-    Only a class that uses three or more takes the bundle, and copies these to its own attributes;
-    the others take the ports themselves.
+    A class that uses three or more ports takes the bundle and copies those ports to its attributes;
+    other classes take single ports.
     """
 
     clock: Clock

@@ -19,11 +19,11 @@ from plogd.start_errors import LogDirRemedies
 
 _COLLECT_AFTER = (25_000, 20, 50)
 """Thresholds of the garbage collector's three generations. Python's default of 700 objects for the
-youngest is reached by 20 waiting fetches."""
+youngest generation is reached by 20 waiting fetches."""
 
 
 class OwnProcess:
-    """A process that runs only the broker; `environment` has what the service manager passes."""
+    """A process that runs only the broker; `environment` contains systemd's variables."""
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         # Here and not in `begin`: twistd may fork in between, which changes the process id.
@@ -32,7 +32,7 @@ class OwnProcess:
         self.remedies = LogDirRemedies(environment)
 
     def begin(self, hang_up: Callable[[], None]) -> int:
-        """Call `hang_up` on SIGHUP and raise the limit of open files; return that limit."""
+        """Handle SIGHUP with `hang_up`, and raise the limit on open files; return that limit."""
         signal.signal(signal.SIGHUP, lambda _signal, _frame: hang_up())
         return _raise_descriptor_limit()
 

@@ -5,13 +5,13 @@
 (net/request_queue.py). The metadata store holds the quotas; controller/client_quotas.py changes
 them.
 
-A rate is bytes over a sliding window of samples. A client that exceeds its quota is throttled until
-the rate, without further traffic, has dropped to the quota: with a rate R over a window W and a
-quota Q, for (R - Q) / Q * W. All clients of a quota's entity share the quota, except that a default
-quota applies to each of them separately.
+A rate is the number of bytes per second over a sliding window of samples. A client that exceeds its
+quota is throttled until its rate, without further traffic, has dropped to the quota. With a rate R
+over a window W and a quota Q, this takes (R - Q) / Q * W. All clients of a quota's entity share the
+quota, except that a default quota applies to each of them separately.
 
-Pure; times are the monotonic clock's, in milliseconds. Source: KIP-13, KIP-55, KIP-219, KIP-257;
-Kafka 4.0 ClientQuotaManager, QuotaUtils, Rate, SampledStat.
+Pure; times are those of the monotonic clock, in milliseconds. Source: KIP-13, KIP-55, KIP-219,
+KIP-257; Kafka 4.0 ClientQuotaManager, QuotaUtils, Rate, SampledStat.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 _KEY: Final = "client_quota"
 _INT32_MAX = 0x7FFFFFFF
 _SWEEP_AT = 1000
-"""The number of meters from which idle ones are removed."""
+"""The number of meters at which idle ones are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaEntity:
-    """The entity of a quota. A part is None if any value matches, `DEFAULT` for the default."""
+    """The entity of a quota. A part is None if it matches any value, `DEFAULT` for the default."""
 
     user: str | None = None
     client_id: str | None = None
@@ -57,7 +57,7 @@ class QuotaEntity:
 
 
 def entity_of(parts: Mapping[str, str]) -> QuotaEntity:
-    """Return the entity with these names by type. Raises ValueError for an unknown type.
+    """Return the entity with the names in `parts`, by type. Raises ValueError for an unknown type.
 
     >>> str(entity_of({"client-id": "app", "user": ""}))
     'user <default>, client-id app'
@@ -188,6 +188,7 @@ class RateQuota:
         client id, not even the default one, applies to a client without an id.
         """
         limits = self._limits
+        # The order of precedence of Kafka's DefaultQuotaCallback.
         for user_key in (user, DEFAULT):
             if client_id:
                 for client_key in (client_id, DEFAULT):
@@ -205,7 +206,7 @@ class RateQuota:
         return None
 
     def take(self, user: str, client_id: str, amount: float, now_ms: float) -> int:
-        """Count `amount` that a client has sent; return its throttle time, which is mostly 0."""
+        """Count an amount that a client has sent; return its throttle time, which is usually 0."""
         found = self.find(user, client_id)
         if found is None:
             return 0
@@ -215,7 +216,7 @@ class RateQuota:
         return self._counted(_throttle_ms(limit, *meter.measure(now_ms)))
 
     def request(self, user: str, client_id: str, amount: float, now_ms: float) -> Granted:
-        """Decide whether `amount` may be sent to a client now; count it only if so.
+        """Decide whether `amount` may be sent to a client now; count it only if it may.
 
         An amount that exceeds the quota of a whole window is sent when the window is empty, with a
         longer throttle time; otherwise it could never be sent.
@@ -234,7 +235,7 @@ class RateQuota:
         return Granted(may_send, throttle_ms)
 
     def window_limit(self, user: str, client_id: str) -> float | None:
-        """Return the most that one response may send without throttling; None if unbounded."""
+        """Return the maximum size of a response that is not throttled; None if unbounded."""
         found = self.find(user, client_id)
         if found is None:
             return None
@@ -249,7 +250,7 @@ class RateQuota:
         return meter
 
     def _sweep(self, now_ms: float) -> None:
-        """Remove idle meters, because clients choose their ids freely."""
+        """Remove idle meters: there may be many, because clients choose their ids freely."""
         self._meters = {
             entity: meter for entity, meter in self._meters.items() if not meter.is_idle(now_ms)
         }
@@ -297,7 +298,7 @@ class Quotas:
         self.fetch = RateQuota("Fetch", counters, samples, sample_ms)
 
     def update(self, entity: QuotaEntity, quotas: Mapping[str, float] | None) -> None:
-        """Replace the quotas of `entity` by these; None removes them."""
+        """Replace the quotas of `entity` with `quotas`; None removes them."""
         if entity.ip is not None:
             return  # Quotas of IP addresses are stored but not enforced.
         key = (entity.user, entity.client_id)

@@ -1,9 +1,9 @@
 """Timers that lose no call, even if a timer cannot be set immediately.
 
 Setting a timer takes memory, so it can fail. Nearly every timer has a dependent: a request waits
-for its deadline, a seal for its next attempt, a queue for its next turn. A call that cannot be set
-is therefore kept and set at the end of the turn, or together with the next call. Callers need not
-handle the case.
+for its deadline, a seal for its next attempt, a queue for its next turn. A call whose timer cannot
+be set is therefore kept, and its timer is set at the end of the turn or together with the next one.
+Callers need not handle this case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plogd.ports import Ports, Timer
 
 
 class ReliableTimers:
-    """The Timers port on top of that of `ports`, whose errors go to `on_bug`, not to the caller."""
+    """The `Timers` port over that of `ports`; errors are passed to `on_bug`, not to the caller."""
 
     __slots__ = ("_clock", "_on_bug", "_timers", "_turn", "_unset")
 
@@ -51,7 +51,7 @@ class ReliableTimers:
 
 
 class _UnsetTimer:
-    """A timer that could not be set immediately; it can be canceled like any other."""
+    """A timer that could not be set immediately; it can be cancelled like any other."""
 
     __slots__ = ("_timer", "_unset", "due_ms", "function")
 
@@ -73,7 +73,7 @@ class _UnsetTimer:
         del self._unset[self]
 
     def cancel(self) -> None:
-        """Cancel the call; harmless if it has been made."""
+        """Cancel the call; this has no effect if it has been made."""
         if self._timer is not None:
             self._timer.cancel()
         else:

@@ -1,8 +1,8 @@
 """Notify systemd of the broker's state: ready, reloading, stopping, alive.
 
-The messages are those of sd_notify(3), sent to the datagram socket that systemd names in
-``NOTIFY_SOCKET``. Without that variable nothing is sent. supervision.py is the main caller. The
-first of several messages that cannot be sent is logged, and the broker continues.
+The messages are those of sd_notify(3), sent to the datagram socket whose address is in
+``NOTIFY_SOCKET``. Without that variable nothing is sent. supervision.py is the main caller. If
+several messages in a row cannot be sent, the first failure is logged, and the broker continues.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ class ServiceNotifier:
     def watchdog_interval_ms(self) -> float | None:
         """The interval at which to call `alive`: half the watchdog timeout; None without one.
 
-        A watchdog whose variables name another process, such as the parent, does not count.
+        A watchdog whose ``WATCHDOG_PID`` is another process, such as the parent, is ignored.
         """
         if not self._address or not self._watchdog_usec.isdigit():
             return None
         if self._watchdog_pid and self._watchdog_pid != str(self._get_pid()):
             return None
+        # sd_watchdog_enabled(3) recommends half of the timeout.
         return int(self._watchdog_usec) / 1000 / 2 or None
 
     def ready(self, status: str) -> None:
@@ -67,6 +68,7 @@ class ServiceNotifier:
 
     def reloading(self, monotonic_ms: float) -> None:
         """Report that a reload has started; `ready` reports its end."""
+        # sd_notify(3) requires the time with RELOADING=1.
         self._notify(f"RELOADING=1\nMONOTONIC_USEC={int(monotonic_ms * 1000)}")
 
     def status(self, text: str) -> None:
@@ -74,13 +76,13 @@ class ServiceNotifier:
         self._notify(f"STATUS={_one_line(text)}")
 
     def stopping(self, status: str) -> None:
-        """Report that the broker is stopping; "" keeps the status that was sent before."""
+        """Report that the broker is stopping; "" keeps the status that was sent last."""
         self._notify("STOPPING=1" + (f"\nSTATUS={_one_line(status)}" if status else ""))
 
     def progress(self, status: str | None, extend_ms: int) -> None:
-        """Extend the timeout for starting or stopping to `extend_ms` from now.
+        """Let the timeout for starting or stopping end `extend_ms` from now.
 
-        A `status` replaces the line that ``systemctl status`` shows.
+        If `status` is not None, it replaces the line that ``systemctl status`` shows.
         """
         shown = "" if status is None else f"\nSTATUS={_one_line(status)}"
         self._notify(f"EXTEND_TIMEOUT_USEC={extend_ms * 1000}{shown}")
@@ -95,7 +97,7 @@ class ServiceNotifier:
         try:
             self._send(self._address, message.encode())
         except OSError as error:
-            if not self._has_failed:  # Statuses follow every few seconds.
+            if not self._has_failed:  # A status is sent every few seconds.
                 log.warn("cannot notify the service manager: {error}", error=error)
             self._has_failed = True
         else:

@@ -1,10 +1,10 @@
 """The daemon: the pure broker on this machine's ports, as a Twisted service.
 
 `BrokerService` builds the broker on the ports of a `Machine` (machine.py) and connects it to the
-outside: listeners, /metrics, periodic tasks. process.py contains what affects the whole process.
+outside: listeners, /metrics, periodic tasks. process.py manages the state of the whole process.
 tap.py and __main__.py build and run the service; the reactor is an argument.
 
-A start loads the data, opens the listeners, and then notifies systemd. A stop takes no further
+A start loads the data, opens the listeners, and then notifies systemd. A stop accepts no further
 requests, answers those in progress, and then makes all data durable. Reactor thread only.
 """
 
@@ -52,7 +52,7 @@ log = Logger()
 _RESPONSES_MAX_MS = 10_000.0
 """How long a stop waits for clients to read the responses to requests in progress."""
 _OUTSIDE_MAX_S = 15.0
-"""Timeout for reading settings and certificate files and for DNS look-ups. It is longer than the
+"""Timeout for reading settings and certificate files and for DNS lookups. It is longer than the
 timeout of settings_file.py for a pipe."""
 
 
@@ -63,7 +63,7 @@ class BrokerService(Service):
         loaded: the settings to start with.
         reactor: Any, because Twisted's type for it lacks most of its methods.
         load: reads the settings again, for a reload.
-        observer: has the log level; None if the broker does not own the log.
+        observer: applies the log level; None if the broker does not own the log.
         machine: the ports; by default those of this machine.
         process: the process; by default this one, which runs only the broker.
     """
@@ -140,10 +140,10 @@ class BrokerService(Service):
             log.info("data directory: {where} (log.dirs is not set)", where=where)
 
     def _check_max_connections(self) -> None:
-        """Warn if the operator expects more connections than the limit of open files allows."""
+        """Warn if the operator expects more connections than the limit on open files allows."""
         config, descriptors = self._loaded.config, self._machine.files.descriptors
         if "max.connections" not in config.explicit:
-            return  # The default means no limit of its own.
+            return  # By default, only the descriptors limit connections.
         if config.max_connections > descriptors.max_clients:
             log.warn(
                 "max.connections={wanted} exceeds the {possible} connections that the limit of "
@@ -201,7 +201,7 @@ class BrokerService(Service):
     def _listen_http(self) -> IListeningPort | None:
         if self._loaded.config.plog_http_port == 0:
             return None
-        from plogd.http import site  # Only if it is used: importing it takes a tenth of the start.
+        from plogd.http import site  # The import takes a tenth of the startup time.
 
         pages = site.make_site(
             self._machine.timers,
@@ -255,7 +255,7 @@ class BrokerService(Service):
         else:
             _log_bug("start", error)
         self._supervision.failed(f"cannot start: {error}")
-        # Another start would find the same sockets, so systemd should not try.
+        # Another start would find the same sockets, so systemd should not restart the broker.
         self._end_process(2 if isinstance(error, SocketUnusable) else 1)
 
     def _all_log_dirs_failed(self) -> None:
@@ -267,6 +267,7 @@ class BrokerService(Service):
     def _end_process(self, exit_code: int = 1) -> None:
         self.exit_code = exit_code
         if not self._stopping:
+            # Not immediately, because the reactor may not be running yet.
             self._reactor.callLater(0, self._reactor.stop)
 
     # -- health -------------------------------------------------------------------------------
@@ -282,15 +283,15 @@ class BrokerService(Service):
     # -- reload -------------------------------------------------------------------------------
 
     def _hang_up(self) -> None:
+        # A signal handler runs in the middle of any code, so it only wakes the reactor.
         self._reactor.callFromThread(self.reload)
 
     def reload(self) -> None:
         """Read the settings again and apply those that may change while the broker runs.
 
-        New connections get the certificates that the files contain now. If these are invalid, the
-        old certificates and the settings that name them are kept, and all other settings are
-        applied. Nothing changes if the files cannot be read in time, for example because a file
-        system hangs.
+        New connections get the certificates that the files contain now. If they are invalid, the
+        old certificates and their settings are kept, and all other settings are applied. Nothing
+        changes if the files cannot be read in time, for example because a file system hangs.
         """
         self._process.notifier.reloading(self._clock.monotonic_ms())
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)
@@ -356,7 +357,7 @@ class BrokerService(Service):
         self._loaded = LoadedConfig(
             config=reload.config, warnings=loaded.warnings, sources=loaded.sources
         )
-        # Logged under the old log level or the new one, whichever lets it be seen.
+        # Logged under the old or the new log level, so that the line is visible under either.
         log_first = self._observer is not None and self._observer.writes("info")
         if log_first:
             self._log_reload(reload)
@@ -395,13 +396,13 @@ class BrokerService(Service):
         self._process.stopping()
         self._supervision.stopping()
         stopped = Deferred.fromCoroutine(self._stop())
-        stopped.addErrback(_log_failure, "the stop was not clean")
+        stopped.addErrback(_log_failure, "cannot stop cleanly")
         return stopped
 
     async def _stop(self) -> None:
         log.info("stopping")
-        # Before anything is waited for: a client that connects from now on waits in the queue of a
-        # socket from systemd until the next broker serves it.
+        # Before all waits: a client that connects from now on to a socket from systemd stays in the
+        # socket's queue until the next broker serves it.
         if self._listeners is not None:
             await self._listeners.close()
         if self._http is not None:
@@ -420,7 +421,7 @@ class BrokerService(Service):
 
 
 class _CannotOpen(PlogError):
-    """An address cannot be opened; the message says which, why and what to do."""
+    """An address cannot be opened; the message contains the address, the cause and the remedy."""
 
 
 def as_deferred(later: Later[Any]) -> Deferred[Any]:

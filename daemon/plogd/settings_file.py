@@ -2,10 +2,10 @@
 
 A pipe is legitimate: ``plog-broker --config <(generate-settings)``. A pipe whose writer stays open
 never ends, so any file except a regular one must deliver everything within ten seconds. An empty
-pipe is an error, because an empty file would mean the default for every setting. This happens at a
-reload, when the pipe of a process substitution has already been read.
+pipe is an error, because an empty file would mean the default for every setting. On a reload, for
+example, the pipe of a process substitution is empty, because it has already been read.
 
-tap.py calls this at the start, and on a thread at each reload. It blocks its caller.
+tap.py calls this at startup, and on a thread at each reload. It blocks its caller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZE_MAX_BYTES: Final = 1 << 20
 
 
 def read_settings_file(file: Path, wait_max_s: float = WAIT_MAX_S) -> bytes:
-    """Return the content of `file`. Raises OSError; `strerror` gives the cause and the remedy."""
+    """Return the content of `file`. Raises OSError with the cause and the remedy in `strerror`."""
     # Without O_NONBLOCK, opening a pipe would wait for a writer.
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -45,6 +45,7 @@ def _read(descriptor: int, wait_max_s: float | None) -> bytes:
             if left_s <= 0 or not _is_readable(descriptor, left_s):
                 raise OSError(0, f"no end of file within {wait_max_s:g} s; use a regular file")
         try:
+            # Despite poll(2), a read may have to wait, so the descriptor is non-blocking.
             piece = os.read(descriptor, 64 * 1024)
         except BlockingIOError:
             continue

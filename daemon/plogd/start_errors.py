@@ -1,8 +1,8 @@
-"""Why the broker cannot start, in one line with the remedy.
+"""Describe why the broker cannot start, in one line with the remedy.
 
 The remedy for a log directory depends on how the broker runs: a unit of systemd needs a drop-in for
-directories outside its sandbox. service.py calls this, before the broker serves requests. Functions
-that read /proc, the user database and the owners of files never raise.
+directories outside its sandbox. service.py calls this, before the broker serves requests. The
+functions that read /proc, the user database and the owners of files never raise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LISTEN_REMEDIES = {
         "address already in use by another process; stop it (ss -ltnp shows it) or change {setting}"
     ),
     errno.EADDRNOTAVAIL: "no interface of this host has the address; change {setting}",
-    errno.EACCES: "not permitted; use a port from 1024 in {setting}",
+    errno.EACCES: "not permitted; use a port of 1024 or higher in {setting}",
 }
 
 
@@ -29,7 +29,7 @@ def listen_problem(error: CannotListenError, setting: str) -> str:
     """Describe why an address of `setting` cannot be opened.
 
     >>> listen_problem(CannotListenError("::1", 80, OSError(errno.EACCES, "")), "listeners")
-    'cannot listen on [::1]:80: not permitted; use a port from 1024 in listeners'
+    'cannot listen on [::1]:80: not permitted; use a port of 1024 or higher in listeners'
     """
     host, cause = error.interface or "*", error.socketError
     address = f"{f'[{host}]' if ':' in host else host}:{error.port}"
@@ -50,7 +50,7 @@ class LogDirRemedies:
         self._unit = unit_name(_read("/proc/self/cgroup")) if "INVOCATION_ID" in environment else ""
 
     def remedy(self, log_dir: str, error: OSError) -> str:
-        """Return what to do about `error` in `log_dir`; "" if that is unknown."""
+        """Return the remedy for `error` in `log_dir`; "" if none is known."""
         path = os.path.abspath(log_dir)
         if error.errno == errno.EROFS:
             return self._of_read_only(path)
@@ -62,33 +62,35 @@ class LogDirRemedies:
         if not self._unit or file_system_is_read_only(_read("/proc/self/mountinfo"), path):
             return (
                 "its file system is read-only: look for disk errors in the kernel's log, remount "
-                "it for writing and restart the broker, or change log.dirs"
+                "it read-write and restart the broker, or change log.dirs"
             )
         user = _user_name(os.geteuid())
         make = "" if os.path.exists(path) else f"create {path} for user {user}, "
         return (
             f"the unit's sandbox does not let the broker write there: {make}run systemctl edit "
-            f"{self._unit}, add the lines [Service] and ReadWritePaths={path}, and restart"
+            f"{self._unit}, add the lines [Service] and ReadWritePaths={path}, and restart "
+            "the broker"
         )
 
 
 def _of_forbidden(path: str, file: str) -> str:
+    # In the arguments of chown, "user:" also sets the group, to the user's login group.
     user = _user_name(os.geteuid())
     existing = _existing(os.path.abspath(file))
     try:
         owner = os.stat(existing).st_uid
     except OSError:
-        return f"the broker runs as user {user}: chown -R {user}: {path}"
+        return f"the broker runs as user {user}: run chown -R {user}: {path}"
     if not os.path.exists(path):
         return (
             f"{existing} belongs to user {_user_name(owner)} and the broker runs as user {user}: "
-            f"create {path}, then chown {user}: {path}"
+            f"create {path}, then run chown {user}: {path}"
         )
     if owner == os.geteuid():
-        return f"{existing} does not let its owner, {user}, use it: chmod -R u+rwX {path}"
+        return f"{existing} does not let its owner, {user}, use it: run chmod -R u+rwX {path}"
     return (
         f"{existing} belongs to user {_user_name(owner)} and the broker runs as user {user}: "
-        f"chown -R {user}: {path}"
+        f"run chown -R {user}: {path}"
     )
 
 
@@ -127,7 +129,7 @@ def file_system_is_read_only(mounts: str, path: str) -> bool:
 
 
 def _existing(path: str) -> str:
-    """Return `path`, or its nearest parent that exists and can be seen."""
+    """Return `path`, or its nearest parent that exists and is visible."""
     while not os.path.lexists(path) and path != "/":
         path = os.path.dirname(path)
     return path
@@ -137,6 +139,7 @@ def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
+        # A container may run as a user that its user database lacks.
         return str(uid)
 
 

@@ -1,4 +1,4 @@
-"""The texts that ``systemctl status`` shows: the progress of a start or stop, and the state.
+"""The texts that ``systemctl status`` shows: progress of a start or stop, state of the broker.
 
 Pure functions; supervision.py calls them and sends the texts.
 """
@@ -31,7 +31,7 @@ def bytes_text(nbytes: float, of: float | None = None) -> str:
     """
     whole = nbytes if of is None else of
     power = 0
-    # Above 999.95, one decimal place would read 1000.0.
+    # With one decimal place, 999.95 would be shown as 1000.0.
     while power < len(_UNITS) - 1 and whole >= (999.5 if power == 0 else 999.95 * 1000**power):
         power += 1
     shown = [f"{n / 1000**power:.{1 if power else 0}f}" for n in (nbytes, whole)]

@@ -1,9 +1,9 @@
-"""What the broker reports to its service manager: progress, state, problems, and that it runs.
+"""Report the broker's progress, state, problems and liveness to its service manager.
 
-While the logs are loaded or closed, each piece of progress extends the time that systemd allows for
-the start or the stop. Without progress, the extension ends after `STALL_MAX_MS`. From READY to the
-end of the stop, the watchdog's messages are sent by a timer of the reactor, so a blocked reactor
-sends none and systemd restarts the broker.
+While the logs are loaded or closed, any progress extends the time that systemd allows for the start
+or the stop. Without progress, the extension ends after `STALL_MAX_MS`. From READY to the end of the
+stop, the watchdog's messages are sent by a timer of the reactor, so a blocked reactor sends none
+and systemd restarts the broker.
 
 service.py calls this; the task ``status`` of tasks.py calls `update`. Reactor thread only. Source:
 sd_notify(3), systemd.service(5).
@@ -38,7 +38,7 @@ _FULL_BYTES: Final = 1 << 20
 
 
 class Supervision:
-    """The reports of one broker; without a service manager, they cost nothing.
+    """Sends the reports of one broker; without a service manager, only logs the progress.
 
     Args:
         timers: those of the broker, which survive a lack of memory.
@@ -160,7 +160,7 @@ class Supervision:
         return problems
 
     def _count(self) -> None:
-        """Compute the traffic since the last call, at least a second ago."""
+        """Compute the traffic since the last count, if that was at least a second ago."""
         now_ms, connections = self._clock.monotonic_ms(), self._connections
         then_ms, bytes_in, bytes_out = self._counted
         seconds = (now_ms - then_ms) / 1000
@@ -180,7 +180,7 @@ class Supervision:
     # -- stop ---------------------------------------------------------------------------------
 
     def stopping(self) -> None:
-        """Report that the broker stops, and the progress of closing the logs until `ended`."""
+        """Report that the broker is stopping, and the progress of closing logs until `ended`."""
         self._notifier.stopping("" if self._has_failed else closing_text(0, 0))
         manager = self._broker.log_manager
         total_logs = len(manager.logs)
@@ -211,7 +211,7 @@ class Supervision:
 
 
 class _Progress:
-    """Reports a progress each second until `end`, if `count` has changed."""
+    """Reports progress every second until `end` is called, if `count` has changed."""
 
     def __init__(
         self,
@@ -244,5 +244,5 @@ class _Progress:
             log.info("{progress}", progress=text)
 
     def end(self) -> None:
-        """Report no more."""
+        """Stop reporting."""
         self._timer.cancel()

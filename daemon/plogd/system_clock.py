@@ -23,7 +23,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Return milliseconds of the monotonic clock."""
+        """Return the time of the monotonic clock in milliseconds."""
         return time.monotonic() * 1000.0
 
 

@@ -35,7 +35,7 @@ class Options(usage.Options):
     )
     optFlags = [["check-config", None, "Check the settings, print the problems, and exit."]]
     optParameters = [
-        ["example", None, None, "The file to copy if a settings file is missing, for the error."]
+        ["example", None, None, "The file to copy, for the error about a missing settings file."]
     ]
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Options(usage.Options):
         try:
             return read_settings_file(file)
         except FileNotFoundError as error:
-            # A symbolic link to a missing file is a mistake: its settings are wanted.
+            # A symbolic link to a missing file is a mistake: the operator wants its settings.
             if file in self.optional_files and not file.is_symlink():
                 return b""
             if self["example"] and not file.is_symlink():
@@ -92,7 +92,7 @@ class Options(usage.Options):
     def postOptions(self) -> None:
         """Load the settings; exit if `--check-config` is given.
 
-        Raises UsageError, which lists every invalid setting and which twistd prints.
+        Raises UsageError, which lists every invalid setting; twistd prints it.
         """
         try:
             self.loaded = self.load()
@@ -143,7 +143,7 @@ def makeService(options: Options) -> IService:
         restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
-        # twistd has no exit code: it would exit with 0 although the broker could not start.
+        # twistd itself would exit with 0 even if the broker could not start.
         atexit.register(lambda: _exit_with(service.exit_code))
     return service
 

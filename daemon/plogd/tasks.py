@@ -1,9 +1,9 @@
 """Periodic tasks of the broker: a table with one row per task, and the loops that run them.
 
-A row names the setting with the task's interval and the function to call. Each task has its own
+A row contains the setting with the task's interval and the function to call. Each task has its own
 LoopingCall, so a call never starts while the previous one is waiting. An exception, which would end
-a bare LoopingCall, is counted and logged, and the next call is made on schedule. The first call is
-made one interval after the start. service.py starts and stops the tasks.
+a bare LoopingCall, is counted and logged, and the next call is made at the scheduled time. The
+first call is made one interval after the start. service.py starts and stops the tasks.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class RunningTasks:
         self._loops = loops
 
     def stop(self) -> Deferred[None]:
-        """Stop the loops; the result fires when the calls in progress have ended."""
+        """Stop the loops; the Deferred fires when the calls in progress have ended."""
         for loop, _ in self._loops:
             if loop.running:
                 loop.stop()
@@ -134,7 +134,7 @@ def start_tasks(
     reactor: IReactorTime,
     registry: Registry,
 ) -> RunningTasks:
-    """Call each task's function with `target` at its interval, until the result is stopped."""
+    """Call each task's function with `target` at its interval, until the tasks are stopped."""
     runs = registry.counters("plog_task_runs_total", "Periodic tasks started.", ("task",))
     failures = registry.counters("plog_task_failures_total", "Periodic tasks failed.", ("task",))
     loops = []
@@ -166,7 +166,11 @@ def _guarded(
 
     def failed(failure: Failure | None = None) -> None:
         failures.inc()
-        log.failure("task {task} failed; the next run is on schedule", failure, task=task.name)
+        log.failure(
+            "task {task} failed; it will run again at the next scheduled time",
+            failure,
+            task=task.name,
+        )
 
     def run() -> Deferred[None] | None:
         runs.inc()

@@ -41,7 +41,7 @@ _NO_REMOTE_STORAGE = " Accepted but without effect: plog does not support remote
 _ONE_REPLICA = " Accepted but without effect while partitions have one replica."
 
 
-def _same_as(name: str, broker_name: str) -> Any:  # A checker cannot know the field's type.
+def _same_as(name: str, broker_name: str) -> Any:  # The checker cannot infer the field's type.
     """Declare a topic setting with the type, default, bounds and text of a broker setting.
 
     A topic that does not set it uses the value of the broker setting.
@@ -216,17 +216,17 @@ class TopicConfig:
 
     @property
     def deletes_old_segments(self) -> bool:
-        """Return whether retention applies."""
+        """Whether retention applies."""
         return "delete" in self.cleanup_policy
 
     @property
     def is_compacted(self) -> bool:
-        """Return whether every record needs a key."""
+        """Whether every record needs a key."""
         return "compact" in self.cleanup_policy
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Return whether the broker sets the timestamps of records."""
+        """Whether the broker sets the timestamps of records."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod
@@ -236,7 +236,7 @@ class TopicConfig:
         Raises:
             InvalidConfig: a value is wrong.
         """
-        values: dict[str, Any] = {}  # A type checker cannot know which is of which type.
+        values: dict[str, Any] = {}  # A type checker cannot infer the type of each value.
         for name, row in settings_of(cls).items():
             if name in overrides:
                 values[row.attribute] = _parse(row, overrides[name])
@@ -246,9 +246,9 @@ class TopicConfig:
 
 
 def validate_overrides(overrides: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig naming the settings that are unknown or have an invalid value.
+    """Raise InvalidConfig, listing the settings that are unknown or have an invalid value.
 
-    At most 20 are named, because searching for the nearest known name is slow. None stands for a
+    At most 20 are listed, because searching for the nearest known name is slow. None stands for a
     null value in the request; CreateTopics rejects it, as in Kafka.
     """
     rows = settings_of(TopicConfig)
@@ -338,10 +338,10 @@ def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(least, int) and isinstance(most, int)
     if least > most:
-        yield f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}"
+        yield f"min.compaction.lag.ms={least} is greater than max.compaction.lag.ms={most}"
     for side in ("follower", "leader"):
         name = f"{side}.replication.throttled.replicas"
         replicas = values[name]
         assert isinstance(replicas, tuple)
         if replicas != ("*",) and not all(map(_REPLICA.fullmatch, replicas)):
-            yield f"{name} is neither * nor a list of partition:broker"
+            yield f"{name} is neither * nor a list of partition:broker pairs"

@@ -70,6 +70,7 @@ class Waiters(Generic[T]):
             outcome.fail(error)
 
     def _take_all(self) -> list[Later[T]]:
+        # Replaced first, because a waiter's continuation may add another waiter.
         waiting, self._timers_by_waiter = self._timers_by_waiter, {}
         for timer in waiting.values():
             if timer is not None:

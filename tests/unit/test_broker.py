@@ -192,7 +192,8 @@ class TestIdentity:
         identity = broker.files.read_file("/b/meta.properties").decode()
         other = identity.replace(broker.broker.cluster_id, "AAAAAAAAAAAAAAAAAAAAAQ")
         broker.files.overwrite("/b/meta.properties", other.encode())
-        with pytest.raises(PlogError, match=r"/b belongs to cluster AAA.*, but /a to .*; correct"):
+        expected = r"/b belongs to cluster AAA.*, but /a belongs to .*; correct"
+        with pytest.raises(PlogError, match=expected):
             broker.restart()
         broker.files.overwrite("/b/meta.properties", identity.encode())
         broker.restart()
@@ -245,7 +246,7 @@ class TestMissingFiles:
         assert line.startswith("cannot find the directories of 12 partitions")
         assert "t-0, t-1" in line
         assert "t-9 and 2 more" in line
-        assert "replace the new directories by those of a backup" in line
+        assert "replace the new directories with those from a backup" in line
         assert again.produce("t", b"new").base_offset == 0
 
     def test_nothing_is_reported_when_nothing_is_missing(self) -> None:

@@ -37,7 +37,7 @@ def _error(number: int, path: object = None) -> OSError:
             _error(errno.EADDRNOTAVAIL),
             "no interface of this host has the address; change listeners",
         ),
-        (_error(errno.EACCES), "not permitted; use a port from 1024 in listeners"),
+        (_error(errno.EACCES), "not permitted; use a port of 1024 or higher in listeners"),
         (
             socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
             "cannot resolve the name: Name or service not known; change listeners",
@@ -57,7 +57,8 @@ def test_remedy_for_a_read_only_directory_of_a_unit_is_a_drop_in(tmp_path: Path)
     user = start_errors._user_name(os.geteuid())
     assert remedies.remedy(str(path), _error(errno.EROFS, path)) == (
         f"the unit's sandbox does not let the broker write there: create {path} for user {user}, "
-        f"run systemctl edit {unit}, add the lines [Service] and ReadWritePaths={path}, and restart"
+        f"run systemctl edit {unit}, add the lines [Service] and ReadWritePaths={path}, and "
+        "restart the broker"
     )
     assert "create" not in remedies.remedy(str(tmp_path), _error(errno.EROFS, tmp_path))
 
@@ -90,19 +91,19 @@ def test_remedy_for_a_directory_of_another_user_is_chown(
     lock = tmp_path / ".lock"
     assert remedies.remedy(str(tmp_path), _error(number, lock)) == (
         f"{tmp_path} belongs to user {owner} and the broker runs as user {user}: "
-        f"chown -R {user}: {tmp_path}"
+        f"run chown -R {user}: {tmp_path}"
     )
     lock.touch()
     assert remedies.remedy(str(tmp_path), _error(number, lock)).startswith(f"{lock} belongs to")
     missing = tmp_path / "data"
     assert remedies.remedy(str(missing), _error(number, missing)).endswith(
-        f"create {missing}, then chown {user}: {missing}"
+        f"create {missing}, then run chown {user}: {missing}"
     )
 
 
 def test_remedy_for_a_directory_of_the_same_user_is_chmod(tmp_path: Path) -> None:
     remedy = LogDirRemedies({}).remedy(str(tmp_path), _error(errno.EACCES, tmp_path))
-    assert remedy.endswith(f"use it: chmod -R u+rwX {tmp_path}")
+    assert remedy.endswith(f"use it: run chmod -R u+rwX {tmp_path}")
 
 
 def test_other_errors_of_a_directory_have_no_remedy() -> None:

@@ -5,11 +5,11 @@ finding and loading logs in recovery/log_loader.py, one log in log.py. The metad
 topics exist.
 
 Called on the reactor's thread; all access to a directory runs as a job on that directory's lane. To
-start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a look-up in the
+start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a lookup in the
 metadata.
 
 Source: Kafka 3.9 LogManager. Invariants: a checkpoint file is written with all partitions of its
-directory; a directory that failed once is not written again in this process.
+directory; a directory that has failed is never written to again in this process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
 
 _REFUSAL_INTERVAL_MS = 60_000.0
-"""How often a log directory without free space is reported."""
+"""Minimum interval between two reports of the same refusal."""
 
 
 class LogManager:
@@ -69,15 +69,15 @@ class LogManager:
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
         self.closed_logs = 0
-        """Number of logs that the stop has closed."""
+        """Number of logs closed so far while the broker stops."""
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.refusals: dict[str, tuple[float, str]] = {}
-        """When each log directory last refused a write (monotonic milliseconds), and why."""
+        """The time (monotonic ms) and cause of the last write that each log directory refused."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Called with a log directory that failed, and its logs."""
         self.on_last_offline: Callable[[], None] = lambda: None
-        """Called when no log directory is online any more."""
+        """Called when the last log directory goes offline."""
         self._dirs = LogDirs(
             config,
             [LogDir(path, ports.files, ports.report) for path in log_dirs],
@@ -85,7 +85,7 @@ class LogManager:
             on_failure=self._syncs_failed,
         )
         self.housekeeping = Housekeeping(ports, operation_failed=self._operation_failed)
-        """Passes over all logs, and the errors of background work."""
+        """Runs passes over all logs, and counts the errors of background work."""
         self._checkpoints = OffsetCheckpoints(
             jobs=ports.jobs,
             report=ports.report,
@@ -186,21 +186,22 @@ class LogManager:
                     raise LogDirUnusable(f"cannot read {name}: {why}") from error
         if self._dirs.offline_paths:
             raise LogDirUnusable(
-                f"cannot find {name}: it may be in {', '.join(self._dirs.offline_paths)}, which is "
-                "offline; repair that directory, or this broker would start as a new, empty one"
+                f"cannot find {name}: it may be in an offline log directory "
+                f"({', '.join(self._dirs.offline_paths)}); repair that directory: without it, this "
+                "broker would start empty"
             )
         for log_dir in self._dirs.online:
             if await self._jobs.submit(log_dir.lane, log_dir.holds_partitions):
                 raise LogDirUnusable(
                     f"cannot find {name} in log.dirs: {log_dir.path} holds partitions; add the log "
-                    f"directory with {name}, or this broker would start as a new, empty one"
+                    f"directory with {name}: without it, this broker would start empty"
                 )
         new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
         [log] = await self._create(self._dirs.online[0], [new])
         return log
 
     def load_logs(self, topic_of: TopicOf) -> Later[None]:
-        """Load every other log; rename the directories of unknown topics to ``-stray`` names.
+        """Load the other logs; rename the directories of unknown topics to ``-stray`` names.
 
         Removes directories that are marked for deletion. A stray directory (its topic id is
         unknown) stays on disk for the operator to inspect. A log directory that cannot be read goes
@@ -215,7 +216,7 @@ class LogManager:
 
     @property
     def load_progress(self) -> LoadProgress:
-        """How much of the logs is loaded."""
+        """The progress of loading the logs."""
         return self._loading.progress
 
     def stop_loading(self) -> None:
@@ -245,7 +246,7 @@ class LogManager:
     # -- creating and deleting ----------------------------------------------------------------
 
     def create(self, new_logs: Sequence[NewLog]) -> Later[list[Log]]:
-        """Create logs durably, each in the directory that holds the fewest.
+        """Create logs durably, each in the directory that holds the fewest logs.
 
         Raises KafkaStorageError, and PolicyViolation if there are too few descriptors.
         """
@@ -255,7 +256,7 @@ class LogManager:
         self._check_descriptors(len(new_logs))
         counts = {log_dir.path: 0 for log_dir in self._dirs.online}
         if not counts:
-            raise KafkaStorageError("every log directory is offline")
+            raise KafkaStorageError("cannot create logs: every log directory is offline")
         if len(counts) > 1:  # With one directory, counting all logs would not change the result.
             for log in self.logs.values():
                 if log.log_dir in counts:
@@ -275,8 +276,8 @@ class LogManager:
         descriptors = self._files.descriptors
         if len(self.logs) + count > descriptors.max_logs:
             error = (
-                f"cannot create {count} logs: there are {len(self.logs)}, and with "
-                f"{descriptors.limit} descriptors this broker may have {descriptors.max_logs}; "
+                f"cannot create {count} logs: the broker has {len(self.logs)}, and may have at "
+                f"most {descriptors.max_logs} with {descriptors.limit} descriptors; "
                 "delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
             )
             if self._may_report_refusal("descriptors"):
@@ -321,13 +322,13 @@ class LogManager:
     # -- cold reads ---------------------------------------------------------------------------
 
     def begin_read(self, log: Log, cold: UncachedLookup) -> Later[None]:
-        """Run the job that a cold look-up in `log` needs before its retry. Fails with OSError."""
+        """Run the job that an uncached lookup needs before it is retried. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
         return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
 
     def check_suspects(self, log: Log) -> None:
-        """Rebuild the indexes of `log` that a job's look-up found to be wrong."""
+        """Rebuild the indexes of `log` that a job's lookup has found to be wrong."""
         self._index_rebuilds.check_suspects(log)
 
     # -- housekeeping -------------------------------------------------------------------------
@@ -339,7 +340,7 @@ class LogManager:
             log.producer_state.expiration_ms = config.producer_id_expiration_ms
 
     def apply_retention(self, now_ms: int) -> Later[None]:
-        """Delete the segments that each log's retention settings no longer keep."""
+        """Delete the segments that retention selects in each log."""
         return self._each("retention", lambda log: log.apply_retention(now_ms))
 
     def flush_overdue(self, now_ms: float) -> Later[None]:
@@ -347,7 +348,7 @@ class LogManager:
         return self._each("flush", lambda log: log.flush_if_overdue(now_ms))
 
     def expire_producers(self, now_ms: float) -> Later[None]:
-        """Remove idempotent producers that were inactive for ``producer.id.expiration.ms``.
+        """Remove producers that have been inactive for ``producer.id.expiration.ms``.
 
         `now_ms` is monotonic, so that setting the wall clock does not expire producers.
         """
@@ -361,7 +362,7 @@ class LogManager:
         return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
-        """Write replication-offset-checkpoint in every directory, at most the durable ends."""
+        """Write replication-offset-checkpoint in every directory, limited to the durable ends."""
         return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
@@ -369,7 +370,7 @@ class LogManager:
         return self._write_everywhere(file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_of(self, log: Log) -> Later[bool]:
-        """Make the start of `log` durable, or else a crash may undo deletions; return success."""
+        """Persist the start of `log`, so that no crash undoes deletions; False means failure."""
         written = self._dirs[log.log_dir].log_starts.get(log.topic_partition, 0)
         if written >= log.log_start_offset:
             return ready(True)
@@ -393,7 +394,7 @@ class LogManager:
             self.storage_failed(log_dir, error)
 
     def _operation_failed(self, path: str, error: OSError) -> None:
-        """Take the directory offline; if the disk is only full, report that at a limited rate."""
+        """Take the directory offline; if the disk is merely full, report that at a limited rate."""
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
@@ -479,7 +480,7 @@ class LogManager:
             reason = str(error)
         except Exception as error:  # A bug affects the mark of this directory only.
             reason = repr(error)
-        # Otherwise startup was refused, with its own report.
+        # If no log was loaded, startup was refused, and that has been reported.
         if self.logs or self._loading.has_begun:
             text = "cannot mark {log_dir} as cleanly shut down: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
@@ -493,4 +494,4 @@ def _read_lane(log_dir: str) -> str:
 
 
 def _nothing() -> None:
-    """A job that completes after all earlier ones."""
+    """Do nothing; the job completes after all earlier jobs of its lane."""

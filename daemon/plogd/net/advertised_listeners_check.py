@@ -7,7 +7,7 @@ that no requests except for metadata have arrived from the client's host since. 
 clients may resolve names that this host cannot, and a container's port may be forwarded from
 localhost.
 
-Wired by service.py; reactor thread only. Source: problems around KIP-103 and KIP-302, and common
+Called by service.py; reactor thread only. Source: problems around KIP-103 and KIP-302, and common
 questions about Kafka in containers.
 """
 
@@ -32,7 +32,7 @@ _REMEDY = "set advertised.listeners to an address that clients can reach"
 
 
 class AdvertisedCheck:
-    """Compares the addresses that clients receive with the clients that connect to them.
+    """Compares the addresses that clients receive with the requests that follow.
 
     Args:
         resolve: resolves a host name; fails with OSError if it is unknown.
@@ -79,7 +79,7 @@ class AdvertisedCheck:
         self._shared.timers.call_later(WAIT_MS, lambda: self._waited(client, line))
 
     def record_work(self, connection: ConnectionContext) -> None:
-        """Record that a client sends requests other than for metadata."""
+        """Record that a client sends requests other than metadata requests."""
         client = connection.client_address[0]
         self._waiting.pop(client, None)
         if len(self._working) >= HOSTS_MAX:
@@ -100,7 +100,7 @@ class AdvertisedCheck:
         if _is_loopback(host):
             return f"for a client on another host, {host} is the client's own host"
         if _is_name(host) and "." not in host:
-            return f"{host} has no domain and may be known only here, like a container's name"
+            return f"{host} has no domain, like a container's name, and may be known only here"
         return None
 
     def _listens_on_loopback(self, advertised: Listener) -> bool:

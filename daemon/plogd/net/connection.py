@@ -1,8 +1,8 @@
-"""`Connection`: the requests of one client, started in turns, and the rules that close it.
+"""`Connection`: the requests of one client, started in turns, and the rules for closing it.
 
 A `Wire` moves the bytes: transport.py on plain ports, copying_output.py with TLS. A turn starts
 requests until no complete request is left, a request may not start yet, too many responses are
-unsent, or the turn has lasted too long; in the last case the run queue gives the next turn. All
+unsent, or the turn has lasted too long; in the last case, the run queue grants the next turn. All
 appends of a turn share one sync round (`ports.Turn`), and their responses are sent together
 (`Wire.cork`).
 
@@ -33,7 +33,7 @@ log = Logger()
 
 TURN_MAX_MS = 2.0
 SHORT_TURN_MAX_MS = 0.1
-"""Maximum turn while many connections are ready at the same time; usually one request."""
+"""Maximum time of a turn while many connections are ready; usually enough for one request."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
 """Produce, Fetch, Heartbeat and ApiVersions do little work per element. They start on arrival even
 if many connections are ready; other requests then wait in the run queue."""
@@ -64,7 +64,7 @@ class Wire(Protocol):
         ...
 
     def cork(self) -> None:
-        """Hold back responses until `uncork`."""
+        """Hold back responses until `uncork` is called."""
         ...
 
     def uncork(self) -> None:
@@ -80,7 +80,7 @@ class Wire(Protocol):
         ...
 
     def abort(self) -> None:
-        """Close the connection without sending more, but never within this call."""
+        """Close the connection without sending anything more, after this call has returned."""
         ...
 
     def peer_has_left(self) -> bool:
@@ -140,14 +140,14 @@ class Connection:
 
     @property
     def sent_bytes(self) -> int:
-        """Return how many bytes of responses the client has accepted."""
+        """Return the number of response bytes that the client has accepted."""
         return self._wire.sent_bytes
 
     @property
     def arriving(self) -> tuple[int, int] | None:
         """Return (bytes received, size) of an incomplete request that occupies memory.
 
-        None without such a request, or if the broker is not reading it now.
+        Returns None if there is no such request, or if the broker is not reading it now.
         """
         inbox = self._inbox
         is_up_to_client = self._blocked is Blocked.OUTPUT or not self._is_held_up()
@@ -167,7 +167,7 @@ class Connection:
         return self._inbox.target(is_blocked=self._is_held_up())
 
     def received(self, nbytes: int) -> None:
-        """Start the requests that may start after `nbytes` were read into `target`."""
+        """Count `nbytes` read into `target`, and start the requests that may start."""
         shared = self._shared
         self._bytes_in += nbytes
         shared.bytes_in += nbytes
@@ -193,8 +193,8 @@ class Connection:
     def end_of_stream(self) -> None:
         """Close the connection after all requests that may start have started.
 
-        Thousands of clients may leave in one pass of the reactor; most of them then get their end
-        in a turn of the run queue.
+        Thousands of clients may disconnect in one pass of the reactor; most of the connections are
+        then closed in turns of the run queue.
         """
         self._at_end_of_stream = True
         run_queue, clock = self._shared.run_queue, self._shared.clock
@@ -275,10 +275,12 @@ class Connection:
 
     def close_unread(self, nbytes: int) -> None:
         """Abort the connection because its client does not read `nbytes` of responses."""
-        problem = f"does not read its responses: {nbytes} bytes are unsent"
-        cause = "plog.queued.max.response.bytes is exceeded over all connections"
-        self._shared.report(self.context, "unread", f"closed a connection that {problem}; {cause}")
-        self.abort("it does not read its responses")
+        line = (
+            f"closed a connection: the client does not read its responses: {nbytes} bytes are"
+            " unsent; the total for all connections exceeds plog.queued.max.response.bytes"
+        )
+        self._shared.report(self.context, "unread", line)
+        self.abort("the client does not read its responses")
 
     def close(self, reason: str) -> None:
         """Close the connection after all responses are sent; drop parked requests."""
@@ -305,7 +307,7 @@ class Connection:
             self._forget_unsent()
             self._shared.remove(self)
             # They refer to methods of this object. Deleting them breaks the reference cycles, so
-            # the memory is freed now and not in a late pass of the garbage collector.
+            # the memory is freed now, not by a later garbage collection.
             del self._queue, self._inbox
 
     def _start_requests(self, now_ms: float) -> Blocked:
@@ -316,6 +318,7 @@ class Connection:
         remaining = shared.settings.plog_request_turn_max_requests
         most_output = shared.settings.plog_response_buffer_max_bytes
         if shared.responses.used_bytes > shared.responses.limit_bytes:
+            # Only connections without unsent responses may start requests now.
             most_output = 0
         while True:
             if wire.buffered_bytes > most_output:
@@ -377,7 +380,7 @@ class Connection:
     def _waits_for_quota(self) -> bool:
         """Return whether only a quota prevents the received requests from starting.
 
-        They are handled even if the client has disconnected, as it may with acks=0.
+        Those are handled even if the client has disconnected, which it may do with acks=0.
         """
         return self._queue.is_muted and self._inbox.has_frame()
 
@@ -395,6 +398,7 @@ class Connection:
         if not self._inbox.has_frame():
             return True
         head = self._inbox.head()
+        # The API key follows the four bytes of the size.
         return head is not None and head[4:6] in PROMPT_API_KEYS
 
     def _read_as_allowed(self) -> None:
@@ -421,7 +425,7 @@ class Connection:
         return mistake is not None
 
     def _refuse(self, kind: str, why: str) -> None:
-        self._shared.report(self.context, kind, f"closed a connection that {why}")
+        self._shared.report(self.context, kind, f"closed a connection: the client {why}")
         self.close(why)
 
     def _is_too_slow(self, now_ms: float) -> bool:

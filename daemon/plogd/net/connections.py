@@ -31,7 +31,7 @@ log = Logger()
 
 _PEER_LOG_INTERVAL_MS = 60_000.0
 _NOTABLE_TURN_MS = 0.25
-"""Shorter turns of a few connections are not counted, because counting takes a timer."""
+"""With few connections, shorter turns are not counted, because counting needs a timer."""
 _FEW_CONNECTIONS = 100
 
 
@@ -128,6 +128,7 @@ class Connections:
         self.closed += 1
         self._open_by_host[connection.host] -= 1
         if not self._open_by_host[connection.host]:
+            # Otherwise the counter would grow with every host that ever connected.
             del self._open_by_host[connection.host]
         if self._all_closed is not None and not self._open:
             self._all_closed.succeed(None)
@@ -139,7 +140,7 @@ class Connections:
     def report(self, client: ConnectionContext | str, kind: str, what: str) -> None:
         """Log an event of a client, at most once a minute per host and `kind`.
 
-        `client` is its connection, or its address if it has none.
+        `client` is the client's connection, or its address if it has no connection.
         """
         host = client if isinstance(client, str) else client.client_address[0]
         self._report(host, kind, what, client=client)
@@ -157,6 +158,7 @@ class Connections:
 
     def all_open(self) -> list[OpenConnection]:
         """Return the open connections."""
+        # A copy, because callers close connections while they iterate.
         return list(self._open)
 
     def sweep(self) -> None:
@@ -166,10 +168,10 @@ class Connections:
             connection.sweep(now_ms)
 
     def close_all(self) -> Later[None]:
-        """Close every connection after its responses are sent; ready when the last is closed.
+        """Close every connection after its responses are sent; return when all are closed.
 
-        Produce requests in progress are completed, long polls are cancelled, and no request or
-        connection is accepted. Use `abort_all` for clients that do not read their responses.
+        Produce requests in progress are completed, long polls are cancelled, and no further request
+        or connection is accepted. Use `abort_all` for clients that do not read their responses.
         """
         assert self._all_closed is None, "closed twice"
         self._all_closed = Later()

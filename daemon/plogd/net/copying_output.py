@@ -81,12 +81,12 @@ class CopyingOutput:
             self._pump()
 
     def _end_position(self) -> int:
-        """What will have been handed over when all that is queued has."""
+        """Return the value of `sent_bytes` once everything that is queued has been sent."""
         unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
         return self.sent_bytes + self._gathered_bytes + unsent - self._region_sent
 
     def cork(self) -> None:
-        """Hold back responses until `uncork`."""
+        """Hold back responses until `uncork` is called."""
         self._is_corked = True
 
     def uncork(self) -> None:
@@ -115,7 +115,7 @@ class CopyingOutput:
         self._pump()
 
     def abort(self) -> None:
-        """Close the connection without writing more, but never within this call."""
+        """Close the connection without writing anything more, after this call has returned."""
         self._shared.timers.call_later(0, self._abort)
 
     def peer_has_left(self) -> bool:
@@ -125,7 +125,7 @@ class CopyingOutput:
     def lost(self) -> None:
         """Discard unsent data and close its files, because the transport has closed.
 
-        Requests received before may continue until `Connection` closes.
+        Requests received earlier may continue until the `Connection` closes.
         """
         self._is_lost = self._is_dead = True
         parts, self._parts = self._parts, deque()
@@ -135,13 +135,13 @@ class CopyingOutput:
         if self.connection is not None:
             self._shared_output.clear(self.connection)
             self.connection.unsent(0)
-            # The connection may be waiting for output to drain, and would not end before.
+            # The connection may be waiting for its output to drain, and would otherwise never end.
             self.connection.drained()
 
     # The following methods implement IPushProducer for the transport.
 
     def pauseProducing(self) -> None:
-        """Stop writing until `resumeProducing`."""
+        """Stop writing until `resumeProducing` is called."""
         self._is_paused = True
 
     def resumeProducing(self) -> None:
@@ -220,7 +220,7 @@ class CopyingOutput:
         if not data:
             position = region.position + self._region_sent
             self._cannot_read(
-                RegionTruncated(f"{region.file.path} ends at {position}, within a response")
+                RegionTruncated(f"{region.file.path} ends at {position}, inside a response")
             )
             return
         self._region_sent += len(data)
@@ -242,7 +242,7 @@ class CopyingOutput:
                 error=error,
                 client=self.connection.context,
             )
-            self.connection.abort("the records of its response could not be read")
+            self.connection.abort("the records of a response could not be read")
 
     def _write(self, data: bytes | memoryview) -> None:
         """Add to the next write, which is flushed when it is large enough or nothing follows."""

@@ -1,6 +1,6 @@
 """Jobs that may never finish, each on its own thread, which a shutdown does not wait for.
 
-They serve rare work that the broker can do without: reading settings and certificates from a file
+They are for rare work that the broker can do without: reading settings and certificates from a file
 system that may hang, and resolving names. Work on the broker's data uses thread_jobs.py, which
 waits for its threads. Reactor thread only; created by service.py.
 """
@@ -39,7 +39,7 @@ class _Lane:
 
 
 class DetachedJobs:
-    """Jobs with a timeout that does not end their thread; `reactor` is Any as in thread_jobs.py."""
+    """Runs jobs whose timeout does not end the thread. `reactor` is Any as in thread_jobs.py."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -90,6 +90,7 @@ class DetachedJobs:
             else:
                 self._post(ended, lambda: job.later.succeed(value))
 
+        # A daemon thread does not keep the process alive if its job hangs.
         threading.Thread(target=work, name=f"plog-{lane.name}", daemon=True).start()
 
     def _post(
@@ -108,5 +109,5 @@ class DetachedJobs:
 
     def _refuse_waiting(self, lane: _Lane) -> None:
         while lane.waiting:
-            problem = f"an earlier {lane.name} has not finished yet"
+            problem = f"{lane.name}: an earlier attempt has not finished yet"
             lane.waiting.popleft().later.fail(StillRunning(0, problem))

@@ -30,6 +30,7 @@ from plogd.net.transport import ServerTransport
 
 log = Logger()
 
+# As in Twisted's tcp.Port.
 ACCEPTS_PER_TURN = 100
 ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
@@ -75,7 +76,7 @@ class PlainPort(tcp.Port):
 
     Args:
         is_dual_stack: whether an IPv6 socket also accepts IPv4 clients.
-        passed: a socket that listens already and that other processes also have open.
+        passed: a socket that already listens, and that may also be open in other processes.
     """
 
     transport = ServerTransport
@@ -96,10 +97,11 @@ class PlainPort(tcp.Port):
         self._preexistingSocket = passed
 
     def startListening(self) -> None:
-        """Begin to accept clients."""
+        """Start accepting clients."""
         passed = self._preexistingSocket
         if passed is not None:
             self._set_inherited_options(passed)
+            # On a socket that listens already, listen(2) only changes the backlog.
             passed.listen(self.backlog)
         super().startListening()
 

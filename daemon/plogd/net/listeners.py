@@ -3,7 +3,7 @@
 A configured listener needs one or more listening sockets: a name such as ``localhost`` may resolve
 to an IPv4 and an IPv6 address, and an empty host means all interfaces. Each socket is a `PlainPort`
 (listener_port.py) or a `TlsPort` (tls_port.py), which accept the connections. A listener for which
-systemd has opened sockets (passed_sockets.py) uses only these.
+systemd has opened sockets (passed_sockets.py) uses only those sockets.
 
 Reactor thread only.
 """
@@ -27,12 +27,13 @@ from plogd.net.passed_sockets import PassedSocket, listening_addresses
 if TYPE_CHECKING:
     from plogd.net.tls_context import TlsServer
 
+# Not an error if another address works: localhost may resolve to ::1 on a host without IPv6.
 _NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundListener:
-    """An open listener; `port` is the actual port, also if the configured port is 0."""
+    """An open listener; `port` is the actual port, even if the configured port is 0."""
 
     listener: Listener
     port: int
@@ -47,7 +48,7 @@ class Listeners:
 
     Args:
         tls: the `TlsServer` of each TLS listener, by listener name.
-        passed: the sockets that are open already.
+        passed: the sockets that systemd has opened.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Listeners:
             raise
 
     def close(self) -> Deferred[None]:
-        """Stop listening and keep open connections. Fires when the ports are free."""
+        """Stop listening, but keep open connections. The result fires when the ports are free."""
         ports, self._ports = self._ports, []
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
@@ -102,7 +103,7 @@ class Listeners:
                 missing = error
                 continue
             has_opened = True
-            if is_dual_stack:
+            if is_dual_stack:  # The socket also accepts IPv4 clients.
                 break
         if missing is not None and not has_opened:
             raise missing

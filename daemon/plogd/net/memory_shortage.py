@@ -1,9 +1,9 @@
 """Close connections that occupy memory without making progress while memory is exhausted.
 
-While the memory for requests or responses is exhausted, every connection that uses some must make
-progress: a request must arrive, and a response must be read, at a tenth of its size per second.
-Otherwise the connection is closed and logged. Only delays caused by the client count: a request
-that waits for memory, for an earlier request or for a quota is not slow.
+While the memory for requests or responses is exhausted, every connection that uses some of it must
+make progress: a request must arrive, and a response must be read, at a tenth of its size per
+second. Otherwise the connection is closed and logged. Only delays caused by the client count: a
+request that waits for memory, for an earlier request or for a quota is not considered slow.
 
 While there is enough memory, connection.py applies more generous limits. Created by connections.py,
 which calls `begin` when memory is exhausted; reactor thread only.
@@ -59,7 +59,7 @@ class MemoryShortage:
         self._unsent: dict[OpenConnection, _Window] = {}
 
     def begin(self) -> None:
-        """Start checking immediately, and repeat until enough memory is free."""
+        """Check immediately, and then repeatedly until enough memory is free."""
         if not self._is_scheduled:
             self._schedule(0)
 
@@ -83,7 +83,7 @@ class MemoryShortage:
                 continue
             done_bytes, size_bytes = arriving
             window = self._arriving.get(connection)
-            if window is None or window.size_bytes != size_bytes:
+            if window is None or window.size_bytes != size_bytes:  # Another request.
                 window = _Window(now_ms, done_bytes, size_bytes)
             elif now_ms - window.since_ms >= WINDOW_MS:
                 if _is_slow(window, now_ms, done_bytes):

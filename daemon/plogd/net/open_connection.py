@@ -16,14 +16,14 @@ class OpenConnection(Protocol):
 
     @property
     def sent_bytes(self) -> int:
-        """Return how many bytes of responses the client has accepted."""
+        """Return the number of response bytes that the client has accepted."""
         ...
 
     @property
     def arriving(self) -> tuple[int, int] | None:
         """Return (bytes received, size) of an incomplete request that occupies memory.
 
-        None without such a request, or if the broker is not reading it now.
+        Returns None if there is no such request, or if the broker is not reading it now.
         """
         ...
 

@@ -29,7 +29,7 @@ FLUSH_MAX_BYTES = 1 << 20
 JOIN_MAX_BYTES = 64 * 1024
 """Up to this size, one copy and one system call are cheaper than two system calls."""
 REGION_WEIGHT_BYTES = 16 * 1024
-"""Size of an unsent region in `buffered_bytes`: it uses an open file but little memory."""
+"""Size of a region as counted in `buffered_bytes`: it uses an open file but little memory."""
 
 _Bytes = bytes | memoryview
 
@@ -91,7 +91,7 @@ class OutputQueue:
 
     @property
     def end_position(self) -> int:
-        """What will have left when all that is queued has; looks at every piece."""
+        """Return the value of `sent_bytes` once everything queued is sent; visits every piece."""
         unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
         return self.sent_bytes + unsent - self._region_sent
 
@@ -139,7 +139,7 @@ class OutputQueue:
         return Flushed.EMPTY
 
     def close(self) -> None:
-        """Discard unsent data and close its files; no effect the second time."""
+        """Discard unsent data and close its files; calling this again has no effect."""
         self._is_closed = True
         parts, self._parts = self._parts, deque()
         self.buffered_bytes = self._regions = 0
@@ -150,7 +150,7 @@ class OutputQueue:
         position = region.position + self._region_sent
         sent = os.sendfile(sock.fileno(), region.file.fileno(), position, count)
         if sent == 0:
-            raise RegionTruncated(f"{region.file.path} ends at {position}, within a response")
+            raise RegionTruncated(f"{region.file.path} ends at {position}, inside a response")
         self.sent_bytes += sent
         self._region_sent += sent
         if self._region_sent == region.nbytes:
@@ -167,7 +167,7 @@ class OutputQueue:
             self._parts[0] = memoryview(data)[sent:]
 
     def _join_head(self) -> bool:
-        """Join pieces at the head to one of up to JOIN_MAX_BYTES; False if the head is cold."""
+        """Join pieces at the head up to JOIN_MAX_BYTES; return False if the head is cold."""
         parts = self._parts
         run: list[_Bytes] = []
         nbytes = 0

@@ -1,9 +1,9 @@
 """Listening sockets that systemd has opened and passes to the broker.
 
 `take_passed_descriptors` reads the protocol of sd_listen_fds(3): the descriptors from 3 on, each
-with the ``FileDescriptorName=`` of its socket unit. `match_sockets` gives them to the listeners of
-these names. listeners.py accepts connections on them, and process.py keeps the descriptors until
-then. Clients that connect while no broker runs wait in the kernel's queue.
+with the ``FileDescriptorName=`` of its socket unit. `match_sockets` assigns them to the listeners
+with these names. listeners.py accepts connections on them, and process.py keeps the descriptors
+until then. Clients that connect while no broker runs wait in the kernel's queue.
 
 Called on the reactor's thread during the start. Invariant: a descriptor that no listener uses is
 closed, and no child process inherits one.
@@ -33,7 +33,7 @@ _ANY_IPV4, _ANY_IPV6 = "0.0.0.0", "::"
 
 
 class SocketUnusable(PlogError):
-    """Raised if a listener cannot use the socket of its name."""
+    """Raised if a listener cannot use the socket with its name."""
 
 
 class PassedDescriptor(NamedTuple):
@@ -45,7 +45,7 @@ class PassedDescriptor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedSocket:
-    """A listening socket and the listener that uses it. It does not block."""
+    """A listening socket, which is non-blocking, and the listener that uses it."""
 
     listener: Listener
     sock: socket.socket
@@ -69,21 +69,21 @@ def take_passed_descriptors(
 ) -> list[PassedDescriptor]:
     """Return the descriptors that systemd passed to the process `process_id`.
 
-    The variables are removed from `environment`, and the descriptors closed in child processes.
+    Removes the variables from `environment`; child processes do not inherit the descriptors.
     """
     pid, count, names = (environment.pop(name, "") for name in _VARIABLES)
     if not (count.isdecimal() and 0 < int(count) <= _DESCRIPTORS_MAX):
         return []
     if pid != str(process_id):
         log.warn(
-            "ignored {count} sockets from systemd: they are for process {pid}, and this is"
+            "ignored {count} sockets from systemd: they are for process {pid}, but this is process"
             " {process_id}; a script has to start the broker with exec",
             count=int(count),
             pid=pid,
             process_id=process_id,
         )
         return []
-    # systemd sets the names since version 227; it calls a descriptor without a name "unknown".
+    # systemd has set the names since version 227; a descriptor without a name is "unknown".
     known = names.split(":") if names else []
     found = []
     for index in range(int(count)):
@@ -106,8 +106,8 @@ def take_passed_descriptors(
 def restore_variables(environment: MutableMapping[str, str], initial: bytes) -> None:
     """Restore the variables that Twisted has removed from `environment`.
 
-    Twisted's string endpoints take these variables when they are imported, which twistd does with
-    its plugins. `initial` is the content of ``/proc/self/environ``.
+    Twisted's string endpoints remove these variables when they are imported, and twistd imports
+    them with its plugins. `initial` is the content of ``/proc/self/environ``.
     """
     for assignment in initial.split(b"\0"):
         name, _, value = os.fsdecode(assignment).partition("=")
@@ -121,11 +121,11 @@ def match_sockets(
     """Return the socket of each descriptor whose name is that of one of `listeners`.
 
     Names are compared without regard to case. Other descriptors are closed, with a warning. Several
-    descriptors of one name are several addresses of the listener.
+    descriptors with the same name are several addresses of the listener.
 
     Raises:
-        SocketUnusable: such a descriptor is not a listening TCP socket, or has another address than
-            its listener.
+        SocketUnusable: such a descriptor is not a listening TCP socket, or has none of the
+            addresses of its listener.
         CannotListenError: the host name of such a listener cannot be resolved.
     """
     matched: list[PassedSocket] = []
@@ -190,7 +190,7 @@ def _not_tcp(name: str) -> SocketUnusable:
 
 
 def _match(sock: socket.socket, listeners: Sequence[Listener]) -> PassedSocket:
-    """Return `sock` with the one of `listeners`, all of one name, that has its address."""
+    """Return `sock` with the listener that has its address; `listeners` share one name."""
     host, port = sock.getsockname()[:2]
     is_ipv6 = sock.family == socket.AF_INET6
     v6_only = is_ipv6 and sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
@@ -205,8 +205,9 @@ def _match(sock: socket.socket, listeners: Sequence[Listener]) -> PassedSocket:
         if _has_address(listener, passed):
             return replace(passed, listener=listener)
     raise SocketUnusable(
-        f"cannot use the socket {listeners[0].name} from systemd: it listens on {passed.address}"
-        f" but listeners says {', '.join(map(str, listeners))}; change ListenStream= or listeners"
+        f"cannot use the socket {listeners[0].name} from systemd: it listens on {passed.address},"
+        f" but listeners contains {', '.join(map(str, listeners))}; change ListenStream= or"
+        " listeners"
     )
 
 

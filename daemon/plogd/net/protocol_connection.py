@@ -64,7 +64,7 @@ class ProtocolConnection(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Handle the end of the connection.
 
-        As on a plain port, requests received before may still start.
+        As on a plain port, requests received earlier may still start.
         """
         self._has_ended = True
         if self._connection is not None and self._wire is not None:

@@ -24,16 +24,16 @@ from plogd.net.request_memory import Lease, RequestMemory
 
 SHARED_BUFFER_BYTES = 256 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
-"""Maximum size of an incomplete request kept without a lease; it is copied at most once a read."""
+"""Maximum size of an incomplete request without a lease; it is copied at most once per read."""
 LEASE_FROM_BYTES = 16 * 1024
-"""Minimum received part of a large request before it gets a lease, whose first step is larger."""
+"""Minimum number of bytes received before a large request gets a lease, which starts larger."""
 HELD_MAX_BYTES = 64 * 1024
 """Maximum read-ahead while requests may not start. It is not zero because only reading detects that
 a client has disconnected; otherwise its parked request would keep its resources."""
 SCARCE_READ_BYTES = 4 * 1024
 """Maximum read without a lease while the copies of all connections use too much memory."""
 READ_MAX_BYTES = 1 << 20
-"""Maximum of one read into a lease, so that a fast sender does not delay the others."""
+"""Maximum size of one read into a lease, so that a fast sender does not delay the others."""
 
 _SIZE = struct.Struct(">i")
 _NO_BYTES = memoryview(bytearray())
@@ -111,7 +111,7 @@ class ReceiveBuffer:
         return self._head_frame_bytes() if self.nbytes >= 4 else 0
 
     def head(self) -> bytes | None:
-        """Return the first four to eight unconsumed bytes; None if fewer than four are here."""
+        """Return the first four to eight unconsumed bytes; None if fewer than four have arrived."""
         if self.nbytes < 4:
             return None
         return bytes(self._view[self._start : min(self._start + 8, self._end)])
@@ -122,7 +122,7 @@ class ReceiveBuffer:
         return self._view is self._shared and self._start == self._end
 
     def may_read(self, *, is_blocked: bool) -> bool:
-        """Return whether there is room; `is_blocked` limits it while requests may not start."""
+        """Return whether there is room for more bytes; with `is_blocked`, the room is smaller."""
         lease = self._lease
         if lease is not None:
             return not lease.is_waiting and self._end < len(self._view)
@@ -173,7 +173,7 @@ class ReceiveBuffer:
         self._start = self._frame_end
 
     def has_frame(self) -> bool:
-        """Return whether a complete request is here, or a size that `next_frame` rejects."""
+        """Return whether a complete request has arrived, or a size that `next_frame` rejects."""
         return self.nbytes >= 4 and self._head_frame_bytes() <= self.nbytes
 
     def keep(self, may_grow: Callable[[], bool] = lambda: True) -> None:
@@ -205,7 +205,7 @@ class ReceiveBuffer:
         self._clear()
 
     def _room(self, *, is_blocked: bool) -> int:
-        """Return how many bytes may be held without a lease."""
+        """Return the number of bytes that may be held without a lease."""
         room = HELD_MAX_BYTES if is_blocked else len(self._shared)
         if self._memory.holds_too_much:
             # After these bytes, an incomplete request moves to a lease if it may grow.

@@ -1,4 +1,4 @@
-"""Memory for incomplete requests, limited over all connections.
+"""Memory for incomplete requests, with one limit for all connections.
 
 A connection takes a `Lease` for each incomplete request that is too large to be copied at every
 read. The lease grows as bytes arrive: its size is at most sixteen times the bytes received, or one
@@ -7,22 +7,22 @@ step of 2 MiB more than the bytes received. All leases together stay within
 that the client's bytes stay in the network.
 
 Requests over 1 MiB have three quarters of the memory, and all others have one quarter; neither part
-uses the other, so large requests that arrive slowly cannot delay ordinary ones. In each part, the
-whole size of the largest incomplete request is reserved, so that it can always be completed; then
-the next largest gets the reservation. Among the waiting leases, the host with the least memory and
-the fewest waiting leases goes first, and otherwise the lease that has waited longest.
+may use the other, so large requests that arrive slowly cannot delay ordinary ones. In each part,
+the whole size of the largest incomplete request is reserved, so that it can always be completed;
+then the next largest gets the reservation. Among the waiting leases, those of the host with the
+least memory and the fewest waiting leases go first, in order of arrival.
 
 Up to 1 MiB, a buffer is a bytearray. A larger one is an anonymous mapping, whose pages are
 allocated only as bytes arrive. Allocating and zeroing pages costs more than copying into them, so
 mappings use huge pages, buffers have only a few sizes, and some buffers are kept for reuse.
 
 A request that is decoded in slices is copied first, because its buffer is needed for the next one
-(dispatch.py). The copy counts in the part for its size until the last slice is decoded, so no more
-large requests are received than can be decoded. A copy never waits, so it is always released.
+(dispatch.py). The copy counts toward the part for its size until the last slice is decoded, so no
+more large requests are received than can be decoded. A copy never waits, so it is always released.
 
 `RequestMemory` also counts the copies of small incomplete requests and of requests that may not
-start yet (receive_buffer.py), which have an additional eighth of the limit. They are counted after
-they are made: when they exceed it, connections read less ahead.
+start yet (receive_buffer.py), which may use an additional eighth of the limit. They are counted
+after they are made: when they exceed their share, connections read less ahead.
 
 Reactor thread only. Source: the banker's algorithm; the largest request is the one that can finish.
 """
@@ -96,15 +96,15 @@ class Lease:
     def grow(self, arrived_bytes: int) -> bool:
         """Make room for more than the `arrived_bytes` received so far, which are kept.
 
-        If False, the lease waits, and another lease's `release` calls `on_granted` after growing
-        this one.
+        If this returns False, the lease waits, and another lease's `release` calls `on_granted`
+        after growing this one.
         """
         assert not self.is_waiting, "a lease grows once at a time"
         self.arrived_bytes = arrived_bytes
         return self._part.serve(self)
 
     def release(self) -> None:
-        """Return the buffer, or stop waiting; no effect the second time."""
+        """Return the buffer, or stop waiting; calling this again has no effect."""
         view, self.view = self.view, None
         if view is not None:
             view.release()
@@ -173,7 +173,7 @@ class RequestMemory:
 
     @property
     def waiting(self) -> int:
-        """Return how many connections wait for memory before they read more."""
+        """Return the number of connections that wait for memory before they read more."""
         return self._ordinary.waiting + self._large.waiting
 
     @property
@@ -189,7 +189,7 @@ class RequestMemory:
         return Lease(self._part_of(frame_bytes), frame_bytes, host, on_granted)
 
     def copied(self, nbytes: int) -> None:
-        """Count the copy of a request of `nbytes` until `decoded`."""
+        """Count the copy of a request of `nbytes` until `decoded` is called."""
         self._part_of(nbytes).count_copy(nbytes)
         self._set_held_limit()
 
@@ -320,7 +320,7 @@ class _Part:
             self._keep(old_buffer, old_charge)
 
     def _find_buffer(self, frame_bytes: int, charged_bytes: int) -> tuple[memoryview, int]:
-        """Return a buffer with room for a charge, and the charge including pages touched before."""
+        """Return a buffer with room for a charge, and the charge with the pages already touched."""
         is_mapping = charged_bytes > MAPPED_ABOVE_BYTES
         nbytes = _whole(frame_bytes) if is_mapping else charged_bytes
         kept = self._kept.get(nbytes)

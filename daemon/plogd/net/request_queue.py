@@ -1,6 +1,6 @@
 """`RequestQueue`: when a connection's requests may start, and the order of their responses.
 
-Kafka handles one request of a connection at a time, and clients rely on it: a request starts when
+Kafka handles one request of a connection at a time, and clients rely on this: a request starts when
 all earlier requests of its connection are complete. plog makes one exception, which clients cannot
 observe: a Produce that follows only Produces starts immediately. It appends in order of arrival,
 its response is sent in that order, and all of them share one sync of the disk. A Produce that runs
@@ -11,7 +11,8 @@ time that the handler has set as the connection's `mute_ms` (KIP-219).
 
 `offer` refuses a request that may not start; the caller keeps its bytes and offers it again after
 `on_ready`. The code is pure: transport.py and protocol_connection.py use it through connection.py,
-the simulator directly. A frame is read only during `offer` and still belongs to the caller.
+and the simulator uses it directly. A frame is read only during `offer` and still belongs to the
+caller.
 
 Invariants: responses are sent in the order of their requests; while a request other than a Produce,
 or a Produce that runs alone, is incomplete, nothing starts; after `connection_lost`, nothing is
@@ -43,8 +44,8 @@ Dispatch: TypeAlias = "Callable[[memoryview, ConnectionContext], Dispatched]"
 class RequestSlots:
     """The limit on Produces that wait for the disk or for followers, over all connections.
 
-    Each connection may always have one, so no connection can starve another;
-    ``queued.max.requests`` limits the others.
+    Each connection may always have one such Produce, so no connection can starve another;
+    ``queued.max.requests`` limits the rest.
     """
 
     __slots__ = ("in_use", "limit")
@@ -55,12 +56,12 @@ class RequestSlots:
 
     @property
     def has_room(self) -> bool:
-        """Return whether another may start while its connection has others pending."""
+        """Return whether another Produce may start while its connection has others pending."""
         return self.in_use < self.limit
 
 
 class _Pending:
-    """A started request without a response; `end` closes the connection instead of a response."""
+    """A started request without a response; with `end`, the connection closes instead."""
 
     __slots__ = ("answer", "end", "is_produce", "later", "runs_alone")
 
@@ -81,7 +82,7 @@ class RequestQueue:
     Args:
         dispatch: starts a request; raises CloseConnection for an invalid one.
         write: sends a response and takes ownership of its file regions.
-        close: closes the connection for this reason after the responses are sent; the second
+        close: closes the connection for the given reason after the responses are sent; the second
             argument is the unexpected exception that caused it, if any.
         on_ready: called when a refused request may start, or when a mute has ended. It runs within
             other work, so it must only schedule a new turn, which offers the request again.
@@ -138,7 +139,7 @@ class RequestQueue:
 
     @property
     def is_parked(self) -> bool:
-        """Return whether any next request would have to wait."""
+        """Return whether every further request would have to wait."""
         if self._mute is not None:
             return True
         return bool(self._pending) and self._pending[-1].runs_alone
@@ -151,8 +152,8 @@ class RequestQueue:
     def offer(self, frame: memoryview) -> bool:
         """Start a request if it may start; if False, offer it again after `on_ready`.
 
-        Raises any exception of `dispatch` except CloseConnection; it is a bug, and no response
-        follows.
+        Raises any exception of `dispatch` except CloseConnection; it indicates a bug, and no
+        response is sent.
         """
         if self.is_closing:
             return False

@@ -1,13 +1,13 @@
 """Memory for unsent responses, counted over all connections.
 
 Each wire reports the size of its unsent responses, without the file regions that it sends directly.
-Bytes that several connections send, of a response that is encoded once for many clients, count once
-(shared_output.py). Beyond ``plog.queued.max.response.bytes``, no further request starts on a
-connection with unsent responses (connection.py), and connections whose clients do not read are
-closed (memory_shortage.py). Clients that read their responses are not affected.
+The bytes of a response that is encoded once for many clients count only once (shared_output.py).
+Beyond ``plog.queued.max.response.bytes``, no further request starts on a connection with unsent
+responses (connection.py), and connections whose clients do not read are closed
+(memory_shortage.py). Clients that read their responses are not affected.
 
-Reactor thread only. Invariant: `used_bytes` is the sum of what connections hold alone and of all
-shared responses that have not been sent completely.
+Reactor thread only. Invariant: `used_bytes` is the total size of the responses that single
+connections hold, and of all shared responses that have not been sent completely.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class ResponseMemory:
         self._on_full = on_full
         self._unsent: dict[OpenConnection, int] = {}
         self._shared: dict[OpenConnection, tuple[Sequence[EncodedResponse], int]] = {}
-        """Of what a connection holds, the shared responses and their unsent bytes."""
+        """The shared responses that each connection holds, and the number of their unsent bytes."""
         self._holders: dict[EncodedResponse, int] = {}
-        """How many connections hold each shared response."""
+        """The number of connections that hold each shared response."""
 
     def __len__(self) -> int:
-        """How many connections hold something."""
+        """Return the number of connections with unsent responses."""
         return len(self._unsent)
 
     @property
@@ -61,7 +61,7 @@ class ResponseMemory:
     def share(
         self, connection: OpenConnection, responses: Sequence[EncodedResponse], nbytes: int
     ) -> None:
-        """`nbytes` of what `connection` counts next belong to shared `responses`."""
+        """Record that `nbytes` of the next `count` for `connection` belong to `responses`."""
         before, bytes_before = self._shared.pop(connection, ((), 0))
         self.used_bytes += bytes_before - nbytes
         for response in responses:

@@ -1,12 +1,12 @@
 """The order in which connections with unhandled requests in user space get their turns.
 
-A turn is limited in requests and time. The kernel reports no event for the bytes left over, because
-they have been read already. Such a connection is queued here and gets another turn after the
-reactor has polled all other sockets.
+The number of requests and the time of a turn are limited. The kernel reports no event for the bytes
+left over, because they have been read already. A connection with such bytes is queued here and gets
+another turn after the reactor has polled all other sockets.
 
-The reactor calls every readable socket before it polls again, so the turns and the ends of hundreds
+The reactor calls every readable socket before it polls again, so the turns and closes of hundreds
 of connections in one pass add up. `spent` adds up their time in a pass; while the total is too
-long, `is_behind` is set, and connections take short turns or are queued here.
+high, `is_behind` is set, and connections take short turns or are queued here.
 
 Reactor thread only. Invariant: a connection is queued at most once, and a timer is set while any
 connection is queued.
@@ -23,9 +23,9 @@ PASS_MAX_MS = 8.0
 DIRECT_MAX_MS = 8.0
 """Maximum total time of turns in one pass of the reactor before further turns are short."""
 UNTIMED_MS = 2.0
-"""Turns of this total time set no timer that begins the next pass, because a timer per turn is 4 %
-of the steps of small Produces. Such turns count until some later pass ends, so `is_behind` can be
-set too early by this time, never too late."""
+"""Turns up to this total time do not set the timer that begins the next pass, because a timer per
+turn is 4 % of the steps of small Produces. Such turns count until a later pass ends, so `is_behind`
+can be set too early, by at most this time, but never too late."""
 
 
 class TakesTurns(Protocol):
@@ -56,7 +56,7 @@ class RunQueue:
         return len(self._waiting)
 
     def add(self, connection: TakesTurns) -> None:
-        """Give `connection` a turn soon, never within this call; no effect if already queued."""
+        """Grant `connection` a turn after this call; no effect if it is already queued."""
         self._waiting[connection] = None
         self._schedule()
 
@@ -65,7 +65,7 @@ class RunQueue:
         self._waiting.pop(connection, None)
 
     def spent(self, turn_ms: float) -> None:
-        """Add the time of a turn, or of an end, that a connection took without being queued."""
+        """Add the time of a turn, or of closing, that a connection took without being queued."""
         if turn_ms <= 0:
             return
         spent_ms = self._spent_ms + turn_ms

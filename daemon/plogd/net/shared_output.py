@@ -1,7 +1,7 @@
 """The part of a connection's output that other connections send, too, so that it counts once.
 
-A response that is encoded once for many clients (apis/encoded_response.py) is the same bytes in the
-queues of all their connections. Each wire notes where such a response ends in its stream, and
+A response that is encoded once for many clients (apis/encoded_response.py) shares its bytes among
+the queues of all their connections. Each wire notes where such a response ends in its stream, and
 reports to `ResponseMemory` how many of its unsent bytes belong to shared responses. The bytes stay
 in memory until the last of the connections has sent its last byte.
 
@@ -16,7 +16,7 @@ from plogd.net.response_memory import ResponseMemory
 
 
 class SharedOutput:
-    """The shared responses that one connection has not sent to their ends.
+    """The shared responses that one connection has not sent completely.
 
     Attributes:
         unsent: each response with the positions in the stream where it starts and ends.
@@ -29,16 +29,16 @@ class SharedOutput:
         self.unsent: list[tuple[EncodedResponse, int, int]] = []
 
     def add(self, answer: SharedAnswer, end_position: int) -> None:
-        """`answer` ends at `end_position` of all that is ever sent."""
+        """Record a response that ends at `end_position` of the connection's stream."""
         self.unsent.append((answer.response, end_position - answer.shared_bytes, end_position))
 
     def clear(self, connection: OpenConnection) -> None:
-        """Nothing more is sent."""
+        """Forget all shared responses, because nothing more is sent."""
         self.unsent = []
         self._memory.share(connection, (), 0)
 
     def report(self, connection: OpenConnection, sent_bytes: int) -> None:
-        """Count what is left when `sent_bytes` have been sent; before all else is counted."""
+        """Report the shared bytes after `sent_bytes`; call this before `ResponseMemory.count`."""
         unsent = [one for one in self.unsent if one[2] > sent_bytes]
         nbytes = sum(end - max(start, sent_bytes) for _, start, end in unsent)
         self.unsent = unsent

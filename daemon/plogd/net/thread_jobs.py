@@ -10,7 +10,7 @@ thread waits on its own lock, and the one that became free last is woken, so tha
 shared queue would wake two). Outcomes return through an eventfd that the reactor watches, and all
 outcomes delivered together share one `Turn`.
 
-`submit` may be called on the reactor's thread only. Invariant: a lane is served by a thread, or
+`submit` may be called only on the reactor's thread. Invariant: a lane is served by a thread, or
 queued for one, exactly while it has jobs; every job's outcome is delivered unless the reactor has
 stopped.
 """
@@ -185,9 +185,9 @@ class ThreadJobs:
                 worker.wakeup.acquire()
 
     def _serve(self, worker: _Worker, lane: _Lane) -> bool:
-        """Run the lane's jobs until none is left; return whether the thread is free then.
+        """Run the lane's jobs until none is left; return whether the thread is free afterwards.
 
-        The last outcome is posted after the thread became free, so that a job submitted in
+        The last outcome is posted after the thread has become free, so that a job submitted in
         response can use this thread.
         """
         jobs, post = lane.jobs, self._outcomes.post
@@ -228,6 +228,7 @@ class _Outcomes:
 
     def post(self, outcome: Callable[[], None]) -> None:
         """Call `outcome` on the reactor's thread; the only method for other threads."""
+        # deque.append is atomic, so no lock is needed.
         self._waiting.append(outcome)
         if not self._has_woken:
             self._has_woken = True
@@ -241,6 +242,7 @@ class _Outcomes:
                     try:
                         self._waiting.popleft()()
                     except Exception:
+                        # The other outcomes belong to other requests and are still delivered.
                         log.failure("a callback of a job failed")
         except Exception:
             log.failure("a call deferred to the end of a turn failed")

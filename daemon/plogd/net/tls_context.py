@@ -64,7 +64,7 @@ def make_context(
     """Create a context for new connections.
 
     Args:
-        name_for: returns the name under which a setting was set for the listener.
+        name_for: returns the name under which a setting is set for the listener.
 
     Raises:
         TlsFileError: OpenSSL rejects a setting or a certificate.
@@ -72,7 +72,7 @@ def make_context(
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_options(
         SSL.OP_NO_COMPRESSION
-        # Renegotiating repeatedly would let a client cause load.
+        # A client could cause load by renegotiating repeatedly.
         | SSL.OP_NO_RENEGOTIATION
         | SSL.OP_CIPHER_SERVER_PREFERENCE
     )

@@ -3,7 +3,7 @@
 OpenSSL's reason and its verification result for the client's certificate become one line, which
 tls_port.py logs. The wording of reasons differs between OpenSSL versions, so only their end is
 compared; unknown reasons are logged as they are. An alert means that the client rejected the
-broker, an error that the broker rejected the client.
+broker; an error means that the broker rejected the client.
 Source: RFC 8446 section 6.2, openssl-verification-options(1).
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Failure(NamedTuple):
-    """An explained failure: the log is rate-limited per `kind`, and `text` has the explanation."""
+    """An explained failure: the log is rate-limited per `kind`, and `text` is the explanation."""
 
     kind: str
     text: str

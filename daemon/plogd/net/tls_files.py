@@ -1,8 +1,8 @@
 """Read and validate the keys and certificates of TLS from PEM files or settings.
 
-Errors name the setting, the file and a remedy; OpenSSL would report only numbers, or report an
-error only when the first client connects. Blocks on files: called at startup, and later in a job.
-tls_context.py creates the TLS context.
+Errors contain the setting, the file and a remedy; OpenSSL would report only numbers, or report an
+error only when the first client connects. Reading blocks: it is done at startup, and later in a
+job. tls_context.py creates the TLS context.
 
 Source: KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which also treats the first
 certificate as the broker's own.
@@ -33,7 +33,7 @@ _FILE_MAX_BYTES = 8 << 20
 
 
 class TlsFileError(PlogError):
-    """A key or certificate cannot be used; the text names the setting, the file and a remedy."""
+    """A key or certificate cannot be used; the text contains the setting, file and remedy."""
 
 
 # The exceptions of the cryptography library for invalid or unsupported keys and certificates.
@@ -52,7 +52,7 @@ class TlsMaterial:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A PEM text, and the place it comes from for error messages."""
+    """PEM data, and where it came from, for use in error messages."""
 
     where: str
     data: bytes
@@ -64,7 +64,7 @@ def read_material(
     """Read the keys and certificates of `settings`, which have passed `check_tls`.
 
     Args:
-        name_for: returns the name under which a setting was set for the listener.
+        name_for: returns the name under which a setting is set for the listener.
 
     Raises:
         TlsFileError: a file cannot be read, or a key and a certificate do not match.

@@ -6,7 +6,7 @@ clients that do not use TLS, a timeout for handshakes, explanations of failed ha
 principal from the client's certificate.
 
 Imported only if a listener uses TLS; reactor thread only. Invariants: a connection is counted from
-its first packet, even before the handshake; a request sees the principal of its connection.
+its first packet, even before the handshake; every request has the principal of its connection.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class TlsConnection(ProtocolConnection):
 
     def _refuse(self, kind: str, why: str) -> None:
         self._cancel_deadline()
-        line = f"closed a connection to the TLS listener {self._listener_name} that {why}"
+        line = f"closed a connection to the TLS listener {self._listener_name}: the client {why}"
         self._shared.report(self.context, kind, line)
         transport: Any = self.transport
         transport.abortConnection()
@@ -148,7 +148,7 @@ class TlsListenerFactory(ListenerFactory):
     """Creates the `TlsConnection` of each accepted connection, or refuses it."""
 
     def make_protocol(self) -> ProtocolConnection:
-        """The protocol of a connection that may stay."""
+        """Return the protocol of an admitted connection."""
         return TlsConnection(self._shared, self._context, self._listener.name)
 
 
@@ -173,15 +173,16 @@ class _TlsProtocol(TLSMemoryBIOProtocol):
         super().dataReceived(bytes)  # type: ignore[no-untyped-call]
 
     def loseConnection(self) -> None:
-        """Send close_notify, and close the connection without waiting for the client's.
+        """Send close_notify, and close the connection without waiting for the client's reply.
 
-        Twisted would wait for it, so a client that does not read would delay a shutdown.
+        Twisted would wait for the reply, so a client that does not read would delay a shutdown.
         """
         super().loseConnection()  # type: ignore[no-untyped-call]
         if self.transport is not None:
             self.transport.loseConnection()
 
 
+# The type of a TLS record that contains handshake messages: RFC 8446, section 5.1.
 _HANDSHAKE_RECORD = 0x16
 
 

@@ -40,7 +40,7 @@ class TlsServers:
 
 
 def prepare_tls(config: BrokerConfig, now_ms: int) -> PreparedTls:
-    """Read and validate the files of all TLS listeners; any thread, blocks on files.
+    """Read and validate the files of all TLS listeners; blocks, and may run on any thread.
 
     Raises:
         ConfigError: a file is invalid; the error lists every problem, one per line.

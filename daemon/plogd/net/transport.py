@@ -81,7 +81,7 @@ class ServerTransport(tcp.Server):
         return None
 
     def doWrite(self) -> ConnectionDone | None:  # type: ignore[override]
-        """Send more; end the connection when it is closing and everything is sent."""
+        """Send more; end a closing connection when everything has been sent."""
         if self._flush() is Flushed.EMPTY and self.disconnecting:
             return main.CONNECTION_DONE
         return None
@@ -155,13 +155,14 @@ class ServerTransport(tcp.Server):
         self.loseConnection()  # type: ignore[no-untyped-call]
 
     def abort(self) -> None:
-        """Close the connection without sending more, but never within this call."""
+        """Close the connection without sending anything more, after this call has returned."""
         self.abortConnection()  # type: ignore[no-untyped-call]
 
     def peer_has_left(self) -> bool:
         """Return whether the client has disconnected unnoticed because reading is paused."""
         if self._is_reading or self.disconnected:
             return False
+        # The first byte of struct tcp_info is the state.
         info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
         return bool(struct.unpack("B", info)[0] != _TCP_ESTABLISHED)
 
@@ -205,7 +206,7 @@ class ServerTransport(tcp.Server):
 
     def _watch(self, outcome: Flushed) -> None:
         """Have the reactor call `doWrite` if the outcome of a flush requires it."""
-        # Only doWrite can end the connection, so it is also needed for an empty queue then.
+        # Only doWrite can end a closing connection, so it is also needed for an empty queue.
         wanted = outcome is Flushed.FULL or (outcome is Flushed.EMPTY and bool(self.disconnecting))
         if wanted is not self._is_writing:
             self._is_writing = wanted

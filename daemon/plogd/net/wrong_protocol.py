@@ -1,4 +1,4 @@
-"""Recognize clients that use another protocol than Kafka's, or no TLS, by their first bytes.
+"""Recognize clients that use a protocol other than Kafka's, or no TLS, by their first bytes.
 
 A Kafka connection starts with a size of four bytes, below ``socket.request.max.bytes``. Other
 protocols that reach a broker's port by mistake start with text or a TLS record, which as a size
@@ -19,9 +19,11 @@ _FOUR_LETTERS = (
 _MISTAKES = {
     b"SSH-": "an SSH greeting: this port serves Kafka's protocol; check the port number",
     b"PROX": "a PROXY protocol header: disable it for this port in the load balancer",
+    # The start of the signature in version 2 of the PROXY protocol.
     b"\r\n\r\n": "a PROXY protocol header: disable it for this port in the load balancer",
     b"AMQP": "an AMQP header: this port serves Kafka's protocol; check the port number",
     **dict.fromkeys(
+        # HTTP/2 starts with "PRI * HTTP/2.0".
         (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "),
         _HTTP,
     ),
@@ -41,7 +43,7 @@ _TEXT = frozenset((*range(0x20, 0x7F), *b"\r\n\t"))
 def explain_first_bytes(first_bytes: bytes, listener_name: str) -> str | None:
     """Return what the client sent, a colon, and a remedy; None if it may be a Kafka request.
 
-    `first_bytes` has at least four bytes; recognizing PostgreSQL takes eight.
+    `first_bytes` contains at least four bytes; recognizing PostgreSQL takes eight.
 
     >>> explain_first_bytes(b"SSH-", "PLAINTEXT")
     "an SSH greeting: this port serves Kafka's protocol; check the port number"

@@ -56,6 +56,7 @@ def _attribute(der: bytes) -> str:
 
 def _escape(text: str) -> str:
     """Escape special characters anywhere and spaces at either end, as in RFC 2253."""
+    # OpenJDK's AVA also treats a carriage return as a space here.
     if not text.strip(" \r"):
         return "".join(f"\\{c}" for c in text)
     lead = sum(1 for _ in takewhile(lambda c: c in " \r", text))

@@ -108,8 +108,8 @@ def test_socket_on_another_port_ends_the_broker_with_exit_code_2(tmp_path: Path)
             assert broker.wait() == 2
         assert (
             "cannot start: cannot use the socket PLAINTEXT from systemd: it listens on"
-            f" {unit.address} but listeners says PLAINTEXT://127.0.0.1:9092; change ListenStream="
-            " or listeners\n"
+            f" {unit.address}, but listeners contains PLAINTEXT://127.0.0.1:9092; change"
+            " ListenStream= or listeners\n"
         ) in broker.log_text()
 
 

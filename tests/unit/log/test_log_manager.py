@@ -234,7 +234,7 @@ def test_partition_in_two_directories_refuses_the_start() -> None:
     site.files.mkdir("/b/t-0")
     copied = site.files.open_append(f"/b/t-0/{file_names.PARTITION_METADATA}")
     copied.append(site.files.read_file(f"{log.directory}/{file_names.PARTITION_METADATA}"))
-    with pytest.raises(LogDirUnusable, match="cannot load t-0: both /a and /b hold it; move"):
+    with pytest.raises(LogDirUnusable, match="cannot load t-0: both /a and /b contain it; move"):
         site.kill()
 
 
@@ -326,9 +326,8 @@ def test_metadata_log_is_not_created_while_a_directory_is_offline() -> None:
     _load_metadata(site)
     site = LogSite(("/a", "/b"), files=site.files.kill())
     _break(site, "/a")
-    with pytest.raises(
-        LogDirUnusable, match="__cluster_metadata-0: it may be in /a, which is offline"
-    ):
+    expected = r"__cluster_metadata-0: it may be in an offline log directory \(/a\); repair"
+    with pytest.raises(LogDirUnusable, match=expected):
         _load_metadata(site)
 
 
@@ -360,7 +359,7 @@ def test_start_is_refused_with_two_metadata_logs() -> None:
     _load_metadata(site)
     site.files.mkdir("/b/__cluster_metadata-0")
     site = LogSite(("/a", "/b"), files=site.files.kill())
-    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0: both /a and /b hold it"):
+    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0: both /a and /b contain it"):
         _load_metadata(site)
 
 

@@ -177,7 +177,7 @@ def test_response_is_sent_even_if_pages_are_always_evicted(harness: Harness) -> 
 def test_truncated_region_raises_during_sendfile(harness: Harness) -> None:
     harness.queue.append([harness.region(2 * MIB, MIB)])
     harness.file.truncate(2 * MIB + 100)
-    with pytest.raises(RegionTruncated, match="within a response"):
+    with pytest.raises(RegionTruncated, match="inside a response"):
         harness.drain()
 
 

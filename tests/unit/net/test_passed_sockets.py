@@ -121,8 +121,8 @@ def test_descriptors_for_another_process_are_ignored_with_a_warning(log_lines: L
     assert take_passed_descriptors(variables, PID) == []
     assert not variables
     assert log_lines == [
-        "ignored 1 sockets from systemd: they are for process 17, and this is 4711; a script has to"
-        " start the broker with exec"
+        "ignored 1 sockets from systemd: they are for process 17, but this is process 4711; a"
+        " script has to start the broker with exec"
     ]
 
 
@@ -190,8 +190,8 @@ def test_other_port_than_the_listener_is_an_error(listening: Any) -> None:
     with pytest.raises(SocketUnusable) as refused:
         match_sockets([PassedDescriptor("PLAINTEXT", descriptor)], [listener(port=1)])
     assert str(refused.value) == (
-        f"cannot use the socket PLAINTEXT from systemd: it listens on 127.0.0.1:{port} but"
-        " listeners says PLAINTEXT://127.0.0.1:1; change ListenStream= or listeners"
+        f"cannot use the socket PLAINTEXT from systemd: it listens on 127.0.0.1:{port}, but"
+        " listeners contains PLAINTEXT://127.0.0.1:1; change ListenStream= or listeners"
     )
 
 
@@ -241,7 +241,7 @@ def test_address_that_the_listener_does_not_include_is_an_error(
     descriptor, port = listening(socket_host)
     with pytest.raises(SocketUnusable) as refused:
         match_sockets([PassedDescriptor("PLAINTEXT", descriptor)], [listener(host, port)])
-    assert f"it listens on {address}:{port} but listeners says" in str(refused.value)
+    assert f"it listens on {address}:{port}, but listeners contains" in str(refused.value)
 
 
 @needs_ipv6

@@ -286,7 +286,8 @@ def test_client_without_tls_is_closed_and_logged_once(
     client.socket.sendall(data)
     client.until_closed()
     [line] = log_lines
-    assert line.startswith("127.0.0.1: closed a connection to the TLS listener SSL that sent ")
+    expected = "127.0.0.1: closed a connection to the TLS listener SSL: the client sent "
+    assert line.startswith(expected)
 
 
 def test_disconnect_before_the_handshake_is_not_logged(

@@ -1,6 +1,6 @@
 """All log directories of a broker: their identity, state and sync rounds.
 
-`LogDirs` holds a `LogDir` per entry of ``log.dirs``, and a `SyncRounds` per file system.
+`LogDirs` holds a `LogDir` for each entry of ``log.dirs``, and a `SyncRounds` for each file system.
 log_manager.py handles the logs in them.
 
 Called on the reactor's thread; file access runs in jobs on a directory's lane. Source: Kafka 3.9
@@ -49,10 +49,10 @@ class LogDirs:
         self._rounds: dict[int, SyncRounds] = {}
         self._rounds_by_path: dict[str, SyncRounds] = {}
         self._failures: list[str] = []
-        """Why directories could not be opened."""
+        """The directories that could not be opened, with the reasons."""
         self.cluster_id = ""
         self.remedy: Callable[[str, OSError], str] = lambda log_dir, error: ""
-        """Returns what the operator can do about an error in a directory; "" if unknown."""
+        """Returns the remedy for an error in a directory; "" if none is known."""
 
     def __iter__(self) -> Iterator[LogDir]:
         return iter(self._dirs.values())
@@ -72,7 +72,7 @@ class LogDirs:
 
     @property
     def sync_rounds(self) -> list[SyncRounds]:
-        """One per file system."""
+        """The sync rounds, one `SyncRounds` per file system."""
         return list(self._rounds.values())
 
     def directory_id(self, path: str) -> Uuid:
@@ -85,14 +85,14 @@ class LogDirs:
         return self._rounds_by_path[path]
 
     def writes_of(self, path: str) -> SlowDisk:
-        """Return how writes to a directory are made."""
+        """Return the write speed of a directory, which decides how writes to it are made."""
         return self._writes[path]
 
     async def open(self) -> None:
         """Lock and read every directory, and check that all belong to this broker.
 
-        Raises LogDirUnusable if a directory is in use by another broker, belongs to another cluster
-        or broker, or if all directories fail; then no lock is held.
+        Raises LogDirUnusable, and releases all locks, if a directory is in use by another broker or
+        belongs to another cluster or broker, or if all directories fail.
         """
         try:
             await self._take_over()
@@ -108,6 +108,7 @@ class LogDirs:
         self._agree_on_identity()
         for log_dir in self.online:
             if log_dir.identity is None:
+                # Before `take_over`, which writes the missing file.
                 await self._try(log_dir, bind(self._report_missing_identity, log_dir))
         for log_dir in self.online:
             identity = MetaProperties(
@@ -147,13 +148,14 @@ class LogDirs:
 
     def _agree_on_identity(self) -> None:
         known = [log_dir for log_dir in self.online if log_dir.identity is not None]
+        # An identity without a cluster id or node id fits every broker.
         for log_dir in known:
             assert log_dir.identity is not None
             self.cluster_id = self.cluster_id or log_dir.identity.cluster_id or ""
             if log_dir.identity.cluster_id not in (None, self.cluster_id):
                 raise LogDirUnusable(
                     f"{log_dir.path} belongs to cluster {log_dir.identity.cluster_id}, but "
-                    f"{known[0].path} to {self.cluster_id}; correct log.dirs"
+                    f"{known[0].path} belongs to {self.cluster_id}; correct log.dirs"
                 )
             node_id = log_dir.identity.node_id
             if node_id not in (None, self._config.node_id):
@@ -164,8 +166,8 @@ class LogDirs:
                 )
         if not self.cluster_id and self.offline_paths:
             raise LogDirUnusable(
-                "cannot determine the cluster id: no online log directory has it, and "
-                f"{', '.join(self.offline_paths)} cannot be used; repair that directory first"
+                "cannot determine the cluster id: no online log directory contains it, and "
+                f"{', '.join(self.offline_paths)} cannot be used; repair the failed disks first"
             )
         self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
 
@@ -173,9 +175,9 @@ class LogDirs:
         """Report a directory that holds partitions without a meta.properties. A job."""
         if log_dir.holds_partitions():
             self._report(
-                "cannot find meta.properties in {log_dir}, which holds partitions: assigned it to "
-                "broker {node_id} of cluster {cluster_id} in a new file; if that is wrong, stop "
-                "the broker and restore the file from a backup",
+                "cannot find meta.properties in {log_dir}, which holds partitions: wrote a new "
+                "file, which assigns the directory to broker {node_id} of cluster {cluster_id}; if "
+                "that is wrong, stop the broker and restore the file from a backup",
                 log_dir=log_dir.path,
                 node_id=self._config.node_id,
                 cluster_id=self.cluster_id,
@@ -206,10 +208,10 @@ class LogDirs:
 def claim(
     path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
 ) -> None:
-    """Record that `path` holds a partition. Raises LogDirUnusable if another one does, too."""
+    """Record that `path` holds a partition. Raises LogDirUnusable if another path holds it, too."""
     other_path = path_by_partition.setdefault(topic_partition, path)
     if other_path != path:
         raise LogDirUnusable(
-            f"cannot load {topic_partition}: both {other_path} and {path} hold it; move the "
+            f"cannot load {topic_partition}: both {other_path} and {path} contain it; move the "
             "wrong directory elsewhere"
         )

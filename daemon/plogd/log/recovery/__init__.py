@@ -1,7 +1,7 @@
-"""Loading logs at start: finding them, checking their tails and reporting damage.
+"""Load logs at startup: find them, check their tails and report damage.
 
 Truncating a torn tail, restoring producer state and rejecting stray segments belong here. The
-checkpoint files that say where to begin are in `plogd.log.disk`, and rebuilding an index while the
-broker runs is in segment/index_rebuild.py. Start with log_loader.py for all logs, then
-log_recovery.py for one.
+checkpoint files that determine where recovery begins are in `plogd.log.disk`, and rebuilding an
+index while the broker runs is in segment/index_rebuild.py. Start with log_loader.py for all logs,
+then log_recovery.py for one.
 """

@@ -1,8 +1,9 @@
 """Report damage found when a log is loaded: truncated, damaged and missing records.
 
-Each line names the offsets, the file or directory and, where possible, the remedy. log_recovery.py
-decides how to handle the damage, and calls this in its jobs. Truncated records were never
-acknowledged, which is a warning; damaged or missing records were, which is an error.
+Each line contains the offsets, the file or directory and, where possible, the remedy.
+log_recovery.py decides how to handle the damage, and calls this in its jobs. Truncated records were
+never acknowledged, so they cause a warning; damaged or missing records were acknowledged, so they
+cause an error.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Report
 
 _NAMED = 5
-"""Number of files that one line names."""
+"""Maximum number of file names in one line."""
 
 
 class DamageReport:
@@ -62,7 +63,7 @@ class DamageReport:
     def rejected(self, segments: Sequence[LogSegment], why: str) -> None:
         """Report segments that were removed from the log, and whose files are kept."""
         self._report(
-            "removed {count} segments from {topic_partition}, from offset {offset} on: {why}; "
+            "removed {count} segments from {topic_partition}, starting at offset {offset}: {why}; "
             "their files are kept in {directory} as *{suffix}: {names}; remove them if their "
             "records are not needed",
             count=len(segments),
@@ -83,7 +84,7 @@ class DamageReport:
         self._lost(first_offset, end_offset, "the log continues after them")
 
     def lost_before(self, segments: Sequence[LogSegment], *, log_start_offset: int | None) -> None:
-        """Report that the log begins after its start, if that is known."""
+        """Report that the log begins after its log start offset, if that is known."""
         base_offset = segments[0].base_offset
         if log_start_offset is not None and log_start_offset < base_offset:
             self._lost(log_start_offset, base_offset, "the log starts after them")
@@ -112,10 +113,12 @@ class DamageReport:
 
     def epochs_too_high(self, entries: Sequence[EpochEntry]) -> None:
         """Report batches whose leader epoch never existed."""
+        # One line per batch, even if several entries start at its offset.
         for entry in {entry.start_offset: entry for entry in entries}.values():
             self._report(
                 "{topic_partition} is damaged on disk: the batch at offset {offset} in {directory} "
-                "has leader epoch {epoch}, which never existed; its records are valid and served",
+                "has leader epoch {epoch}, which never existed; its records are valid and are "
+                "still served",
                 topic_partition=self._topic_partition,
                 offset=entry.start_offset,
                 directory=self._directory,
@@ -128,9 +131,9 @@ class DamageReport:
         self._report(
             "{topic_partition} ends at {end}, but log-start-offset-checkpoint says that it starts "
             "at {start}: a file in {directory} was truncated or removed, or the checkpoint is "
-            "wrong; the log now starts, empty, at {start}, and its old files are kept as "
-            "*{suffix}; if the checkpoint is wrong, stop the broker, remove that suffix again, "
-            "remove the files of segment {start}, and correct the checkpoint",
+            "wrong; the log is now empty and starts at {start}, and its old files are kept as "
+            "*{suffix}; if the checkpoint is wrong, stop the broker, remove the suffix from the "
+            "names, remove the files of segment {start}, and correct the checkpoint",
             topic_partition=self._topic_partition,
             start=log_start_offset,
             end=log_end_offset,

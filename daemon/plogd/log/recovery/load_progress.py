@@ -1,8 +1,8 @@
-"""How much of the logs a start has loaded, and the request to stop loading.
+"""The progress of loading the logs at startup, and the request to stop loading.
 
-`LoadWork` belongs to the loading of one log: its job counts what it has done, and ends between two
-batches when the broker stops. `LoadProgress` adds up the work of all logs; log_loader.py creates
-it, and the shell reads `amount` to report the progress (supervision.py).
+`LoadWork` is the work of loading one log: a job counts its progress there, and ends between two
+batches if the broker stops. `LoadProgress` adds up the work of all logs; log_loader.py creates it,
+and the shell reads `amount` to report the progress (supervision.py).
 
 The bytes are those of the segments that recovery scans. `LoadWork` is written by a job's thread and
 read by the reactor's; each attribute has one writer, so it needs no lock.
@@ -16,7 +16,7 @@ from plog.errors import PlogError
 
 
 class LoadingStopped(PlogError):
-    """The broker stops, so a log was not loaded; the next start loads it."""
+    """The broker is stopping, so a log was not loaded; the next start loads it."""
 
 
 class LoadAmount(NamedTuple):
@@ -41,18 +41,18 @@ class LoadWork:
         self.is_stopped = False
 
     def step(self) -> None:
-        """Count a small piece of work. Raises LoadingStopped if the broker stops."""
+        """Count a small piece of work. Raises LoadingStopped if the broker is stopping."""
         self.steps += 1
         if self.is_stopped:
             self.check()
 
     def check(self) -> None:
-        """Raise LoadingStopped if the broker stops."""
+        """Raise LoadingStopped if the broker is stopping."""
         if self.is_stopped:
             raise LoadingStopped("cannot load a log: the broker is stopping")
 
     def scanned_to(self, nbytes: int) -> None:
-        """Set the number of bytes scanned. Raises LoadingStopped if the broker stops."""
+        """Set the number of bytes scanned. Raises LoadingStopped if the broker is stopping."""
         self.scanned_bytes = nbytes
         self.steps += 1
         if self.is_stopped:
@@ -77,7 +77,7 @@ class LoadProgress:
     def end(self, work: LoadWork) -> None:
         """Count a log as loaded, or as failed."""
         del self._running[work]
-        # It is done as a whole, even if less was scanned than expected.
+        # The log counts as fully scanned, even if fewer bytes were scanned than expected.
         logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
         self._ended = LoadAmount(
             logs=logs + 1,
@@ -88,7 +88,7 @@ class LoadProgress:
         )
 
     def stop(self) -> None:
-        """End the work in progress between two batches, and further work at once."""
+        """End the work in progress between two batches, and later work immediately."""
         self.is_stopped = True
         for work in self._running:
             work.is_stopped = True
@@ -97,7 +97,7 @@ class LoadProgress:
     def amount(self) -> LoadAmount:
         """The work so far, including the logs that are being loaded."""
         logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
-        for work in self._running:  # There may be a hundred thousand.
+        for work in self._running:  # A cheap step: there may be 100,000 logs.
             scanned = work.scanned_bytes
             scanned_bytes += scanned
             total_bytes += max(work.expected_bytes, scanned)

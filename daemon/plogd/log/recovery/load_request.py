@@ -30,7 +30,7 @@ class LoadRequest:
     producer_id_expiration_ms: int
     now_ms: int
     monotonic_ms: float
-    """The monotonic clock at `now_ms`."""
+    """The time of the monotonic clock at `now_ms`."""
     leader_epoch: int | None = None
     """The leader epoch that the log is about to enter; None if unknown."""
     knows_log_start: bool = False
@@ -38,7 +38,7 @@ class LoadRequest:
     durable_end_offset: int = 0
     """All records below it are known to have been on disk; set by `load_log`."""
     work: LoadWork = field(default_factory=LoadWork)
-    """Counts the work of loading this log, and ends it if the broker stops."""
+    """Counts the work of loading this log, and ends it if the broker is stopping."""
 
     @property
     def may_have_gaps(self) -> bool:

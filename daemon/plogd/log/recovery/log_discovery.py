@@ -1,8 +1,9 @@
 """Find the partitions in a log directory, and the topics they belong to.
 
-The name of a partition's directory is the partition's; ``partition.metadata`` holds the topic id,
+A partition's directory has the name of the partition; ``partition.metadata`` holds the topic id,
 because a deleted and recreated topic has the same name, but another id. If that file cannot be
-read, the name decides. log_recovery.py loads the logs found, as selected by log_loader.py.
+read, the topic is identified by its name. log_loader.py selects which of the logs log_recovery.py
+loads.
 
 Source: Kafka 3.9 LogManager.loadLog, PartitionMetadataFile.
 """
@@ -23,7 +24,7 @@ from plogd.ports import Files, Report, size_of
 from plogd.topic_config import TopicConfig
 
 _STRAYS_NAMED = 3
-"""Number of stray directories that the log line names."""
+"""Maximum number of stray directories in the log line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class KnownTopic:
 
     @property
     def was_on_disk(self) -> bool:
-        """Whether its log was on disk once: creation is epoch 0, and each start adds one."""
+        """Whether its log has been on disk: creation assigns epoch 0, and each start adds 1."""
         return self.leader_epoch is not None and self.leader_epoch > 1
 
 
@@ -60,7 +61,7 @@ class FoundLog:
 def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
     """Return the partitions in a log directory; remove those marked for deletion. A job.
 
-    Stray directories of an earlier start stay, as in Kafka, and are reported.
+    Stray directories from an earlier start are kept, as in Kafka, and reported.
     """
     found: list[FoundLog] = []
     strays: list[str] = []
@@ -71,6 +72,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
         if parsed is None or not files.is_dir(path):
             continue
         if parsed.state == file_names.DELETE_DIR_SUFFIX:
+            # A stop has interrupted the deletion.
             remove_tree(files, path)
         elif parsed.state == file_names.STRAY_DIR_SUFFIX:
             strays.append(name)
@@ -99,8 +101,8 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
 def bytes_to_scan(files: Files, directory: str, recovery_point: int) -> int:
     """Return the size of the segments that recovery will scan in a partition directory. A job.
 
-    These are the segment that holds the recovery point and the later ones. It is only for reports,
-    so a directory that cannot be read counts as 0.
+    These are the segment that holds the recovery point and the later ones. The size is only used in
+    reports, so a directory that cannot be read counts as 0.
     """
     sizes: dict[int, int] = {}
     try:

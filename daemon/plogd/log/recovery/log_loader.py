@@ -1,7 +1,7 @@
 """Load all logs of a broker's log directories, and handle those that do not match the metadata.
 
-The directory of an unknown partition is renamed as stray. If the directory of a known partition is
-missing, that is reported, and an empty log continues at the end offset known from the checkpoints.
+The directory of an unknown partition is renamed as stray. A missing directory of a known partition
+is reported, and an empty log continues at the end offset known from the checkpoints.
 log_recovery.py loads one log; log_manager.py calls this at startup and owns the loaded logs.
 
 Called on the reactor's thread; file access runs in jobs on the lanes of a directory. Source: Kafka
@@ -60,7 +60,7 @@ class LogLoader:
         self._lanes_given = 0
         self._lanes: set[str] = set()
         self._bytes_to_scan: dict[str, int] = {}
-        """For each directory of a partition that needs recovery."""
+        """The number of bytes that recovery will scan, by partition directory."""
         self.progress = LoadProgress()
 
     @property
@@ -69,7 +69,7 @@ class LogLoader:
         return bool(self._lanes_given)
 
     def lane(self, log_dir: LogDir) -> str:
-        """Return one of ``num.recovery.threads.per.data.dir`` lanes, in turn."""
+        """Return the next of the ``num.recovery.threads.per.data.dir`` lanes of a directory."""
         self._lanes_given += 1
         number = self._lanes_given % self._config().num_recovery_threads_per_data_dir
         lane = f"{log_dir.lane}:{number}"
@@ -112,7 +112,7 @@ class LogLoader:
     async def load_all(
         self, topic_of: TopicOf, already: Collection[tuple[TopicPartition, str]]
     ) -> None:
-        """Load the logs in all directories, except for those in `already`, with their paths.
+        """Load the logs in all directories, except those in `already` (partition and path).
 
         Raises LogDirUnusable if two directories hold the same partition, and LoadingStopped.
         """
@@ -125,13 +125,16 @@ class LogLoader:
             if path_by_partition.get(key) == found.log_dir.path:
                 continue  # This is the metadata log.
             topic = topic_of(key)
+            # A directory known only by its name is a stray one if another directory holds the
+            # partition.
             is_spare = found.topic_id is None and key in path_by_partition
             if is_spare or not found.is_of(topic):
                 topic = None
+            # A second directory of the metadata log is an error, not a stray directory.
             if topic is not None or any(key == one for one, _ in already):
                 claim(path_by_partition, key, found.log_dir.path)
             loads.append(spawn(self._load_or_move_aside(found, topic)))
-        if not self._dirs.offline_paths:  # Otherwise it may be in one of them.
+        if not self._dirs.offline_paths:  # A missing log may be in an offline one.
             loads += self._recreate_missing(topic_of, path_by_partition.keys())
         await gather(loads)
 
@@ -145,7 +148,7 @@ class LogLoader:
             return []
 
     async def _measure(self, log_dir: LogDir, everything: Collection[FoundLog]) -> None:
-        """Find out how many bytes the recovery of a directory will scan, to report its progress."""
+        """Compute how many bytes recovery will scan in a directory, to report its progress."""
         if log_dir.was_clean:
             return
         points = {
@@ -180,8 +183,8 @@ class LogLoader:
         """Assign a directory to a topic by its name, and write its topic id."""
         directory = _directory(found.log_dir, found.topic_partition)
         self._report(
-            "cannot read partition.metadata in {directory}: assigned the directory to the topic "
-            "of its name in a new file",
+            "cannot read partition.metadata in {directory}: wrote a new file, which assigns the "
+            "directory to the topic with its name",
             directory=directory,
             level="warn",
         )
@@ -190,7 +193,7 @@ class LogLoader:
             try:
                 write_topic_id(self._files, directory, topic.topic_id)
             except OSError as error:
-                if not is_refusal(error):  # Disk full: the next start assigns it by name, too.
+                if not is_refusal(error):  # Disk full: the next start assigns it again.
                     raise
 
         await self._jobs.submit(found.log_dir.lane, write)
@@ -218,14 +221,14 @@ class LogLoader:
     def _recreate_missing(
         self, topic_of: TopicOf, found: Collection[TopicPartition]
     ) -> list[Later[None]]:
-        """Recreate the logs that are in the checkpoints, but whose directory is missing."""
+        """Recreate the logs that have an entry in a checkpoint, but no directory."""
         loads: list[Later[None]] = []
         claimed = set(found)
         for log_dir in self._dirs.online:
             for key in sorted({*log_dir.high_watermarks, *log_dir.recovery_points} - claimed):
                 topic = topic_of(key)
-                # Otherwise the entry may belong to an earlier topic of that name, and the broker
-                # was killed before it created the new one's directory.
+                # Otherwise the entry may belong to an earlier topic with that name, and the broker
+                # was killed before it created the new topic's directory.
                 if topic is not None and (topic.was_on_disk or log_dir.was_clean):
                     claimed.add(key)
                     loads.append(spawn(self._recreate(log_dir, key, topic)))
@@ -259,4 +262,4 @@ def _directory(log_dir: LogDir, key: TopicPartition) -> str:
 
 
 def _nothing() -> None:
-    """A job that completes after all earlier ones of its lane."""
+    """Do nothing; the job completes after all earlier jobs of its lane."""

@@ -1,14 +1,14 @@
-"""Load a log from its directory, in whatever state the last stop has left it.
+"""Load a log from its directory, in whatever state the last stop left it.
 
 After a clean stop, little is read: the end of the last segment, the newest producer snapshot, the
 leader epochs. After a crash, all segments from the recovery point on are read again, bypassing the
-page cache. What was not durable may be missing, torn or garbage, so the log is truncated at the
-first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. No
-content of a directory prevents loading; only errors of the disk do.
+page cache. Data that was not durable may be missing, torn or garbage, so the log is truncated at
+the first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. No
+content of a directory prevents loading; only disk errors do.
 
-The checkpoints and the producer snapshots each prove which records were durable. Damage below that
-offset is bit rot: it is kept, and the records around it are served. A segment that recovery rejects
-is renamed to ``.stray``, never unlinked.
+The checkpoints and the producer snapshots prove up to which offset records were durable. Damage
+below that offset is bit rot: it is kept, and the records around it are served. A segment that
+recovery rejects is renamed to ``.stray``, never unlinked.
 
 Records that were durable and are missing, because a file was truncated or removed, cannot be
 restored, but their offsets are never assigned to other records. The log continues after them in a
@@ -42,14 +42,15 @@ from plogd.ports import Files, Report
 
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
-    """Load the log in an existing directory. Raises OSError, and LoadingStopped on a stop."""
-    if not request.clean:  # Otherwise it takes little time, and the stop leaves a clean log.
+    """Load the log in an existing directory. Raises OSError and LoadingStopped."""
+    if not request.clean:  # A clean log loads fast, and is left clean.
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
+    # Otherwise the log may end below its start, which _complete finds out from the segments.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
@@ -71,8 +72,10 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
+        # A log may have thousands; the next lookup opens the index again.
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
+    # If the epochs are not on disk, the next start has to find them in the batches again.
     if len(suspects) > 1 and not _write_epochs(epochs):
         recovery_point = min(recovery_point, suspects[0].base_offset)
     return LogState(
@@ -94,8 +97,9 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
 def _durable_end(files: Files, request: LoadRequest) -> int:
     """Return the offset below which every record is known to have been on disk.
 
-    The checkpoints say so, unless they are missing. So does the name of a producer snapshot,
-    because sealing and a clean stop write it when all segments below its offset are synced.
+    The checkpoints contain such offsets, unless they are missing. So do the names of the producer
+    snapshots, because sealing and a clean stop write a snapshot after all segments below its offset
+    have been synced.
     """
     snapshots = (
         parsed.base_offset
@@ -115,7 +119,7 @@ def _complete(
     ends: Mapping[int, int],
     dropped: list[LogSegment],
 ) -> list[LogSegment]:
-    """Report missing records, and return segments whose end no known offset exceeds."""
+    """Report missing records; return segments whose end is not below any known offset."""
     log_end_offset = _next_offset(segments[-1])
     if log_end_offset >= request.log_start_offset:
         segments = _drop_below_start(segments, request, dropped)
@@ -143,6 +147,7 @@ def _remove_leftovers(files: Files, directory: str) -> None:
         if parsed.suffix == file_names.LOG_SUFFIX and not parsed.state
     }
     for name, parsed in found:
+        # Snapshots may outlive their segment; producer_recovery.py removes the stray ones.
         orphan = (
             parsed.base_offset not in with_records and parsed.suffix != file_names.SNAPSHOT_SUFFIX
         )
@@ -182,7 +187,7 @@ def _write_epochs(epochs: LeaderEpochs) -> bool:
 def _drop_below_start(
     segments: list[LogSegment], request: LoadRequest, dropped: list[LogSegment]
 ) -> list[LogSegment]:
-    """Move segments that an interrupted deletion has left to `dropped`; return the rest.
+    """Move segments left by an interrupted deletion to `dropped`; return the rest.
 
     The log start was written before the deletion began.
     """
@@ -195,8 +200,8 @@ def _drop_below_start(
 def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
     """Delete empty segments that the preceding segment has overtaken.
 
-    A failed roll leaves one if it cannot be removed, or if a power loss undoes the removal; appends
-    then continue in the old segment.
+    A failed roll leaves such a segment if the segment cannot be removed, or if a power loss undoes
+    the removal; appends then continue in the old segment.
     """
     kept: list[LogSegment] = []
     for segment in segments:
@@ -232,7 +237,7 @@ def _load_epochs(
 
 
 def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
-    """Whether the last segment after a clean stop still holds all its records."""
+    """Return whether the last segment still holds all its records after a clean stop."""
     return _next_offset(segment) >= request.durable_end_offset
 
 
@@ -260,7 +265,7 @@ def _recover(
     findings: DamageReport,
     ends: dict[int, int],
 ) -> list[LogSegment]:
-    """Check the last segments and truncate at the first batch that is not whole; return the rest.
+    """Check the last segments and truncate at the first incomplete batch; return those that remain.
 
     Adds the end offset of each segment to `ends`.
     """
@@ -274,6 +279,7 @@ def _recover(
         if is_torn and _is_gap(next_offset, segment.base_offset, request.durable_end_offset):
             _reject(files, suspects[number:], findings)
             break
+        # The page cache may hold pages that were never written to the disk (rule R13).
         segment.records_file.drop_cache()
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
         recovered = recover_segment(
@@ -300,7 +306,7 @@ def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: in
 
 
 def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
-    for segment in reversed(segments):  # A crash must not leave a gap in the log.
+    for segment in reversed(segments):  # Last first: a crash must not leave a gap.
         mark_stray(files, segment)
     findings.rejected(segments, "records before them were never made durable and are lost")
 
@@ -321,7 +327,7 @@ def _repair_indexes(
     findings: DamageReport,
     report: Report,
 ) -> dict[int, int]:
-    """Rebuild the indexes of those of the first `count` segments that fail the sanity check.
+    """Rebuild the indexes of the first `count` segments where they fail the sanity check.
 
     Returns the end offset of each of these segments, by base offset.
     """
@@ -377,7 +383,7 @@ def _continue_after_loss(
 ) -> list[LogSegment]:
     """Add a new segment to a log that ends below its durable end, or in damage.
 
-    Offsets below that end may have been shown to consumers, and must not get other records.
+    Consumers may have read offsets below that end, so no other records may get these offsets.
     """
     log_start_offset = request.log_start_offset
     lost_from = max(log_end_offset, log_start_offset)
@@ -395,7 +401,7 @@ def _continue_after_loss(
     if log_end_offset == log_start_offset and kept:
         for segment in reversed(kept):
             mark_stray(files, segment)
-        findings.rejected(kept, f"its records below offset {log_start_offset} were deleted")
+        findings.rejected(kept, f"the records below offset {log_start_offset} were deleted")
         kept = []
     kept.append(LogSegment.create(files, request.directory, next_offset, request.config))
     files.sync_dir(request.directory)

@@ -33,9 +33,9 @@ def load_producers(
 ) -> ProducerStateManager:
     """Load the newest usable snapshot, replay all batches after it, and delete dropped segments.
 
-    A job writes a snapshot after each roll. If a crash happened before that, only the segments
-    before the active one, even those below the log start, know their producers. Then the snapshot
-    is written now, because those segments may soon be deleted.
+    After each roll, a job writes a snapshot. If the broker crashed before that, only the segments
+    before the active one, even those below the log start, contain the state of their producers. In
+    this case, the snapshot is written now, because those segments may soon be deleted.
     """
     state = ProducerStateManager(
         files, request.directory, expiration_ms=request.producer_id_expiration_ms
@@ -67,11 +67,11 @@ def load_producers(
 def _append_times(
     files: Files, request: LoadRequest, segments: Sequence[LogSegment]
 ) -> Callable[[BatchMetadata], float]:
-    """Return a function that gives the latest possible append time of a batch, as monotonic time.
+    """Return a function that computes the latest possible append time of a batch.
 
-    That is the modification time of its segment's file, by the wall clock; batches below the first
-    segment count as part of it. If the batch's own timestamp is later, that counts: a copied file
-    may have any date. A snapshot has only the timestamps of records.
+    The result is monotonic time. It is the modification time of the segment's file, or the batch's
+    timestamp if that is later, because a copied file may have any date. Batches below the first
+    segment count as part of it. A snapshot contains only the timestamps of records.
     """
     bases = [segment.base_offset for segment in segments]
 

@@ -11,8 +11,7 @@ segment in use. This module also replays the headers of a valid segment to resto
 and leader epochs.
 
 Source: Kafka 3.9 LogSegment.recover. Invariant: afterwards ``[0, size_bytes)`` consists of valid
-batches in rising order of offsets, except for `corrupt_ranges`, and both indexes refer only to
-them.
+batches in ascending offset order, except for `corrupt_ranges`, and both indexes refer only to them.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from plogd.log.segment.log_segment import LogSegment
 
 _CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 64 * 1024
-"""Bytes that one step of a search for the next valid batch reads."""
+"""Number of bytes that each step of a search for the next valid batch reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class RecoveredSegment:
     """The result of recovering one segment."""
 
     next_offset: int
-    """The first offset after it; the base offset of an empty segment."""
+    """The offset after the last batch; the base offset if the segment is empty."""
     truncated_bytes: int
     reason: str
     """Why it was truncated; "" if it was not."""
@@ -73,9 +72,10 @@ def recover_segment(
 ) -> RecoveredSegment:
     """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
-    `following_base_offset` is that of the next segment, if any. `on_batch` is called with the
-    position and header of each valid batch, in order. Reads every byte. `work` counts them; if it
-    is stopped, the segment is as after a crash during recovery. Raises OSError and LoadingStopped.
+    `following_base_offset` is the base offset of the next segment, if any. `on_batch` is called
+    with the position and header of each valid batch, in order. Reads every byte, and counts them in
+    `work`; if that is stopped, the segment is left as after a crash during recovery. Raises OSError
+    and LoadingStopped.
     """
     work = work or LoadWork()
     scanned_bytes, size_bytes = work.scanned_bytes, segment.size_bytes
@@ -99,7 +99,7 @@ def recover_segment(
     try:
         segment.on_become_inactive()
     except OSError as error:
-        if not is_refusal(error):  # No space for one more hint: the next start adds it.
+        if not is_refusal(error):  # Disk full: the next start adds the entry.
             raise
     return RecoveredSegment(
         next_offset=scan.next_offset,
@@ -126,7 +126,7 @@ def replay_segment(
 def replay_readable(
     segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
 ) -> None:
-    """`replay_segment` up to the first bytes that are not a batch; readers report those later."""
+    """Replay a segment up to the first bytes that are not a batch; readers report those later."""
     with contextlib.suppress(CorruptMessage):
         replay_segment(segment, from_offset, on_batch)
 
@@ -169,7 +169,7 @@ class SegmentScan:
     """A scan of a segment's batches, in order; records damage below `keep_below_offset`.
 
     The scan has covered `position` bytes and the offsets up to `next_offset`. If it ends before the
-    file, `reason` says what is wrong with the batch there.
+    end of the file, `reason` describes the problem with the batch there.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class SegmentScan:
         self._chunk_position = 0
 
     def steps(self) -> Iterator[tuple[int, BatchHeader] | None]:
-        """Yield position and header of each valid batch, and None between steps of a search.
+        """Yield the position and header of each valid batch, and None between steps of a search.
 
         The file must not change meanwhile.
         """
@@ -215,7 +215,7 @@ class SegmentScan:
             self.position, self.next_offset = damaged.end_position, damaged.end_offset
 
     def valid_batch(self, position: int, expected_offset: int) -> BatchHeader | None:
-        """Return the header of the batch at `position` if size, checksum and offsets are valid."""
+        """Return the header of the batch at `position` if the batch and its offsets are valid."""
         header = self._plausible_header(position, expected_offset)
         if header is not None and self._crc(position, header) != header.crc:
             self.reason = f"the batch at byte {position} fails its checksum"
@@ -223,12 +223,12 @@ class SegmentScan:
         return header
 
     def _is_misplaced(self, position: int, header: BatchHeader, expected_offset: int) -> bool:
-        """Return whether a valid batch has a wrong offset, which no checksum covers.
+        """Return whether a valid batch has a wrong offset, which its checksum does not cover.
 
         Compaction leaves gaps, so an offset above the expected one may be right. It is wrong if the
-        next batch, or the next segment, begins before the batch would end; also if the batch skips
-        the last acknowledged offsets, because compaction never removes the last batch, and
-        acknowledged records form whole batches.
+        next batch, or the next segment, begins before the batch would end. It is also wrong if the
+        batch skips the last acknowledged offsets, because compaction never removes the last batch,
+        and acknowledged records form whole batches.
         """
         if header.base_offset == expected_offset:
             return False
@@ -270,13 +270,14 @@ class SegmentScan:
         position += ATTRIBUTES_POSITION
         crc = 0
         while position < end:
+            # In pieces, because a batch may be larger than a chunk.
             piece = self._at(position, min(end - position, _CHUNK_BYTES))
             crc = crc32c(piece, crc)
             position += len(piece)
         return crc
 
     def _at(self, position: int, length: int) -> memoryview:
-        """Return `length` bytes from `position`, fewer at the end of the file."""
+        """Return `length` bytes from `position`, or fewer at the end of the file."""
         start = position - self._chunk_position
         if start < 0 or start + length > len(self._chunk):
             wanted = max(length, _CHUNK_BYTES)
@@ -290,9 +291,9 @@ class SegmentScan:
         """Return the range from `position` to the next valid batch, or to the end of the file.
 
         If the damaged batch's header leads to the next batch, or to the end of the file, that is
-        the end of the range; otherwise, a valid batch is searched at every byte. Damage up to the
-        end of the file covers all offsets below `keep_below_offset`: with the offsets of a damaged
-        header, the log might continue at an offset that was never written.
+        the end of the range; otherwise, every byte is tried as the start of a valid batch. Damage
+        up to the end of the file covers all offsets below `keep_below_offset`: if the offsets of a
+        damaged header were trusted, the log might continue at an offset that was never written.
         """
         end_offset_at_end = self._keep_below_offset
         header = self._plausible_header(position, expected_offset)
@@ -313,8 +314,9 @@ class SegmentScan:
         return CorruptRange(position, self._records.size_bytes, expected_offset, end_offset_at_end)
 
     def _candidates(self, position: int) -> Iterator[int | None]:
-        """Yield positions where a batch may begin (at its magic), and None after each step."""
+        """Yield positions where a batch may begin, found by its magic, and None after each step."""
         while window := self._records.read(position + MAGIC_POSITION, _SEARCH_BYTES):
+            # The magic is a single byte, so it cannot span two windows.
             index = window.find(MAGIC)
             while index >= 0:
                 yield position + index

@@ -1,8 +1,8 @@
-"""Segments that recovery rejects: renamed, never deleted.
+"""Rename the segments that recovery rejects; they are never deleted.
 
 A segment is rejected if the records before it are missing and nothing proves that it was durable,
 or if a checkpoint contradicts it. Its files get a ``.stray`` name, which startup, retention and
-Kafka ignore. log_recovery.py decides, damage_report.py reports.
+Kafka ignore. log_recovery.py decides which segments to reject, and damage_report.py reports them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def mark_stray(files: Files, segment: LogSegment) -> None:
     The caller syncs the directory.
     """
     directory = posixpath.dirname(segment.records_file.path)
+    # An earlier recovery may have rejected a segment with the same base offset.
     for number in itertools.count(1):
         state = stray_state(number)
         paths = (

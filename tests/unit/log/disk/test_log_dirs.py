@@ -93,7 +93,7 @@ def test_directory_of_another_cluster_is_refused() -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/a", "one")
     _belongs_to(files, "/b", "two")
-    with pytest.raises(LogDirUnusable, match="/b belongs to cluster two, but /a to one"):
+    with pytest.raises(LogDirUnusable, match="/b belongs to cluster two, but /a belongs to one"):
         _open(files)
 
 

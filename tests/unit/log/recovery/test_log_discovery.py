@@ -32,7 +32,7 @@ def test_log_without_topic_id_is_assigned_by_name(damage: bytes | None) -> None:
     site = site.kill()
     assert batch_offsets(site.log()) == list(range(17))
     [report] = site.reports
-    assert "/a/t-0: assigned the directory to the topic of its name" in report
+    assert "/a/t-0: wrote a new file, which assigns the directory" in report
     assert topic_id_of(site.files, "/a/t-0") == site.topics[log.topic_partition][0]
     assert site.kill().reports == []
 

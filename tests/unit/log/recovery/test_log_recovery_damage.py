@@ -45,7 +45,7 @@ def test_unacknowledged_segments_after_a_truncated_one_become_stray() -> None:
     log = site.log()
     assert base_offsets(log) == site.listing(log) == [0, 5]
     assert log.log_end_offset == 9
-    assert "removed 2 segments from t-0, from offset 10 on" in site.reports[-1]
+    assert "removed 2 segments from t-0, starting at offset 10" in site.reports[-1]
     assert f"kept in /a/t-0 as *.stray: {10:020}.log.stray" in site.reports[-1]
     assert _strays(site, log) == [
         f"{base:020}{suffix}.stray"
