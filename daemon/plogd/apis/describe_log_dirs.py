@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): log directories with the sizes of their partitions and their space.
+"""DescribeLogDirs (key 35): log directories, the sizes of their partitions, and their disk space.
 
 Versions served 0-5. Kafka dropped version 0, but kafka-python 2.3 sends no other.
 

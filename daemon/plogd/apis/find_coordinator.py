@@ -1,6 +1,7 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Versions served 0-6. Version 0 has groups only; from version 4 a request has several keys.
+Versions served 0-6. Version 0 supports only groups; from version 4, a request may contain several
+keys.
 
   group         this broker, once `__consumer_offsets` exists; the response waits for that, whereas
                 Kafka makes the client retry

@@ -7,7 +7,7 @@ Versions served 1-11.
 
 "Latest" is the high watermark, because consumers cannot read beyond it. replica/offset_lookup.py
 defines the special timestamps. The response waits for look-ups that read the disk. As in Kafka, a
-partition that is named repeatedly gets INVALID_REQUEST; it is in the response once.
+partition that is listed more than once gets INVALID_REQUEST; it appears in the response once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIRST_VERSION_WITH_EPOCH = 4
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
 _Asked = Sequence[ListOffsetsPartition]
-"""The elements of a request for one partition: more than one if it is named repeatedly."""
+"""The elements of a request for one partition; several if it is listed more than once."""
 
 
 def handle_list_offsets(
@@ -66,7 +66,7 @@ async def _look_up(
     def answer(named: tuple[str, _Asked]) -> Later[ListOffsetsPartitionResponse]:
         topic, partition = named
         if len(partition) > 1:
-            repeated = InvalidRequest("the request names this partition more than once")
+            repeated = InvalidRequest("the request lists this partition more than once")
             return ready(_error(partition[0], repeated, context))
         response = _answer(topic, partition[0], context, broker)
         return response if isinstance(response, Later) else ready(response)
@@ -93,7 +93,7 @@ async def _look_up(
 def _answer(
     topic: str, asked: ListOffsetsPartition, context: RequestContext, broker: Broker
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
-    """Return the response for one partition; its KafkaError is a response, too."""
+    """Return the response for one partition; a KafkaError also becomes a response."""
     try:
         _check_special_timestamp(asked.timestamp, context.version)
         found = look_up_offset(
@@ -143,6 +143,7 @@ def _error(
 ) -> ListOffsetsPartitionResponse:
     code = error.code
     if (
+        # KIP-207: a client of these versions does not know the error.
         code == ErrorCode.OFFSET_NOT_AVAILABLE
         and context.version < _FIRST_VERSION_WITH_NOT_AVAILABLE
     ):

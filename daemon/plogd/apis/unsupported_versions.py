@@ -27,7 +27,7 @@ _TOO_NEW = (
 )
 _ZOOKEEPER = (
     "not a Kafka request but a ZooKeeper client's connect request: a client's zookeeper.connect"
-    " names this broker; replace old tools that need ZooKeeper by newer ones with"
+    " points to this broker; replace old tools that need ZooKeeper with newer ones that use"
     " --bootstrap-server"
 )
 _SASL = (
@@ -44,8 +44,8 @@ def explain_version(
         return _ZOOKEEPER
     remedy = _TOO_OLD if header.api_version < row.first_version else _TOO_NEW
     return (
-        f"{row.name} version {header.api_version} is not supported, only {row.first_version} to"
-        f" {row.last_version}: {describe_client(header, connection)} has no version in common with"
+        f"{row.name} version {header.api_version} is not supported (only {row.first_version} to"
+        f" {row.last_version}): {describe_client(header, connection)} has no version in common with"
         f" this broker; {remedy}"
     )
 
