@@ -30,7 +30,7 @@ _MAX_TRIES = 10
 
 
 class ProducerIds:
-    """This broker's current block of ids. `next_id` waits for one id in a thousand only."""
+    """This broker's current block of ids. `next_id` waits only for one id in a thousand."""
 
     def __init__(self, store: MetadataStore, *, broker_id: int, broker_epoch: int) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class ProducerIds:
                 case Conflict():
                     value, version = outcome.value, outcome.version
         raise CoordinatorNotAvailable(
-            f"cannot reserve a block of producer ids in {_MAX_TRIES} attempts; try again"
+            f"cannot reserve a block of producer ids within {_MAX_TRIES} attempts; try again"
         )
 
     def _on_block(self, first: int) -> None:

@@ -1,9 +1,9 @@
 """`ShardTimers` on the timers of the process: operations that are due run as writes of their shard.
 
 If the write fails, the operation is retried after half a second, unless its key has been
-rescheduled or cancelled; the disk may have room again by then. After an unexpected error it is
-retried after ten seconds, because a group would wait forever for a session that never expires. The
-runtime cancels all timers before it unloads a shard.
+rescheduled or cancelled; the disk may have room again by then. After an unexpected error, it is
+retried after ten seconds; otherwise, a group would wait forever for a session that never expires.
+The runtime cancels all timers before it unloads a shard.
 
 Source: Kafka 4.0 CoordinatorRuntime.EventBasedCoordinatorTimer.
 """
