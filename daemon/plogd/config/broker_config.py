@@ -1,4 +1,5 @@
-"""`BrokerConfig`: all settings of the broker, checks across them, and their description.
+"""`BrokerConfig`: all settings of the broker, checks that involve several of them, and their
+descriptions.
 
 The `*_settings.py` files of this package declare the settings, one field each. They declare only
 settings that plog uses or accepts deliberately, because DescribeConfigs shows them; Kafka's other
@@ -54,7 +55,7 @@ class BrokerConfig(
 ):
     """The settings of one broker; immutable, so a reload creates a new instance."""
 
-    # Names set in a file or on the command line, even if to the default. Not a setting itself.
+    # Names set in a file or on the command line, even to the default value. Not a setting itself.
     explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
     # The directory that the service manager provides for data; used if log.dirs is not set.
     state_directory: str | None = dataclasses.field(default=None, compare=False, repr=False)
@@ -79,7 +80,7 @@ class BrokerConfig(
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """Return ``log.dirs``, or else the directory of the service manager, or the default."""
+        """Return ``log.dirs``; if it is not set, the service manager's directory or the default."""
         return self.log_dirs or (self.state_directory or DEFAULT_DATA_DIR,)
 
     def bound_listeners(self) -> tuple[Listener, ...]:
@@ -178,7 +179,7 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
 
 
 def why_unused(name: str) -> str:
-    """Return why a name without a setting has no effect, with the nearest known name if any."""
+    """Return why an unused name has no effect, with the nearest known name if there is one."""
     if overridden_row(name) is not None:
         return f"{name} can only be set in a configuration file"
     if is_known_to_kafka(name):
@@ -235,11 +236,11 @@ def _check_inter_broker_listener(config: BrokerConfig) -> Iterator[tuple[str, st
             "cannot be combined with security.inter.broker.protocol; set only one of them",
         )
     elif name.upper() not in {listener.name for listener in config.bound_listeners()}:
-        yield "inter.broker.listener.name", "does not name a listener in listeners"
+        yield "inter.broker.listener.name", "is not the name of a listener in listeners"
 
 
 def _check_tls(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    # Report a problem of settings shared by several listeners once.
+    # Report a problem in settings that several listeners share only once.
     reported = set()
     for listener in config.tls_listeners():
         for name, problem in check_tls(config.tls_of(listener)):

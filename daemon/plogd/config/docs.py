@@ -61,9 +61,9 @@ _TOPICS_HEAD = """\
 ## Settings of a topic
 
 Set these when you create a topic, or change them later, for example with `kafka-configs.sh
---entity-type topics`; changes take effect immediately. Changed index settings take effect with the
-next segment. If a topic does not set a value, the first broker setting under *Falls back to* that
-is set applies, otherwise the default.
+--entity-type topics`. Changes take effect immediately, except for index settings, which take effect
+with the next segment. If a topic does not set a value, the first broker setting under *Falls back
+to* that is set applies; if none is set, the default applies.
 """
 
 _PROPERTIES_HEAD = """\
@@ -129,7 +129,7 @@ def _falls_back_cell(row: Setting) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the file that `arguments` names."""
+    """Print the file selected by `arguments`."""
     printers = {"markdown": markdown, "properties": properties}
     return print_one(printers, arguments, program="plogd.config.docs")
 

@@ -352,7 +352,7 @@ transactional.id.expiration.ms
 unclean.leader.election.enable
 """
 
-# Until ZooKeeper mode, old message formats and the like were removed.
+# Settings that Kafka removed, for example with ZooKeeper mode and old message formats.
 _EARLIER = """
 advertised.host.name
 advertised.port
