@@ -69,7 +69,8 @@ class BrokerProcess(RunningBroker):
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        # It stays open until the process ends, because the broker also reports that it stops.
+        # The socket stays open until the process ends, because the broker also reports when it
+        # stops.
         self._ready_socket = ReadySocket()
         self._control = ControlClient() if self._is_controlled else None
         started = time.monotonic()
@@ -123,7 +124,7 @@ class BrokerProcess(RunningBroker):
         self._ready_socket.wait(process, START_TIMEOUT_S)
 
     def _end_hooks(self) -> None:
-        """Record the hits of the hooks, if the broker can still report them."""
+        """Record the hits of the hooks if the broker can still report them."""
         try:
             self.hooks.reset()
         except (BrokerFailed, TimeoutError):
@@ -145,10 +146,12 @@ class BrokerProcess(RunningBroker):
 
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
         if not self._is_controlled:
-            raise BrokerFailed(f"{command}: use BrokerProcess(..., controls=True)")
+            raise BrokerFailed(
+                f"cannot run {command}: no controls; use BrokerProcess(..., controls=True)"
+            )
         control = self._control
         if control is None:
-            raise BrokerFailed(f"{command}: {NOT_RUNNING}")
+            raise BrokerFailed(f"cannot run {command}: {NOT_RUNNING}")
         try:
             return control.ask(command, arguments, timeout_s)
         except ChannelClosed as error:
