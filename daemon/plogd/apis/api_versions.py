@@ -50,6 +50,7 @@ def handle_api_versions(
     advertised: Sequence[Advertised],
 ) -> ApiVersionsResponse:
     """Return the versions served, and record the client's id and software on its connection."""
+    # Shortened, because it is kept as long as the connection and may have 32,767 bytes.
     context.connection.client_id = (context.client_id or "")[:_CLIENT_ID_MAX_CHARACTERS]
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version

@@ -76,6 +76,7 @@ def _result(
         entries = _entries(resource, broker)
     except KafkaError as error:
         return _error(resource, error)
+    # As in Kafka, an empty list means all settings, like null.
     wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         resource_type=resource.resource_type,

@@ -52,7 +52,7 @@ async def _describe(
 async def _names(
     request: DescribeTopicPartitionsRequest, broker: Broker, slices: Slices
 ) -> list[str]:
-    """Return the sorted names of the topics from the cursor on; requested topics may not exist."""
+    """Return the sorted names of the topics, starting at the cursor; some may not exist."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
     if cursor is not None and cursor.partition_index < 0:

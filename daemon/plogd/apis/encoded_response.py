@@ -141,7 +141,10 @@ class SharedResponses:
 
 
 class _Shared:
-    """A response and the requests that wait for its encoding, which stops if all are cancelled."""
+    """A response and the requests that wait for its encoding.
+
+    The encoding stops if all of these requests are cancelled.
+    """
 
     __slots__ = ("encoding", "response", "state", "waiters")
 

@@ -4,7 +4,7 @@ Versions served 0-4; from version 3, static members (KIP-345).
 
 While a coordinator loads its log, it does not know its members and expires none of them. In the
 meantime, it responds without an error, as Kafka does, because consumers treat
-COORDINATOR_LOAD_IN_PROGRESS in this response as fatal.
+COORDINATOR_LOAD_IN_PROGRESS as a fatal error in this response.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Versions served 0-5. A request can filter by state from version 4 (KIP-518) and 
 5 (KIP-848); the only type here is "classic".
 
 Other brokers list the groups of the `__consumer_offsets` partitions that they lead. While a
-partition is being loaded the request fails, because clients would treat an incomplete list as
+partition is being loaded, the request fails, because clients would treat an incomplete list as
 complete.
 """
 

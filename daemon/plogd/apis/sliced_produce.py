@@ -118,6 +118,7 @@ async def _run(
                 whole.responses[-1].partition_responses += answers.pop(0).partition_responses
             whole.responses += answers
 
+    # The request's timeout applies to all slices together.
     until_ms = broker.clock.monotonic_ms() + waiting_ms(request.timeout_ms)
     for continues, part in _slices(request):
         if refusal is None and broker.clock.monotonic_ms() > until_ms:

@@ -43,5 +43,5 @@ def bound_fetch(context: RequestContext, broker: Broker, max_bytes: int) -> int:
 
 
 def _client(context: RequestContext) -> tuple[str, str]:
-    """Return the user's name without its type, and the client id."""
+    """Return the user's name without the principal type, and the client id."""
     return context.connection.principal.partition(":")[2], context.client_id or ""

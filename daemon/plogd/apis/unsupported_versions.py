@@ -39,7 +39,7 @@ _SASL = (
 def explain_version(
     row: Row, header: RequestHeader, connection: ConnectionContext, frame: memoryview
 ) -> str:
-    """Return the reason to close the connection after a request in an unsupported version."""
+    """Return the reason for closing the connection after a request in an unsupported version."""
     if _is_zookeeper_connect(frame):
         return _ZOOKEEPER
     remedy = _TOO_OLD if header.api_version < row.first_version else _TOO_NEW
@@ -51,7 +51,7 @@ def explain_version(
 
 
 def explain_api(header: RequestHeader, connection: ConnectionContext) -> str:
-    """Return the reason to close the connection after a request of an unsupported API."""
+    """Return the reason for closing the connection after a request for an unsupported API."""
     client = describe_client(header, connection)
     if header.api_key == ApiKey.SASL_HANDSHAKE:
         remedy = _SASL.format(
