@@ -26,7 +26,7 @@ from plogd.ports import Later, MaybeLater, spawn
 
 BLOCK_SIZE: Final = 1000
 _KEY: Final[Key] = ("producer_ids",)
-_MAX_TRIES = 10
+_MAX_TRIES = 10  # A try fails only if another broker has reserved a block.
 
 
 class ProducerIds:
@@ -88,6 +88,7 @@ class ProducerIds:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.succeed(self._take())
+        # After the loop: a callback that requests an id must not start a second fetch.
         self._is_fetching = False
         if self._waiting:
             self._fetch_block()

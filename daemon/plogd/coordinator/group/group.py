@@ -457,6 +457,7 @@ class Group:
             )
         self.validate_member(member_id, group_instance_id)
         self.validate_generation(generation_id)
+        # In PREPARING_REBALANCE commits are allowed: members commit before they join again.
         if self._state is COMPLETING_REBALANCE:
             # The member knows the generation but has not received its assignment yet.
             raise RebalanceInProgress(

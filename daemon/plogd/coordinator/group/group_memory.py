@@ -66,7 +66,7 @@ class GroupMemory:
         return release
 
     def check_growth(self, group_id: str, size_bytes: int, growth_bytes: int) -> None:
-        """Raise if a group of `size_bytes` must not grow by `growth_bytes`.
+        """Raise an error if a group of `size_bytes` must not grow by `growth_bytes`.
 
         Raises GroupMaxSizeReached for the group's bound, CoordinatorNotAvailable for the total.
         """

@@ -160,6 +160,7 @@ class GroupMetadataManager:
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
+        # Even if the group is rebalancing, because the member is alive.
         self._rebalances.restart_session(group, member)
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
@@ -218,6 +219,7 @@ class GroupMetadataManager:
         group = self._groups[group_id]
         group.validate_offset_commit(member_id, group_instance_id, generation_id)
         member = group.members.get(member_id)
+        # A commit shows that the member is alive, like a heartbeat.
         if member is not None and group.state in (STABLE, PREPARING_REBALANCE):
             self._rebalances.restart_session(group, member)
 

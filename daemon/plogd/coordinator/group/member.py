@@ -34,7 +34,7 @@ class MemberProtocol:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """A member. With a `group_instance_id` it is static and keeps its assignment on restart."""
+    """A member. With a `group_instance_id`, it is static: a restart keeps its assignment."""
 
     member_id: str
     group_instance_id: str | None

@@ -60,6 +60,7 @@ def _retention_start(group: GroupPort) -> Callable[[CommittedOffset], int] | Non
         if group.is_empty:
             since = group.empty_since
             return _since_commit if since is None else lambda _: since
+        # The subscriptions of a rebalancing group may still change.
         knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
         if not knows_topics or group.state.value != _STABLE:
             return None

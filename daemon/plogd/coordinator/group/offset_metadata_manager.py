@@ -319,7 +319,7 @@ class OffsetMetadataManager:
             for table in self._pending.values():
                 table.remove(key)
             return
-        # A group whose offsets were committed without members has no record of its own.
+        # A group that never had members has no record except for its offsets.
         self._groups.get_or_create_simple(key.group)
         committed = CommittedOffset(
             offset=value.offset,

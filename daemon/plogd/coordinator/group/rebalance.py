@@ -206,6 +206,7 @@ class Rebalances:
         group = self._find_group(group_id)
         if group is None or group.state is not PREPARING_REBALANCE:
             return NOTHING
+        # KIP-134: each new member extends the delay, up to the rebalance timeout in total.
         if not group.has_new_member or remaining_ms == 0 or delay_ms == 0:
             return self.complete_join(group)
         group.has_new_member = False
@@ -396,6 +397,8 @@ class Rebalances:
 
     def new_join_answer(self, group_id: str, member_id: str) -> JoinAnswer:
         """Return the pending answer to a JoinGroup; it is cancelled if the client disconnects."""
+        # Through a timer, so that the removal runs as an operation of the shard and can write
+        # records.
         answer: JoinAnswer = Later(
             lambda: self._timers.schedule(
                 _disconnect_key(group_id, member_id),

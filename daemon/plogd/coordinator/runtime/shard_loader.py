@@ -1,4 +1,4 @@
-"""Loading of a shard: replays the whole log of its partition.
+"""Load a shard by replaying the whole log of its partition.
 
 Jobs find, read, check and decode a chunk of the log. The reactor thread then replays its records in
 slices of a few milliseconds, so that clients of other shards do not wait. Records of unknown types,
@@ -49,7 +49,7 @@ class Undecodable:
     reason: str
 
     def and_then(self, later: Undecodable) -> Undecodable:
-        """Return both combined, with the offset and reason of the first."""
+        """Return the sum of both counts, with the offset and reason of this one."""
         return replace(self, count=self.count + later.count)
 
 

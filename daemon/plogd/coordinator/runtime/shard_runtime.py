@@ -236,7 +236,7 @@ class ShardRuntime(Generic[S]):
     def _unload(self, state: ShardState, error: KafkaError) -> None:
         has_state = self.state in (ShardState.LOADING, ShardState.ACTIVE)
         self.state = state
-        self._load_number += 1
+        self._load_number += 1  # A load in progress stops at its next check.
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -261,6 +261,7 @@ class ShardRuntime(Generic[S]):
         """Reload the shard if a write whose records were already replayed has failed."""
         writing = self._newest_writing
         if writing is not None and writing.error is not None and self.state is ShardState.ACTIVE:
+            # Without a delay: the log is readable, and only the state in memory is ahead of it.
             self._fail(writing.error, reload_after_ms=0.0)
 
     # -- operations ---------------------------------------------------------------------------
