@@ -145,6 +145,7 @@ class HttpConnection(Protocol):
             self._transport.loseConnection()
             return
         self._head += data
+        # Plus the four bytes that end the head.
         head, end, _ = bytes(self._head[: HEAD_MAX_BYTES + 4]).partition(b"\r\n\r\n")
         if not end and len(self._head) <= HEAD_MAX_BYTES:
             return

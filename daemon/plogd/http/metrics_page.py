@@ -30,8 +30,8 @@ class MetricsPage:
     """The page /metrics and the texts that are being sent.
 
     Args:
-        lines: yields the lines of the text; each is cheap to create. connections: returns the open
-        connections, some of which may be sending a text.
+        lines: yields the lines of the text; each is cheap to create.
+        connections: returns the open connections, some of which may be sending a text.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class MetricsPage:
 
     def _drop_texts(self) -> None:
         """Keep the texts in use, at most TEXTS_MAX; abort connections that send older ones."""
+        # By identity, because comparing texts of several megabytes is slow.
         sent: dict[int, list[HttpConnection]] = {}
         for connection in self._connections():
             sent.setdefault(id(connection.sending), []).append(connection)
