@@ -65,7 +65,7 @@ class BrokerProcess(RunningBroker):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it is ready. Raises BrokerFailed if it fails to start."""
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -172,5 +172,6 @@ class BrokerProcess(RunningBroker):
 
 def _environment(notify_socket: str) -> dict[str, str]:
     """Return this process's environment with its module path and the notify socket."""
+    # The child imports the same plog as the test, whether it is installed or not.
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, "PYTHONPATH": path, "NOTIFY_SOCKET": notify_socket}

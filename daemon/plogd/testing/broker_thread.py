@@ -58,7 +58,7 @@ class BrokerThread(RunningBroker):
         return self._run is not None and self._run.is_alive
 
     def start(self) -> None:
-        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it is ready. Raises BrokerFailed if it fails to start."""
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)

@@ -121,7 +121,7 @@ class HeldFiles(OsFiles):
         return release_once
 
     def close(self) -> None:
-        """Close all files and locks; call when no thread uses them any more."""
+        """Close all files and locks; call this when no thread uses them any longer."""
         for file in list(self._open):
             file.close_now()
         for number in list(self._locks):

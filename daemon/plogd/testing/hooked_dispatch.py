@@ -140,6 +140,7 @@ class HookedDispatch:
         row = _ROWS.get(header.api_key)
         if row is None or not row.first_version <= header.api_version <= row.last_version:
             return None
+        # Checked before the frame is copied, so that other requests cost little.
         if not any(rule.row is row for rule in self.rules):
             return None
         return _Call(row, header, memoryview(bytearray(frame)), position, connection)
@@ -237,7 +238,7 @@ class _Call:
         return self._request
 
     def refusal(self, rule: Rule) -> Parts:
-        """Return a response with the rule's error. Raises CloseConnection for a bad request."""
+        """Return a response with the rule's error. An invalid request raises CloseConnection."""
         assert rule.error is not None
         context = RequestContext(self.header, self.connection, len(self.frame))
         try:

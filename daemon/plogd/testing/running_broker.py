@@ -1,7 +1,7 @@
 """`RunningBroker`: the common part of test brokers in a thread and in a process.
 
-broker_thread.py and broker_process.py have the two subclasses. Not thread-safe: only one thread may
-start and stop the broker; clients may connect from any thread.
+broker_thread.py and broker_process.py contain the two subclasses. Not thread-safe: only one thread
+may start and stop the broker; clients may connect from any thread.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RunningBroker(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it is ready. Raises BrokerFailed if it fails to start."""
 
     @abstractmethod
     def stop(self) -> None:
