@@ -1,6 +1,6 @@
 """Apply the operations of AlterConfigs and IncrementalAlterConfigs to a resource's settings.
 
-Settings are texts here: topic_config.py and dynamic_config.py validate the result, and
+Values are strings here: topic_config.py and dynamic_config.py validate the result, and
 controller/configs.py stores it.
 Source: Kafka 4.3 ConfigurationControlManager, ConfigAdminManager.
 """

@@ -1,10 +1,9 @@
-"""`BrokerConfig`: all settings of the broker, checks that involve several of them, and their
-descriptions.
+"""`BrokerConfig`: all settings of the broker, checks across settings, and their descriptions.
 
 The `*_settings.py` files of this package declare the settings, one field each. They declare only
 settings that plog uses or accepts deliberately, because DescribeConfigs shows them; Kafka's other
 names are in known_settings.py. config_loader.py reads files, dynamic_config.py applies values set
-by clients, and plogd/topic_config.py has the topic settings.
+by clients, and plogd/topic_config.py declares the topic settings.
 
 `load_config` validates the values of a `BrokerConfig`; the constructor, which tests call, does not.
 """
@@ -111,7 +110,7 @@ class BrokerConfig(
         return tls_settings(listener, values, self.listener_overrides)
 
     def name_for(self, listener: Listener, name: str) -> str:
-        """Return the name under which `listener` gets the setting: with its prefix or without."""
+        """Return the name under which `listener` gets the setting: with or without its prefix."""
         own_name = override_name(listener, name)
         return own_name if own_name in self.listener_overrides else name
 

@@ -184,6 +184,7 @@ def _read_files(
 ) -> Iterator[_Given]:
     for i, file in enumerate(files):
         yield from _read_file(file, read, problems)
+        # After the last file of a directory, so that its conf.d is read once.
         if file.parent not in [later.parent for later in files[i + 1 :]]:
             for extra in _extra_files(file.parent / "conf.d", problems):
                 yield from _read_file(extra, read, problems)
