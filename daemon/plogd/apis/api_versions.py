@@ -29,7 +29,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.features import SUPPORTED
 
-_FIRST_VERSION_WITH_SOFTWARE = 3
+_FIRST_VERSION_WITH_SOFTWARE = 3  # KIP-511.
 _CLIENT_ID_MAX_CHARACTERS = 256
 # KIP-511: the pattern of Kafka's ApiVersionsRequest.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)

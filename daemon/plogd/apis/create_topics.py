@@ -35,7 +35,7 @@ from plogd.metadata.cache import TopicState
 from plogd.ports import Later, ready, spawn
 from plogd.topic_config import describe
 
-_FIRST_VERSION_WITH_DETAILS = 5
+_FIRST_VERSION_WITH_DETAILS = 5  # KIP-525.
 _NAME = attrgetter("name")
 
 
@@ -53,6 +53,7 @@ async def _create_all(
     slices = Slices(broker.fair_queue)
     once, repeated = await split_repeated(request.topics, slices)
     new = [_new_topic(topic) async for topic in slices.over(once)]
+    # The bound applies to the whole request: beyond it, no topic is created.
     broker.controller.check_total(new)
 
     def ask(topic: NewTopic) -> Later[Any]:

@@ -39,7 +39,7 @@ from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, spawn
 
-_FIRST_VERSION_WITH_DISABLED = 3
+_FIRST_VERSION_WITH_DISABLED = 3  # KIP-322.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.topic_config import describe
 
-_FIRST_VERSION_WITH_DOCUMENTATION = 3
+_FIRST_VERSION_WITH_DOCUMENTATION = 3  # KIP-569.
 
 
 def handle_describe_configs(

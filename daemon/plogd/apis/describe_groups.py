@@ -23,7 +23,7 @@ from plogd.broker import Broker
 from plogd.coordinator.group.group import GroupState
 from plogd.ports import Later, spawn
 
-_FIRST_VERSION_WITH_NOT_FOUND = 6
+_FIRST_VERSION_WITH_NOT_FOUND = 6  # KIP-1043.
 
 GROUP_OPERATIONS: Final = 0b1101_0100_1000
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: one bit each."""

@@ -29,7 +29,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.metadata.embedded_store import METADATA_PARTITION
 
-_FIRST_VERSION_WITH_NODES = 2
+_FIRST_VERSION_WITH_NODES = 2  # KIP-853.
 
 
 def handle_describe_quorum(

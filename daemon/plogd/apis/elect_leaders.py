@@ -30,7 +30,7 @@ from plogd.controller.elections import election_outcome, election_type
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
-_FIRST_VERSION_WITH_ERROR = 1
+_FIRST_VERSION_WITH_ERROR = 1  # KIP-460.
 
 
 def handle_elect_leaders(

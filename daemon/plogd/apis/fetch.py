@@ -40,10 +40,10 @@ from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchContext, FetchItem
 from plogd.replica.partition import PartitionRead
 
-_FIRST_VERSION_WITH_REPLICA_STATE = 15
-_FIRST_VERSION_WITH_LEADER = 12
-_FIRST_ZSTD_VERSION = 10
-_LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
+_FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
+_FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
+_FIRST_ZSTD_VERSION = 10  # KIP-110.
+_LAST_VERSION_WITHOUT_STORAGE_ERROR = 5  # KIP-112.
 _READ_COMMITTED = 1
 
 # Shared by all responses, because they never change and most partitions of a response have them.
@@ -234,7 +234,7 @@ class _Answer:
     def _error_data(self, item: FetchItem, error: KafkaError) -> PartitionData:
         code = error.code
         if (
-            # KIP-112: a client of these versions does not know the error.
+            # Clients of these versions do not know the error; this one makes them refresh metadata.
             code == ErrorCode.KAFKA_STORAGE_ERROR
             and self._version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR
         ):

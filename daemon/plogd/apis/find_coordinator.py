@@ -29,7 +29,7 @@ from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
 from plogd.ports import MaybeLater, spawn
 
-_FIRST_BATCHED_VERSION = 4
+_FIRST_BATCHED_VERSION = 4  # KIP-699.
 _GROUP, _TRANSACTION = 0, 1
 
 NO_TRANSACTIONS: Final = (

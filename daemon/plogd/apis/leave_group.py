@@ -15,7 +15,7 @@ from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
-_FIRST_BATCHED_VERSION = 3
+_FIRST_BATCHED_VERSION = 3  # KIP-345.
 _MEMBERS_AT_ONCE: Final = 128
 """Maximum members removed by one operation of the coordinator."""
 

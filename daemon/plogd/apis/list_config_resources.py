@@ -20,7 +20,7 @@ from plog.wire.messages.list_config_resources import (
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 
-_FIRST_VERSION_WITH_TYPES = 1
+_FIRST_VERSION_WITH_TYPES = 1  # KIP-1142.
 _KNOWN = [resource_type for resource_type in ConfigResourceType if resource_type.is_known]
 
 

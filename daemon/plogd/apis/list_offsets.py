@@ -37,8 +37,8 @@ from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
 
 _FIRST_VERSION_BY_SPECIAL_TIMESTAMP = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
-_FIRST_VERSION_WITH_EPOCH = 4
-_FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+_FIRST_VERSION_WITH_EPOCH = 4  # KIP-320.
+_FIRST_VERSION_WITH_NOT_AVAILABLE = 5  # KIP-207.
 
 _Asked = Sequence[ListOffsetsPartition]
 """The elements of a request for one partition; several if it is listed more than once."""
@@ -143,7 +143,7 @@ def _error(
 ) -> ListOffsetsPartitionResponse:
     code = error.code
     if (
-        # KIP-207: a client of these versions does not know the error.
+        # Clients of these versions do not know the error; they retry after this one.
         code == ErrorCode.OFFSET_NOT_AVAILABLE
         and context.version < _FIRST_VERSION_WITH_NOT_AVAILABLE
     ):

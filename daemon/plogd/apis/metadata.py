@@ -50,8 +50,8 @@ from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
 
 _FIRST_VERSION_NULL_IS_ALL = 1
-_FIRST_VERSION_WITH_OPERATIONS = 8
-_FIRST_VERSION_BY_ID = 12
+_FIRST_VERSION_WITH_OPERATIONS = 8  # KIP-430.
+_FIRST_VERSION_BY_ID = 12  # KIP-516.
 _FEW_TOPICS = 32
 """A response with all topics is shared among clients only if there are more topics than this."""
 _RESERVED = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC} - {OFFSETS_TOPIC}

@@ -56,8 +56,8 @@ from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Later, MaybeLater
 from plogd.replica.delayed_produce import PartitionAppend
 
-_FIRST_TOPIC_ID_VERSION = 13
-_FIRST_ZSTD_VERSION = 7
+_FIRST_TOPIC_ID_VERSION = 13  # KIP-516.
+_FIRST_ZSTD_VERSION = 7  # KIP-110.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 _VALID_ACKS = (-1, 0, 1)
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -256,6 +256,7 @@ def _refusal_of_records(records: object, version: int) -> KafkaError | None:
     if (
         version < _FIRST_ZSTD_VERSION
         and len(records) > _ATTRIBUTES_LOW_BYTE
+        # Only the first batch is checked; log/batch_validator.py rejects a second one.
         and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD
     ):
         return UnsupportedCompressionType(f"zstd requires version {_FIRST_ZSTD_VERSION}")

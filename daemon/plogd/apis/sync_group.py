@@ -15,7 +15,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.ports import Later
 
-_FIRST_VERSION_WITH_PROTOCOL = 5
+_FIRST_VERSION_WITH_PROTOCOL = 5  # KIP-559.
 
 
 def handle_sync_group(

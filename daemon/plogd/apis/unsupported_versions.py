@@ -85,5 +85,6 @@ def _is_zookeeper_connect(frame: memoryview) -> bool:
     return (
         len(frame) in _ZOOKEEPER_CONNECT_BYTES
         and int.from_bytes(frame[:4], "big") == 0
+        # ZooKeeper's session passwords are 16 bytes long.
         and int.from_bytes(frame[at : at + 4], "big") == 16
     )

@@ -25,10 +25,10 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.features import check_update
 
-_FIRST_VERSION_WITH_TYPES = 1
+_FIRST_VERSION_WITH_TYPES = 1  # KIP-778.
 _MAX_UPDATES = 100
 """Maximum features in one request: several times the number of Kafka's features."""
-_LAST_VERSION_WITH_RESULTS = 1
+_LAST_VERSION_WITH_RESULTS = 1  # KIP-1022.
 
 
 def handle_update_features(

@@ -31,7 +31,7 @@ CONNECTIONS_MAX: Final = 32
 """Beyond this number, a new connection replaces the oldest one."""
 CONNECTION_MAX_MS: Final = 30_000.0
 """Maximum duration of a connection, from its start to its last byte."""
-DISCARD_MAX_MS: Final = 5_000.0
+DISCARD_MAX_MS: Final = 5_000.0  # nginx's default for lingering_timeout.
 """Maximum time for which input is discarded after the response."""
 HEAD_MAX_BYTES: Final = 16 * 1024
 PIECE_BYTES: Final = 64 * 1024

@@ -119,6 +119,7 @@ class BrokerProcess(RunningBroker):
         """Reload the broker's settings with SIGHUP, and wait until that is done."""
         process = self._running()
         assert self._ready_socket is not None, NOT_RUNNING
+        # An earlier message would end the wait before the reload is done.
         self._ready_socket.drain()
         process.send_signal(signal.SIGHUP)
         self._ready_socket.wait(process, START_TIMEOUT_S)

@@ -224,6 +224,7 @@ class _Run:
         self._stop_trigger = self.reactor.addSystemEventTrigger(
             "before", "shutdown", service.stopService
         )
+        # Signals belong to the test's process, and only its main thread may handle them.
         self.reactor.run(installSignalHandlers=False)
         self.exit_code = service.exit_code
 
@@ -296,4 +297,5 @@ def _after_fork() -> None:
         run.forget()
 
 
+# Otherwise, a forked child would keep the broker's ports and files open.
 os.register_at_fork(after_in_child=_after_fork)

@@ -33,6 +33,7 @@ class ControlClient:
     """The test's end of the channel. May be used in any thread, for one command at a time."""
 
     def __init__(self) -> None:
+        # SOCK_SEQPACKET keeps the boundaries of messages.
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         """The child inherits `theirs`; close it in this process after the child has started."""
         self._lock = threading.Lock()

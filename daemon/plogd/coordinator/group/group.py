@@ -128,6 +128,7 @@ class Group:
         self._unused_bytes = 0
         self._memory: GroupMemory | None = None
         self._static_member_ids: dict[str, str] = {}
+        # Both are updated incrementally: counting at each JoinGroup would take quadratic time.
         self._waiting_joins = 0
         self._supporters: Counter[str] = Counter()
 

@@ -151,6 +151,7 @@ class GroupCoordinator(Generic[G]):
         return self.runtime.shutdown()
 
     def _note_layout(self, topic: TopicState) -> None:
+        # A recreated topic may have a different number of partitions.
         if self._layout is None or self._layout.topic_id != topic.topic_id:
             self._layout = _Layout(topic_id=topic.topic_id, partition_count=len(topic.partitions))
 
@@ -180,6 +181,7 @@ class GroupCoordinator(Generic[G]):
                 # Kafka refuses to create the topic with too few brokers; here, one broker serves
                 # groups.
                 replication_factor=min(config.offsets_topic_replication_factor, self._brokers()),
+                # The settings with which Kafka creates this topic.
                 config={
                     "cleanup.policy": "compact",
                     "compression.type": "producer",

@@ -13,7 +13,7 @@ from plogd.coordinator.group.group_memory import protocol_bytes
 from plogd.coordinator.group.member import MemberProtocol
 from plogd.ports import Random
 
-_REASON_LENGTH_MAX: Final = 255
+_REASON_LENGTH_MAX: Final = 255  # As in Kafka's JoinGroupRequest (KIP-800).
 _PREFIX_LENGTH_MAX: Final = 255
 
 

@@ -47,7 +47,7 @@ T = TypeVar("T")
 NOTHING: Final[Result[None]] = Result(response=None)
 """The result of an operation that changed nothing durable."""
 
-NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
+NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000  # As in Kafka.
 """Session timeout until a new member's first generation, because it cannot send heartbeats yet."""
 
 

@@ -17,7 +17,7 @@ from plog.errors import KafkaError
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Cancelled, Later, Timer, Timers
 
-RETRY_MS: Final = 500.0
+RETRY_MS: Final = 500.0  # As in Kafka.
 BUG_RETRY_MS: Final = 10_000.0
 
 Operation = Callable[[], Result[None]]

@@ -179,7 +179,10 @@ class ShardLoader(Generic[S]):
         log = self.log
         for _ in range(_MAX_COLD_READS):
             try:
+                # Up to the log end, beyond the high watermark, and without waiting for the disk.
                 return log.read(
+                    # Up to the log end, beyond the high watermark, and without waiting for the
+                    # disk.
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
             except UncachedLookup as cold:
