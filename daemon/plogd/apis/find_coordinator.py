@@ -40,7 +40,7 @@ NO_TRANSACTIONS: Final = (
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[FindCoordinatorResponse]:
-    """Return the coordinator of each key, or the error of the look-up."""
+    """Return the coordinator of each key, or the error of the lookup."""
     if request.key_type != _GROUP:
         return refuse_find_coordinator(request, context, _unsupported_key_type(request.key_type))
     return spawn(_find_groups(request, context, broker))

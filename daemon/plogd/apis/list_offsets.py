@@ -6,7 +6,7 @@ Versions served 1-11.
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
 "Latest" is the high watermark, because consumers cannot read beyond it. replica/offset_lookup.py
-defines the special timestamps. The response waits for look-ups that read the disk. As in Kafka, a
+defines the special timestamps. The response waits for lookups that read the disk. As in Kafka, a
 partition that is listed more than once gets INVALID_REQUEST; it appears in the response once.
 """
 
@@ -47,7 +47,7 @@ _Asked = Sequence[ListOffsetsPartition]
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext, broker: Broker
 ) -> Later[ListOffsetsResponse]:
-    """Look up every partition; look-ups that read the disk run concurrently."""
+    """Look up every partition; lookups that read the disk run concurrently."""
     return spawn(_look_up(request, context, broker))
 
 

@@ -33,7 +33,7 @@ from plogd.ports import Later, Ports
 SLICE_MS: Final = 3.0
 _RECORDS_PER_CLOCK_CHECK = 64
 _MAX_COLD_READS = 100
-"""Maximum number of jobs that read cold data for one look-up: an index, its entries, batches."""
+"""Maximum number of jobs that read cold data for one lookup: an index, its entries, batches."""
 
 
 class LoadAbandoned(Exception):
@@ -116,7 +116,7 @@ class ShardLoader(Generic[S]):
     max_decompressed_bytes: int
     ports: Ports
     begin_read: Callable[[Log, UncachedLookup], Later[None]]
-    """Starts a job that reads, or checks, the data that a look-up in the log needs."""
+    """Starts a job that reads, or checks, the data that a lookup in the log needs."""
     is_wanted: Callable[[], bool]
     gate: LoadGate
     _records: int = 0
@@ -175,14 +175,12 @@ class ShardLoader(Generic[S]):
         return batches
 
     async def _find(self, offset: int) -> FileRegion | None:
-        """Return the location of the next batches; jobs read the data that the look-up needs."""
+        """Return the location of the next batches; jobs read the data that the lookup needs."""
         log = self.log
         for _ in range(_MAX_COLD_READS):
             try:
                 # Up to the log end, beyond the high watermark, and without waiting for the disk.
                 return log.read(
-                    # Up to the log end, beyond the high watermark, and without waiting for the
-                    # disk.
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
             except UncachedLookup as cold:
