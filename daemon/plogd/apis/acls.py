@@ -2,9 +2,9 @@
 
 Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
 
-Kafka without an authorizer answers SECURITY_DISABLED and stores nothing. This broker stores ACLs
-so that they can be prepared before they are enforced (docs/security.md), and its responses say so
-(security/unenforced_rules.py). security/acl.py validates ACLs; controller/acls.py stores them.
+Kafka without an authorizer responds with SECURITY_DISABLED and stores nothing. This broker stores
+ACLs so that they can be prepared before they are enforced (docs/security.md), and its responses say
+so (security/unenforced_rules.py). security/acl.py validates ACLs; controller/acls.py stores them.
 """
 
 from __future__ import annotations

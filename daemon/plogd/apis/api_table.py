@@ -1,4 +1,4 @@
-"""The table of APIs: one row with the versions served and the handler of each API.
+"""The table of APIs: for each API, a row with its handler and the versions served.
 
 A new API needs a row here and a handler in the file of its family; the response to ApiVersions is
 built from this table. Source of the version ranges: Kafka 4.3.
@@ -94,16 +94,16 @@ from plogd.apis.user_scram_credentials import (
 from plogd.broker import Broker
 from plogd.ports import Later
 
-# Any: each handler takes the request of its own row, which the table checks by its API key.
+# Any: the class of the request depends on the row, and the dispatcher decodes it by the row.
 Handler: TypeAlias = Callable[
     [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
 ]
-"""Handles a request; returns the response, a Later, or None for none. May raise KafkaError."""
+"""Handles a request; returns the response, a Later, or None without one. May raise KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One API: the versions served, both ends included, and the functions that handle it."""
+    """One API: the range of versions served, inclusive, and the functions that handle requests."""
 
     api_key: ApiKey
     first_version: int
@@ -120,7 +120,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Kafka's name of the API, which metrics use."""
+        """Kafka's name for the API, which metrics use."""
         return self.request.__name__.removesuffix("Request")
 
     @property
@@ -137,6 +137,7 @@ def _handle_api_versions(
 
 
 HANDLERS: tuple[Row, ...] = (
+    # Older librdkafka disables compression if version 0 is not advertised; see produce.py.
     Row(ApiKey.PRODUCE, 3, 13, handle_produce, refuse_produce, advertised_from=0),
     Row(ApiKey.FETCH, 4, 18, handle_fetch, refuse_fetch),
     Row(ApiKey.LIST_OFFSETS, 1, 11, handle_list_offsets, refuse_list_offsets),

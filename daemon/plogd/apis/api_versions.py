@@ -1,13 +1,13 @@
 """ApiVersions (key 18): the APIs and versions that this broker serves.
 
 Versions served 0-4. The response is built from the table of handlers, so it lists only APIs that
-are served. Of the features it has only metadata.version (features.py): the others have level 0
-until they are implemented. The epoch of the features is the offset of their record in the metadata
-log.
+are served. The only feature in it is metadata.version (features.py); Kafka's other features have
+level 0 until they are implemented. The epoch of the features is the offset of their record in the
+metadata log.
 
 A client does not know the broker's versions when it sends this request. Therefore a request in an
-unknown version is answered in version 0 with error 35 and the versions of this API alone (KIP-511).
-dispatch.py sends that response, because the request cannot be decoded.
+unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions of this API alone
+(KIP-511). dispatch.py sends that response, because the request cannot be decoded.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.features import SUPPORTED
 
-_FIRST_VERSION_WITH_SOFTWARE = 3
+_FIRST_VERSION_WITH_SOFTWARE = 3  # KIP-511.
 _CLIENT_ID_MAX_CHARACTERS = 256
+# KIP-511: the pattern of Kafka's ApiVersionsRequest.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 
 class Advertised(NamedTuple):
-    """The versions of one API, both ends included."""
+    """The range of versions of one API, inclusive."""
 
     api_key: int
     min_version: int
@@ -48,7 +49,8 @@ def handle_api_versions(
     broker: Broker,
     advertised: Sequence[Advertised],
 ) -> ApiVersionsResponse:
-    """Return the versions served, and record the client's name and software in its connection."""
+    """Return the versions served, and record the client's id and software on its connection."""
+    # Shortened, because it is kept as long as the connection and may have 32,767 bytes.
     context.connection.client_id = (context.client_id or "")[:_CLIENT_ID_MAX_CHARACTERS]
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version

@@ -2,7 +2,7 @@
 
 Versions served 0-1 of each: 1 flexible.
 
-controller/client_quotas.py validates and stores quotas, quota.py enforces them.
+controller/client_quotas.py validates and stores quotas; quota.py enforces them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plogd.ports import Later, spawn
 from plogd.quota import QuotaEntity
 
 _MAX_COMPONENTS = 100
-"""Limit for a filter, which may name each entity type only once."""
+"""Maximum components of a filter, which may contain each entity type only once."""
 
 
 def handle_describe_client_quotas(

@@ -1,4 +1,4 @@
-"""The exception with which a request handler closes the connection."""
+"""The exception that a request handler raises to close the connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from plog.errors import PlogError
 
 
 class CloseConnection(PlogError):
-    """Closes the client's connection: it broke the protocol, or no response can carry the error.
+    """The client violated the protocol, or no response can carry the error.
 
-    The text is logged.
+    The dispatcher closes the client's connection and logs the message.
     """

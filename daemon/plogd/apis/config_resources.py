@@ -1,7 +1,7 @@
-"""Config resources: the code that AlterConfigs and IncrementalAlterConfigs share.
+"""Config resources: the code shared by AlterConfigs and IncrementalAlterConfigs.
 
-The two APIs differ in the change of a resource, which is a `ResourceChange`; `alter_all` applies
-the changes. An error affects only its own resource.
+The two APIs describe the change of a resource differently. Both convert it to a `ResourceChange`,
+and `alter_all` applies the changes. An error affects only the resource in which it occurs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ WITHOUT_SETTINGS: Final = {
     ConfigResourceType.GROUP: "group settings are for the consumer, share and streams protocols,"
     " which this broker does not serve",
 }
-"""Resource types of Kafka that have no settings here, with the reason."""
+"""Kafka's resource types that have no settings in plog, and the reason for each."""
 
 MAX_SETTINGS: Final = 1_000
-"""Maximum settings of one resource in one request: several times the number that exist."""
+"""Maximum number of settings for one resource in a request: several times the number that exist."""
 
 R = TypeVar("R")
 
 AlterTable: TypeAlias = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
-"""Returns new settings for the current ones; all of them are rows of the given table."""
+"""Returns the new settings, given the current ones and the table of valid settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class ResourceChange:
     """Raises KafkaError if the request is invalid in itself."""
     alter: AlterTable
     alter_loggers: Callable[[], None] | None = None
-    """Changes a broker's loggers; None if the API cannot."""
+    """Changes a broker's loggers; None if the API cannot change loggers."""
 
 
 async def alter_all(
@@ -106,7 +106,7 @@ def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[No
         case ConfigResourceType.BROKER_LOGGER if one.alter_loggers is not None:
             check_broker(one.name, broker)
             one.alter_loggers()
-            return ready(None)
+            return ready(None)  # Levels are not stored (KIP-412): nothing has to become durable.
         case ConfigResourceType.CLIENT_METRICS | ConfigResourceType.GROUP:
             raise InvalidRequest(
                 f"{one.name} cannot have settings: "
@@ -117,7 +117,7 @@ def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[No
 
 
 def check_broker(name: str, broker: Broker) -> None:
-    """Raise InvalidRequest unless `name`, of a logger resource, is the id of this broker."""
+    """Raise InvalidRequest unless `name`, the name of a logger resource, is this broker's id."""
     if not name:
         raise InvalidRequest("Broker id must not be empty")
     node_id = broker.config.node_id

@@ -5,8 +5,8 @@ Versions served 0-3.
   2 flexible      3 responses may have THROTTLING_QUOTA_EXCEEDED
 
 controller/partition_creation.py validates the request. The response waits until the new partitions
-can be used. A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and the creation
-continues. The response has each topic of the request once.
+can be used. A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its creation
+continues. The response contains each requested topic once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME = attrgetter("name")
 def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreatePartitionsResponse]:
-    """Add partitions to every topic that is named once, or only validate the request."""
+    """Add partitions to every topic that is listed once, or only validate the request."""
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, broker))
 

@@ -6,7 +6,7 @@ Versions served 2-7.
   5 flexible; partitions, replicas and settings in the response (KIP-525)      7 topic id
 
 controller/topic_creation.py validates the topics. The response waits until the topics can be used.
-A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and the creation continues.
+A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its creation continues.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from plogd.metadata.cache import TopicState
 from plogd.ports import Later, ready, spawn
 from plogd.topic_config import describe
 
-_FIRST_VERSION_WITH_DETAILS = 5
+_FIRST_VERSION_WITH_DETAILS = 5  # KIP-525.
 _NAME = attrgetter("name")
 
 
 def handle_create_topics(
     request: CreateTopicsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreateTopicsResponse]:
-    """Create every topic that is named once, or only validate the request."""
+    """Create every topic that is listed once, or only validate the request."""
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, context, broker))
 
@@ -53,6 +53,7 @@ async def _create_all(
     slices = Slices(broker.fair_queue)
     once, repeated = await split_repeated(request.topics, slices)
     new = [_new_topic(topic) async for topic in slices.over(once)]
+    # The bound applies to the whole request: beyond it, no topic is created.
     broker.controller.check_total(new)
 
     def ask(topic: NewTopic) -> Later[Any]:
@@ -111,7 +112,7 @@ def _add_details(
     context: RequestContext,
     broker: Broker,
 ) -> None:
-    """Add the details of the new topic that responses have from version 5."""
+    """Add the details of the new topic that responses contain from version 5."""
     if context.version < _FIRST_VERSION_WITH_DETAILS:
         return
     result.num_partitions = partition_count

@@ -1,6 +1,7 @@
-"""DeleteGroups (key 42): delete groups without members, and their committed offsets.
+"""DeleteGroups (key 42): delete groups that have no members, with their committed offsets.
 
-Versions served 0-2. Each group has its own outcome; a repeated group is deleted once.
+Versions served 0-2. Each group has its own outcome; a group that is listed more than once is
+deleted once.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Versions served 0-2.
   2 flexible
 
 replica/record_deletion.py validates the offsets. The response waits until no crash can restore the
-deleted records. The broker's disk has at least half a minute for that, even if the request's
-timeout, which is meant for followers, is shorter. A partition that is named repeatedly is left
+deleted records. The broker waits at least half a minute for its disk, even if the request's
+timeout, which is meant for followers, is shorter. A partition that is listed more than once is left
 unchanged.
 """
 
@@ -39,7 +39,7 @@ _OWN_DISK_TIMEOUT_MS = 30_000
 def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteRecordsResponse]:
-    """Delete records, in a few partitions at a time."""
+    """Delete records from a few partitions at a time."""
     return spawn(_delete_all(request, max(request.timeout_ms, _OWN_DISK_TIMEOUT_MS), broker))
 
 
@@ -74,9 +74,9 @@ async def _delete_all(
 def _delete(
     topic: str, asked: list[DeleteRecordsPartition], timeout_ms: int, broker: Broker
 ) -> Later[int]:
-    """Delete records of one partition; return its new log start offset."""
+    """Delete records from one partition; return its new log start offset."""
     if len(asked) > 1:
-        raise InvalidRequest("the request names this partition more than once")
+        raise InvalidRequest("the request lists this partition more than once")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
     return within(
         spawn(delete_records(partition, asked[0].offset, broker.log_manager)),

@@ -5,9 +5,9 @@ Versions served 1-6.
   3 responses may have TOPIC_DELETION_DISABLED    4 flexible
   5 error messages                                6 topic ids (KIP-516)
 
-The response waits until no client can access the topics and their directories are renamed; the
-files are removed ``file.delete.delay.ms`` later. Each topic has its own outcome; one that is named
-repeatedly is not deleted.
+The response waits until no client can access the topics and their directories have been renamed;
+the files are removed ``file.delete.delay.ms`` later. Each topic has its own outcome; a topic that
+is listed more than once is not deleted.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, spawn
 
-_FIRST_VERSION_WITH_DISABLED = 3
+_FIRST_VERSION_WITH_DISABLED = 3  # KIP-322.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RequestedTopic:
-    """A topic as the request names it: by name or by id; both or neither is an error."""
+    """A requested topic: by name or by id; both or neither is an error."""
 
     name: str | None
     topic_id: Uuid
@@ -53,7 +53,7 @@ class _RequestedTopic:
 def handle_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteTopicsResponse]:
-    """Delete every topic that is named once and exists."""
+    """Delete every existing topic that is listed once."""
     if not broker.config.delete_topic_enable:
         if context.version < _FIRST_VERSION_WITH_DISABLED:
             raise InvalidRequest("Topic deletion is disabled.")
@@ -68,6 +68,7 @@ async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTop
     async for asked in slices.over(_requested_topics(request)):
         counts[asked] = counts.get(asked, 0) + 1
     results: list[DeletableTopicResult] = []
+    # By id, because a request may list a topic both by name and by id.
     found: dict[Uuid, list[TopicState]] = {}
     async for asked, count in slices.over(counts.items()):
         try:
@@ -81,7 +82,7 @@ async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTop
         if len(topics) == 1:
             doomed += topics
         else:
-            twice = InvalidRequest("The topic was named both by name and by id.")
+            twice = InvalidRequest("The topic was listed both by name and by id.")
             results += [_result(topic.name, topic.topic_id, twice) for topic in topics]
     outcomes = await ask_in_slices(
         doomed, lambda topic: _delete(topic, request.timeout_ms, broker), broker
@@ -134,7 +135,7 @@ def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTop
 def refuse_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteTopicsResponse:
-    """Refuse every topic with `error`; a name that is repeated only once."""
+    """Refuse every topic with `error`, and a repeated name only once."""
 
     def refused(asked: str | DeleteTopicState) -> DeletableTopicResult:
         if isinstance(asked, str):

@@ -3,10 +3,10 @@
 Versions served 1-4: 1 synonyms (KIP-226), 3 types and documentation (KIP-569), 4 flexible.
 
 The values are those in effect. A broker resource with an empty name stands for the cluster-wide
-settings. Groups and client metrics have no settings. Unlike in Kafka, a repeated resource is
-described only once and then gets INVALID_REQUEST: otherwise a small request could ask for more than
-fits into memory. Results are created one by one while the response is encoded, because each topic
-has dozens of settings.
+settings. Groups and client metrics have no settings. Unlike in Kafka, a resource is described only
+once; each repetition of it gets INVALID_REQUEST. Otherwise, a small request could have a response
+that does not fit in memory. Results are created one by one while the response is encoded, because
+each topic has dozens of settings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.topic_config import describe
 
-_FIRST_VERSION_WITH_DOCUMENTATION = 3
+_FIRST_VERSION_WITH_DOCUMENTATION = 3  # KIP-569.
 
 
 def handle_describe_configs(
@@ -59,7 +59,7 @@ async def _describe_all(
         resource, is_repeated = one
         if is_repeated:
             return _error(
-                resource, InvalidRequest("the request names this resource more than once")
+                resource, InvalidRequest("the request lists this resource more than once")
             )
         return _result(resource, request, context, broker)
 
@@ -76,6 +76,7 @@ def _result(
         entries = _entries(resource, broker)
     except KafkaError as error:
         return _error(resource, error)
+    # As in Kafka, an empty list means all settings, like null.
     wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         resource_type=resource.resource_type,

@@ -23,23 +23,23 @@ from plogd.broker import Broker
 from plogd.coordinator.group.group import GroupState
 from plogd.ports import Later, spawn
 
-_FIRST_VERSION_WITH_NOT_FOUND = 6
+_FIRST_VERSION_WITH_NOT_FOUND = 6  # KIP-1043.
 
 GROUP_OPERATIONS: Final = 0b1101_0100_1000
-"""READ DELETE DESCRIBE, DESCRIBE_CONFIGS ALTER_CONFIGS: one bit each."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: one bit each."""
 
 
 def handle_describe_groups(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeGroupsResponse]:
-    """Describe each requested group once, in order of the request."""
+    """Describe each requested group once, in request order."""
     return spawn(_describe(request, context, broker))
 
 
 async def _describe(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> DescribeGroupsResponse:
-    # Each group once: a large group that is named a thousand times would be gigabytes.
+    # Each group once: describing a large group a thousand times would take gigabytes.
     group_ids = list(dict.fromkeys(request.groups))
     answers = await ask_in_slices(group_ids, lambda group_id: _ask(group_id, broker), broker)
 

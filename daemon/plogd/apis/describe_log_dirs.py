@@ -1,11 +1,11 @@
-"""DescribeLogDirs (key 35): log directories with the sizes of their partitions and their space.
+"""DescribeLogDirs (key 35): log directories, the sizes of their partitions, and their disk space.
 
 Versions served 0-5. Kafka dropped version 0, but kafka-python 2.3 sends no other.
 
   3 top-level error      4 total and usable bytes (KIP-827)      5 cordoned directories
 
-A partition has only one log here, so none has a lag and none is a future log. The metadata log is
-not a topic and is left out. A failed directory is listed with an error.
+A partition has only one log here, so no log has a lag or is a future log. The metadata log does not
+belong to a topic and is omitted. A failed directory is listed with an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeProducers (key 61): the producer state of partitions.
 
 Version served 0. log/producer_state.py decides which producers are kept, and for how long. A
-partition that is named repeatedly is described once, because it may have thousands of producers.
+partition that is listed more than once is described once, because it may have thousands of
+producers.
 """
 
 from __future__ import annotations

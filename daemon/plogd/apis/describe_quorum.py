@@ -29,7 +29,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.metadata.embedded_store import METADATA_PARTITION
 
-_FIRST_VERSION_WITH_NODES = 2
+_FIRST_VERSION_WITH_NODES = 2  # KIP-853.
 
 
 def handle_describe_quorum(
@@ -53,7 +53,7 @@ def handle_describe_quorum(
 
 
 def _asks_for_metadata_log(request: DescribeQuorumRequest) -> bool:
-    """Return whether the request names the metadata log and nothing else."""
+    """Return whether the request is for the metadata log and nothing else."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     [topic] = request.topics

@@ -1,9 +1,10 @@
 """DescribeTopicPartitions (key 75): topics by name, in pages of partitions (KIP-966).
 
-Version served 0. A page has the number of partitions that the client requests, at most
-``max.request.partition.size.limit``; its cursor is the start of the next page. As in Kafka, a
-missing topic does not count toward the size of a page. A partition of a failed log directory has no
-leader. Only in-sync replicas are eligible leaders, so the lists of other replicas are empty.
+Version served 0. A page contains as many partitions as the client requests, up to
+``max.request.partition.size.limit``; the cursor in the response is the start of the next page. As
+in Kafka, a missing topic does not count toward the size of a page. A partition in a failed log
+directory has no leader. Only in-sync replicas are eligible as leaders, so the lists of other
+eligible replicas are empty.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ async def _describe(
 async def _names(
     request: DescribeTopicPartitionsRequest, broker: Broker, slices: Slices
 ) -> list[str]:
-    """Return the names of the topics from the cursor on, sorted; named topics may be missing."""
+    """Return the sorted names of the topics, starting at the cursor; some may not exist."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
     if cursor is not None and cursor.partition_index < 0:
@@ -138,7 +139,7 @@ def _error(name: str, error: KafkaError) -> DescribeTopicPartitionsResponseTopic
 def refuse_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeTopicPartitionsResponse:
-    """Refuse with `error` every topic of the request, or the cursor's topic if it names none."""
+    """Refuse every requested topic with `error`; without any, refuse the cursor's topic."""
     names = dict.fromkeys(map(_NAME, request.topics))
     if not names and request.cursor is not None:
         names = {request.cursor.topic_name: None}

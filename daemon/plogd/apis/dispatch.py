@@ -1,18 +1,17 @@
 """Dispatch a request: decode its frame, call the handler of its API, encode the response.
 
-A `KafkaError` becomes an error code here, by the row's `refuse`. Any other exception is a bug: it
-is reported with its traceback, counted, and answered UNKNOWN_SERVER_ERROR. A request that cannot be
-decoded, or is not served, closes the connection, and the log has the reason. The frame is not used
-after the call returns.
+The row's `refuse` turns a `KafkaError` into an error response. Any other exception is a bug: it is
+reported with its traceback, counted, and answered with UNKNOWN_SERVER_ERROR. If a request cannot be
+decoded or its API is not served, the connection is closed and the reason is logged. The frame is
+not used after the call has returned.
 
 Decoding and encoding are sliced: after every `SLICE` elements the request waits for its next turn
 (fair_queue.py), so a large request does not delay other clients. A request with fewer elements is
-handled without a wait. A Produce is decoded without a wait up to 2,000 elements, because nearly all
-of them are appended in this call; a larger one runs alone (sliced_produce.py).
+handled without waiting. A Produce with up to 2,000 elements is decoded without waiting, because
+nearly all Produces are appended in this call; a larger one runs alone (sliced_produce.py).
 
-net/request_queue.py calls this for every request, in the order of a connection's requests.
-Invariant: only CloseConnection is raised, and a Later fails only with that, unless it was
-cancelled.
+net/request_queue.py calls this for every request of a connection, in order. Invariant: a call
+raises only CloseConnection, and its Later fails only with CloseConnection, unless it was cancelled.
 """
 
 from __future__ import annotations
@@ -69,28 +68,29 @@ _DISCOVERY_KEYS = frozenset(
 
 _PRODUCE_KEY = b"\0\0"
 _FEW_BYTES = 512
-"""A request of this size has too few elements to be decoded in slices."""
+"""A request of at most this size has too few elements to be decoded in slices."""
 _PRODUCE_ELEMENTS = 2_000
-"""Elements of a Produce that are decoded in one turn; each takes half a microsecond."""
+"""Maximum elements of a Produce that are decoded in one turn; each takes half a microsecond."""
 _FEW_PRODUCE_BYTES = 10_000
-"""A Produce of this size has too few elements to be decoded in slices: six bytes are the least."""
+"""A Produce of at most this size is not decoded in slices: an element has at least six bytes."""
 
 Parts: TypeAlias = list[Part]
 """A framed response: bytes, and FileRegions that the transport closes."""
 
 Request: TypeAlias = ApiMessage | SingleProduce
-"""A decoded request. Most Produces have a form with a decoder of its own."""
+"""A decoded request. Most Produces have a form with a separate, faster decoder."""
 
 
 class Dispatched(NamedTuple):
     """A request that has started."""
 
     is_produce: bool
-    """Whether it is a Produce request, which is answered even if the broker stops."""
+    """Whether it is a Produce request, which is answered even while the broker stops."""
     result: Parts | Later[Parts | None] | None
     """The response, or a Later; None if there is no response (acks=0)."""
     runs_alone: bool = False
-    """Whether the connection may start no other request, not even Produce, until the response."""
+    """Whether the connection must not start another request, not even a Produce, before the
+    response."""
 
 
 class Dispatcher:
@@ -131,6 +131,7 @@ class Dispatcher:
             raise
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
+        # Checked first: on a busy broker, most requests are Produces of a single batch.
         if frame[:2] == _PRODUCE_KEY:
             single = decode_single_produce(frame)
             if single is not None:
@@ -167,15 +168,15 @@ class Dispatcher:
         return Dispatched(False, self._start(row, request, context))
 
     def _dispatch_produce(self, row: Row, body: memoryview, context: RequestContext) -> Dispatched:
-        """Start a Produce; one with very many elements is decoded in slices and runs alone."""
-        # A request larger than this bound would be refused: it is decoded without a copy.
+        """Start a Produce; decode one with too many elements for a turn in slices, alone."""
+        # A request larger than this bound will be refused, so it is decoded without a copy.
         may_be_copied = len(body) <= self._broker.config.plog_produce_parked_max_bytes
         if len(body) > _FEW_PRODUCE_BYTES and may_be_copied:
             try:
                 request = row.request.decode_bounded(body, context.version, _PRODUCE_ELEMENTS)
             except TooManyElements:
                 context.runs_alone = True
-                # Its records are views of what is decoded, and the frame is reused.
+                # The records are views of the decoded buffer, and the transport reuses the frame.
                 answer = self._start_large(row, body, context, copy=bytearray(body))
                 # With acks=0, a client may disconnect before its records are appended.
                 return Dispatched(
@@ -205,7 +206,8 @@ class Dispatcher:
 
     def _decode(self, row: Row, body: memoryview, context: RequestContext) -> ApiMessage:
         try:
-            # An element takes at least one byte, so most requests need no count.
+            # An element takes at least one byte, so the elements of most requests need not be
+            # counted.
             if len(body) <= self._max_elements:
                 return row.request.decode(body, context.version)
             return row.request.decode_bounded(body, context.version, self._max_elements)
@@ -228,6 +230,7 @@ class Dispatcher:
             return self._start(row, end.value, context)
         except WireError as error:
             raise self._unreadable(row, error) from error
+        # The transport reuses the frame after this call, and decoding continues in later turns.
         copy = bytearray(body) if copy is None else copy
         return spawn(self._start_later(row, decoding, copy, context))
 
@@ -270,7 +273,7 @@ class Dispatcher:
             request: ApiMessage = end.value
             return request
         except WireError as error:
-            self._refused.value += 1
+            self._refused.value += 1  # `__call__`, which counts the others, has returned.
             raise self._unreadable(row, error) from error
         finally:
             if memory is not None:
@@ -279,7 +282,7 @@ class Dispatcher:
     def _unreadable(self, row: Row, error: WireError) -> CloseConnection:
         if isinstance(error, TooManyElements):
             return CloseConnection(
-                f"{row.name} request with more than plog.request.max.elements={self._max_elements}"
+                f"{row.name} request has more than plog.request.max.elements={self._max_elements}"
                 " elements; split the request"
             )
         return CloseConnection(f"invalid {row.name} request: {error}")
@@ -349,7 +352,7 @@ class Dispatcher:
         *,
         is_refusal: bool = False,
     ) -> MaybeLater[Parts | None]:
-        """Return the framed response; a Later if it has more elements than a slice."""
+        """Return the framed response, or a Later if it has more elements than a slice."""
         if response is None:
             return None
         if isinstance(response, bytes):
@@ -380,7 +383,7 @@ class Dispatcher:
             parts = await encode_in_slices(
                 response, context.version, self._broker.fair_queue, self.memory, max_bytes
             )
-        except Cancelled:
+        except Cancelled:  # The client has disconnected.
             _close_regions(response)
             raise
         except Exception as error:
@@ -395,7 +398,7 @@ class Dispatcher:
         key, state = response.key, response.state
         try:
             shared = await self.shared_responses.get(key, state, context.version, response.make)
-        except Cancelled:
+        except Cancelled:  # The client has disconnected.
             raise
         except Exception as error:
             refused = self._refuse(row, request, context, error)
@@ -424,7 +427,7 @@ class Dispatcher:
 
 
 class _Answer:
-    """A request whose handler waits; `later` gets its framed response."""
+    """A request whose handler waits; `later` completes with the framed response."""
 
     __slots__ = ("_context", "_dispatcher", "_request", "_row", "_waiting", "later")
 

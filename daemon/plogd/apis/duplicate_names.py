@@ -1,4 +1,4 @@
-"""Duplicate topic names in a request: such a topic is refused, as its elements may differ."""
+"""Duplicate topic names in a request; such a topic is refused, because its elements may differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPEATED: Final = InvalidRequest("Duplicate topic name.")
 
 
 class Named(Protocol):
-    """The element of a request for one topic."""
+    """A request's element for one topic."""
 
     name: str
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Named)
 
 
 async def split_repeated(topics: Iterable[T], slices: Slices) -> tuple[list[T], list[str]]:
-    """Return the topics that are named once, and the repeated names, in the request's order."""
+    """Return the topics that are listed once, and the repeated names, in request order."""
     named: dict[str, T | None] = {}
     async for topic in slices.over(topics):
         named[topic.name] = None if topic.name in named else topic

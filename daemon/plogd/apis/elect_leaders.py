@@ -1,12 +1,12 @@
-"""ElectLeaders (key 43): leader elections, of which a single broker needs none.
+"""ElectLeaders (key 43): leader elections, which a single broker never needs.
 
 Versions served 0-2. Version 0 elects preferred leaders only.
 
   1 unclean elections (KIP-460), top-level error      2 flexible
 
 controller/elections.py determines why no election is held. As in Kafka, the response to a request
-for all partitions has only those that need an election. A partition that is named repeatedly is
-answered once.
+for all partitions contains only those that need an election. A partition that is listed more than
+once appears in the response once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from plogd.controller.elections import election_outcome, election_type
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
-_FIRST_VERSION_WITH_ERROR = 1
+_FIRST_VERSION_WITH_ERROR = 1  # KIP-460.
 
 
 def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
 ) -> Later[ElectLeadersResponse]:
-    """Return for each partition the reason why no election is held."""
+    """Return the reason why no election is held, for each partition."""
     kind = election_type(request.election_type)
     if request.topic_partitions is None:
         return spawn(_elect_all(kind, broker))
@@ -95,7 +95,7 @@ def _result(number: int, error: KafkaError) -> PartitionResult:
 def refuse_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, error: KafkaError
 ) -> ElectLeadersResponse:
-    """Refuse every named partition with `error`, and the whole request from version 1."""
+    """Refuse every listed partition with `error` and, from version 1, also the whole request."""
 
     def of_topic(topic: TopicPartitions) -> ReplicaElectionResult:
         results = lazy_array(topic.partitions, lambda number: _result(number, error))

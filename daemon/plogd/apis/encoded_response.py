@@ -1,9 +1,9 @@
-"""Encode responses in slices, and encode responses once that many clients share.
+"""Encode responses in slices, and encode a response that many clients share only once.
 
 A handler returns a `SharedResponse` if the same bytes also answer other requests. The dispatcher's
 `SharedResponses` encodes and keeps these; the dispatcher encodes all other responses itself. Both
-raise ResponseTooLarge if the response has more bytes than ``plog.response.max.bytes``. Records that
-are sent from their files do not count.
+raise ResponseTooLarge if the response exceeds ``plog.response.max.bytes``. Records that are sent
+directly from their files do not count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from plogd.ports import Later, spawn
 from plogd.waiters import Waiters
 
 _SHARED_BYTES: Final = 8 << 20
-"""Maximum bytes of all shared responses: 50,000 topics in the version most clients use."""
+"""Maximum size of all shared responses: 50,000 topics in the version that most clients use."""
 
 
 class ResponseTooLarge(PolicyViolation):
-    """The response has more bytes than ``plog.response.max.bytes``."""
+    """The response exceeds ``plog.response.max.bytes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ class EncodedResponse:
 
 
 class SharedAnswer(list[Part]):
-    """A framed response whose parts, but the first one, are those of an `EncodedResponse`.
+    """A framed response whose parts, except for the first, belong to an `EncodedResponse`.
 
     Attributes:
-        shared_bytes: the length of those parts.
+        shared_bytes: the total size of those parts.
     """
 
     __slots__ = ("response", "shared_bytes")
@@ -78,7 +78,7 @@ class SharedResponses:
         self._broker = broker
         self._memory = memory
         self._entries: dict[Hashable, _Shared] = {}
-        """The oldest first."""
+        """Oldest first."""
 
     async def get(
         self, key: Hashable, state: Hashable, version: int, make: Callable[[], ApiMessage]
@@ -141,7 +141,10 @@ class SharedResponses:
 
 
 class _Shared:
-    """A response and the requests that wait for its encoding, which stops if all of them leave."""
+    """A response and the requests that wait for its encoding.
+
+    The encoding stops if all of these requests are cancelled.
+    """
 
     __slots__ = ("encoding", "response", "state", "waiters")
 

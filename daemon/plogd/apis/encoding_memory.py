@@ -1,11 +1,12 @@
 """The memory of responses that are being encoded, counted over all connections.
 
-A response counts from its first slice until it is queued for sending, where response_memory.py
-counts it. While the responses in progress exceed ``plog.queued.max.response.bytes``, only the
-oldest continues and the others wait, so that one can always finish.
+A response counts from its first slice until it is queued for sending; from then on,
+response_memory.py counts it. While the responses in progress exceed
+``plog.queued.max.response.bytes``, only the oldest continues and the others wait, so that one can
+always finish.
 
 Reactor thread only. Invariants: `used_bytes` is the sum of the shares; while any share waits, the
-oldest share does not, or has been woken.
+oldest share is not waiting or has been woken.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class WorkMemory:
         self._limit_bytes = limit_bytes
         self.used_bytes = 0
         self._shares: dict[Share, None] = {}
-        """The oldest first."""
+        """Oldest first."""
         self._waiting: dict[Share, Later[None]] = {}
 
     @property
@@ -51,13 +52,13 @@ class WorkMemory:
         return True
 
     def wait(self, share: Share) -> Later[None]:
-        """Wait for a turn; check `may_continue` again after it."""
+        """Wait for a turn; check `may_continue` again afterwards."""
         outcome: Later[None] = Later(lambda: self._give_up(share))
         self._waiting[share] = outcome
         return outcome
 
     def release(self, share: Share) -> None:
-        """Remove `share` and its bytes; no effect the second time."""
+        """Remove `share` and its bytes; further calls have no effect."""
         if share in self._shares:
             self.used_bytes -= share.nbytes
             del self._shares[share]
@@ -85,11 +86,11 @@ class Share:
         self.nbytes = 0
 
     def may_continue(self) -> bool:
-        """Return whether the next slice may be encoded now; if not, `wait`."""
+        """Return whether the next slice may be encoded now; if not, call `wait`."""
         return self._memory.may_continue(self)
 
     def wait(self) -> Later[None]:
-        """Wait for a turn; check `may_continue` again after it."""
+        """Wait for a turn; check `may_continue` again afterwards."""
         return self._memory.wait(self)
 
     def resize(self, nbytes: int) -> None:

@@ -6,12 +6,12 @@ Versions served 4-18.
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
 
 The response waits until `min_bytes` are available or `max_wait_ms` have passed. The first batch is
-returned whole, however large it is (KIP-74). A partition that cannot be read gets its error, the
-others their data; a partition that is named repeatedly is read once. replica/fetch_sessions.py
-determines the partitions, replica/partition.py the readable offsets. Followers are not supported
-yet, so a request from one gets NOT_LEADER_OR_FOLLOWER. A client over its quota gets an empty
-response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions is handled in
-slices.
+returned whole, however large it is (KIP-74). A partition that cannot be read gets an error, and the
+others get their data; a partition that is listed more than once is read once.
+replica/fetch_sessions.py determines the partitions, and replica/partition.py the readable offsets.
+Followers are not supported yet, so a request from one gets NOT_LEADER_OR_FOLLOWER. A client over
+its quota gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE`
+partitions is handled in slices.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchContext, FetchItem
 from plogd.replica.partition import PartitionRead
 
-_FIRST_VERSION_WITH_REPLICA_STATE = 15
-_FIRST_VERSION_WITH_LEADER = 12
-_FIRST_ZSTD_VERSION = 10
-_LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
+_FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
+_FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
+_FIRST_ZSTD_VERSION = 10  # KIP-110.
+_LAST_VERSION_WITHOUT_STORAGE_ERROR = 5  # KIP-112.
 _READ_COMMITTED = 1
 
 # Shared by all responses, because they never change and most partitions of a response have them.
@@ -89,6 +89,7 @@ def _read(
         max_bytes = bound_fetch(context, broker, max_bytes)
     params = FetchParams(
         max_wait_ms=request.max_wait_ms,
+        # As in Kafka: otherwise, the fetch would wait for more bytes than it may return.
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
     )
@@ -197,7 +198,7 @@ class _Answer:
         return FetchResponse(error_code=error.code, session_id=self._fetch.session_id)
 
     def _without_zstd(self, item: FetchItem, read: PartitionRead) -> PartitionRead:
-        """Replace the read by an error if the topic stores zstd and the version predates it."""
+        """Replace the read with an error if the topic stores zstd and the version predates it."""
         if read.error is not None:
             return read
         partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)
@@ -205,7 +206,7 @@ class _Answer:
             return read
         read.close()
         return PartitionRead(
-            UnsupportedCompressionType(f"zstd needs version {_FIRST_ZSTD_VERSION}")
+            UnsupportedCompressionType(f"zstd requires version {_FIRST_ZSTD_VERSION}")
         )
 
     def _partition_data(self, item: FetchItem, read: PartitionRead) -> PartitionData:
@@ -220,6 +221,7 @@ class _Answer:
         return PartitionData(
             partition_index=item.request.partition,
             high_watermark=read.high_watermark,
+            # The same until transactions are supported.
             last_stable_offset=read.high_watermark,
             log_start_offset=read.log_start_offset,
             diverging_epoch=diverging,
@@ -232,6 +234,7 @@ class _Answer:
     def _error_data(self, item: FetchItem, error: KafkaError) -> PartitionData:
         code = error.code
         if (
+            # Clients of these versions do not know the error; this one makes them refresh metadata.
             code == ErrorCode.KAFKA_STORAGE_ERROR
             and self._version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR
         ):

@@ -1,6 +1,7 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Versions served 0-6. Version 0 has groups only; from version 4 a request has several keys.
+Versions served 0-6. Version 0 supports only groups; from version 4, a request may contain several
+keys.
 
   group         this broker, once `__consumer_offsets` exists; the response waits for that, whereas
                 Kafka makes the client retry
@@ -28,7 +29,7 @@ from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
 from plogd.ports import MaybeLater, spawn
 
-_FIRST_BATCHED_VERSION = 4
+_FIRST_BATCHED_VERSION = 4  # KIP-699.
 _GROUP, _TRANSACTION = 0, 1
 
 NO_TRANSACTIONS: Final = (
@@ -39,7 +40,7 @@ NO_TRANSACTIONS: Final = (
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[FindCoordinatorResponse]:
-    """Return the coordinator of each key, or the error of the look-up."""
+    """Return the coordinator of each key, or the error of the lookup."""
     if request.key_type != _GROUP:
         return refuse_find_coordinator(request, context, _unsupported_key_type(request.key_type))
     return spawn(_find_groups(request, context, broker))

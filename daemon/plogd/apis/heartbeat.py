@@ -1,10 +1,10 @@
 """Heartbeat (key 12): keep a member of a group alive.
 
-Versions served 0-4; from 3 on static members (KIP-345).
+Versions served 0-4; from version 3, static members (KIP-345).
 
-While a coordinator loads its log, it does not know its members and expires none of them. It then
-answers without an error, as Kafka does, because consumers treat COORDINATOR_LOAD_IN_PROGRESS as
-fatal here.
+While a coordinator loads its log, it does not know its members and expires none of them. In the
+meantime, it responds without an error, as Kafka does, because consumers treat
+COORDINATOR_LOAD_IN_PROGRESS as a fatal error in this response.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single settings.
+"""IncrementalAlterConfigs (key 44): set, delete, append to or subtract from individual settings.
 
 Versions served 0-1; 1 is flexible (KIP-339). This API also changes a broker's loggers (KIP-412).
 
@@ -32,7 +32,7 @@ from plogd.ports import Later, spawn
 def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext, broker: Broker
 ) -> Later[IncrementalAlterConfigsResponse]:
-    """Change single settings of each resource."""
+    """Change individual settings of each resource."""
     check_resources(request.resources)
     validate_only = request.validate_only
     outcomes = spawn(

@@ -1,9 +1,9 @@
 """InitProducerId (key 22): producer ids for idempotent producers.
 
-Versions served 0-5 (6 is unstable in Kafka 4.3). Without a transactional id the response has a new
-id with epoch 0, even if the client sends its old id (KIP-360). With one it has
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are supported, because clients do not
-retry after that error; see find_coordinator.py.
+Versions served 0-5 (6 is unstable in Kafka 4.3). Without a transactional id, the response contains
+a new producer id with epoch 0, even if the client sends its old id (KIP-360). With a transactional
+id, the request fails with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are supported,
+because clients do not retry after that error; see find_coordinator.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def handle_init_producer_id(
     if request.transactional_id is not None:
         raise TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
-        raise InvalidRequest("only one of producer id and producer epoch is set; set both or none")
+        raise InvalidRequest(
+            "only one of producer id and producer epoch is set; set both or neither"
+        )
     producer_id = broker.producer_ids.next_id()
     if isinstance(producer_id, Later):
         return producer_id.map(_response)

@@ -17,9 +17,9 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.ports import Later
 
-_FIRST_VERSION_WITH_PENDING_MEMBERS = 4
-_FIRST_VERSION_WITHOUT_PROTOCOL = 7
-_FIRST_VERSION_THAT_SKIPS = 9
+_FIRST_VERSION_WITH_PENDING_MEMBERS = 4  # KIP-394.
+_FIRST_VERSION_WITHOUT_PROTOCOL = 7  # KIP-559.
+_FIRST_VERSION_THAT_SKIPS = 9  # KIP-814.
 
 
 def handle_join_group(

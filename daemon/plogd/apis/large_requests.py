@@ -1,12 +1,12 @@
 """The elements of large requests in progress, counted over all connections.
 
-A decoded element and its part of the response take up to 500 bytes, a hundred times as much as in
-the frame. So the requests that are decoded in slices share a bound: beyond it, only the oldest
-continues, and the others wait with nothing but their copy of the frame, which counts towards
+A decoded element and its part of the response take up to 500 bytes, a hundred times their size in
+the frame. Therefore, the requests that are decoded in slices share a limit: beyond it, only the
+oldest continues. The others wait, each holding only its copy of the frame, which counts toward
 ``queued.max.request.bytes``. A request with few elements never waits.
 
-dispatch.py begins a share for each such request; encoding_memory.py counts, in elements instead of
-bytes. Reactor thread only.
+dispatch.py begins a share for each such request; encoding_memory.py does the counting, here in
+elements instead of bytes. Reactor thread only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MAX_ELEMENTS: Final = 100_000
 """Twice the default of ``plog.request.max.elements``."""
 _FEW_ELEMENTS: Final = 2_000
 _WAITING_KEYS: Final = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
-"""Requests that wait for other clients. They count only while they are decoded, because they would
-block all others; the packages that make them wait have bounds of their own."""
+"""Requests that wait for other clients. They count only while they are being decoded; otherwise,
+they would block all other requests. The packages in which they wait have their own limits."""
 
 
 class LargeRequests:
-    """The large requests in progress. Produces count separately: their disk may hang."""
+    """The large requests in progress. Produces count separately, because their disk may hang."""
 
     def __init__(self) -> None:
         self._produces = WorkMemory(lambda: MAX_ELEMENTS)
@@ -47,6 +47,6 @@ def may_continue(share: Share) -> bool:
 
 
 def is_decoded(share: Share, api_key: int) -> None:
-    """Count the request no longer if its handler may wait for other clients."""
+    """Stop counting the request if its handler may wait for other clients."""
     if api_key in _WAITING_KEYS:
         share.release()

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74): the resources that have, or may have, settings.
 
-Versions served 0-1. Version 0 lists only client metrics, which plog does not have. Version 1
-lists the requested types, or all if the request names none (KIP-1142). An unknown type fails the
+Versions served 0-1. Version 0 lists only client metrics, which plog does not have. Version 1 lists
+the requested types, or all types if the request lists none (KIP-1142). An unknown type fails the
 whole request.
 """
 
@@ -20,7 +20,7 @@ from plog.wire.messages.list_config_resources import (
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 
-_FIRST_VERSION_WITH_TYPES = 1
+_FIRST_VERSION_WITH_TYPES = 1  # KIP-1142.
 _KNOWN = [resource_type for resource_type in ConfigResourceType if resource_type.is_known]
 
 

@@ -1,10 +1,10 @@
-"""ListGroups (key 16): the groups this broker coordinates.
+"""ListGroups (key 16): the groups that this broker coordinates.
 
 Versions served 0-5. A request can filter by state from version 4 (KIP-518) and by type from version
 5 (KIP-848); the only type here is "classic".
 
 Other brokers list the groups of the `__consumer_offsets` partitions that they lead. While a
-partition is being loaded the request fails, because clients would treat an incomplete list as
+partition is being loaded, the request fails, because clients would treat an incomplete list as
 complete.
 """
 
@@ -24,7 +24,7 @@ from plogd.ports import Later, spawn
 def handle_list_groups(
     request: ListGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[ListGroupsResponse]:
-    """List the groups of every partition this broker leads."""
+    """List the groups of every partition that this broker leads."""
     return spawn(_list(request, broker))
 
 
@@ -39,7 +39,7 @@ async def _list(request: ListGroupsRequest, broker: Broker) -> ListGroupsRespons
     for answer in asked:
         try:
             groups = await answer
-        except NotCoordinator:
+        except NotCoordinator:  # The partition's new coordinator lists its groups.
             continue
         async for group in slices.over(groups):
             if not states or group.state.value.lower() in states:

@@ -6,8 +6,8 @@ Versions served 1-11.
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
 "Latest" is the high watermark, because consumers cannot read beyond it. replica/offset_lookup.py
-defines the special timestamps. The response waits for look-ups that read the disk. As in Kafka, a
-partition that is named repeatedly gets INVALID_REQUEST; it is in the response once.
+defines the special timestamps. The response waits for lookups that read the disk. As in Kafka, a
+partition that is listed more than once gets INVALID_REQUEST; it appears in the response once.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
 
 _FIRST_VERSION_BY_SPECIAL_TIMESTAMP = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
-_FIRST_VERSION_WITH_EPOCH = 4
-_FIRST_VERSION_WITH_NOT_AVAILABLE = 5
+_FIRST_VERSION_WITH_EPOCH = 4  # KIP-320.
+_FIRST_VERSION_WITH_NOT_AVAILABLE = 5  # KIP-207.
 
 _Asked = Sequence[ListOffsetsPartition]
-"""The elements of a request for one partition: more than one if it is named repeatedly."""
+"""The elements of a request for one partition; several if it is listed more than once."""
 
 
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext, broker: Broker
 ) -> Later[ListOffsetsResponse]:
-    """Look up every partition; look-ups that read the disk run concurrently."""
+    """Look up every partition; lookups that read the disk run concurrently."""
     return spawn(_look_up(request, context, broker))
 
 
@@ -66,7 +66,7 @@ async def _look_up(
     def answer(named: tuple[str, _Asked]) -> Later[ListOffsetsPartitionResponse]:
         topic, partition = named
         if len(partition) > 1:
-            repeated = InvalidRequest("the request names this partition more than once")
+            repeated = InvalidRequest("the request lists this partition more than once")
             return ready(_error(partition[0], repeated, context))
         response = _answer(topic, partition[0], context, broker)
         return response if isinstance(response, Later) else ready(response)
@@ -93,7 +93,7 @@ async def _look_up(
 def _answer(
     topic: str, asked: ListOffsetsPartition, context: RequestContext, broker: Broker
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
-    """Return the response for one partition; its KafkaError is a response, too."""
+    """Return the response for one partition; a KafkaError also becomes a response."""
     try:
         _check_special_timestamp(asked.timestamp, context.version)
         found = look_up_offset(
@@ -143,6 +143,7 @@ def _error(
 ) -> ListOffsetsPartitionResponse:
     code = error.code
     if (
+        # Clients of these versions do not know the error; they retry after this one.
         code == ErrorCode.OFFSET_NOT_AVAILABLE
         and context.version < _FIRST_VERSION_WITH_NOT_AVAILABLE
     ):

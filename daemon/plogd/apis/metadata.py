@@ -6,13 +6,13 @@ Versions served 0-13. An empty list means all topics in version 0; from version 
   10 topic ids in responses        12 topic ids in requests (KIP-516)
 
 A missing topic is created if the request and ``auto.create.topics.enable`` allow it. The response
-waits for the creation, so that it can name the leaders, whereas Kafka answers
+waits for the creation, so that it can contain the leaders, whereas Kafka responds with
 UNKNOWN_TOPIC_OR_PARTITION and the client retries. The topic gets LEADER_NOT_AVAILABLE if its
 creation takes too long, or exceeds ``plog.auto.create.topics.max.per.second``. The group
 coordinator creates `__consumer_offsets`; no other internal topic is created by this request.
 
-The broker's address is the one that the client has connected to, unless ``advertised.listeners``
-has an address for that listener. A response with all topics is encoded once for all clients.
+The broker's address is the one to which the client connected, unless ``advertised.listeners`` has
+an address for that listener. A response with all topics is encoded once for all clients.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
 
 _FIRST_VERSION_NULL_IS_ALL = 1
-_FIRST_VERSION_WITH_OPERATIONS = 8
-_FIRST_VERSION_BY_ID = 12
+_FIRST_VERSION_WITH_OPERATIONS = 8  # KIP-430.
+_FIRST_VERSION_BY_ID = 12  # KIP-516.
 _FEW_TOPICS = 32
 """A response with all topics is shared among clients only if there are more topics than this."""
 _RESERVED = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC} - {OFFSETS_TOPIC}
@@ -61,9 +61,10 @@ _Asked = dict[tuple[Uuid, str | None], MetadataRequestTopic]
 """The distinct topics of a request, by id and name."""
 
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-"""READ WRITE CREATE DELETE ALTER DESCRIBE, DESCRIBE_CONFIGS ALTER_CONFIGS: one bit each."""
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: one bit each."""
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-"""CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE."""
+"""One bit each for CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and
+IDEMPOTENT_WRITE."""
 
 
 def handle_metadata(
@@ -110,7 +111,7 @@ async def _many_topics(
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    """Handle in slices a request that names many topics."""
+    """Handle a request for many topics in slices."""
     slices = Slices(broker.fair_queue)
     asked: _Asked = {}
     async for topic in slices.over(topics):
@@ -147,6 +148,7 @@ def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
         ),
+        # A failed directory changes leaders in responses, but not the metadata and its version.
         state=(broker.cache.version, len(broker.log_manager.offline_dirs)),
         make=lambda: _all_topics(request, context, broker),
     )
@@ -175,7 +177,7 @@ async def _create_and_respond(
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    """Create topics, each with its own outcome, then answer."""
+    """Create topics, each with its own outcome, then build the response."""
     at_once = broker.auto_topic_creation.max_per_request
     postponed = LeaderNotAvailable(f"a request can create at most {at_once} topics; retry")
     errors: dict[str, KafkaError] = dict.fromkeys(names[at_once:], postponed)
@@ -184,7 +186,7 @@ async def _create_and_respond(
     async for name, outcome in Slices(broker.fair_queue).over(zip(names, outcomes, strict=True)):
         match outcome:
             case TopicAlreadyExists():
-                pass  # Another request was faster.
+                pass  # Another request has created it.
             case CoordinatorNotAvailable():
                 errors[name] = LeaderNotAvailable(outcome.message)
             case KafkaError():
@@ -273,7 +275,7 @@ def _topic(
 
 
 def _partition(state: PartitionState, is_offline: bool) -> MetadataResponsePartition:
-    """A partition of a failed log directory has no leader."""
+    """Describe a partition, which has no leader if its log directory has failed."""
     return MetadataResponsePartition(
         error_code=LeaderNotAvailable.code if is_offline else 0,
         partition_index=state.partition,
@@ -307,7 +309,7 @@ def _response(
 def refuse_metadata(
     request: MetadataRequest, context: RequestContext, error: KafkaError
 ) -> MetadataResponse:
-    """Refuse every named topic with `error`."""
+    """Refuse every requested topic with `error`."""
 
     def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(

@@ -6,9 +6,9 @@ Versions served 2-10.
   9 responses may have GROUP_ID_NOT_FOUND                  10 topic ids
 
 A missing topic or partition gets its own error, and the other offsets are committed. If a partition
-is named repeatedly, its last offset is committed. group/offset_metadata_manager.py validates the
-member and the size of the metadata. An operation commits `_OFFSETS_AT_ONCE` offsets, so a larger
-request is not atomic.
+is listed more than once, its last offset is committed. group/offset_metadata_manager.py validates
+the member and the size of the metadata. An operation commits at most `_OFFSETS_AT_ONCE` offsets, so
+a larger request is not atomic.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _FIRST_TOPIC_ID_VERSION = 10
+# An operation and the replay of its records run in one turn of the reactor.
 _OFFSETS_AT_ONCE: Final = 256
 
 _Topic = tuple[str, Uuid]
-"""A topic as the request names it, by name or by id; the other one is empty."""
+"""A requested topic, by name or by id; the other item is empty."""
 
 
 def handle_offset_commit(
@@ -100,7 +101,7 @@ async def _commit_some(
     offsets: Sequence[OffsetToCommit],
     broker: Broker,
 ) -> list[KafkaError | None]:
-    """Commit the offsets, a few in each operation; return the outcome of each."""
+    """Commit the offsets, a few in each operation; return the outcome of each offset."""
     errors: list[KafkaError | None] = []
     for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
         some = offsets[start : start + _OFFSETS_AT_ONCE]

@@ -1,8 +1,8 @@
 """OffsetDelete (key 47): remove committed offsets of a group (KIP-496).
 
-Version served 0. Offsets of topics that members of the group consume are kept and get an error, and
-so do partitions that do not exist. A response with a top-level error has no topics. A partition
-that is named repeatedly is answered once.
+Version served 0. Offsets of topics that members of the group consume are kept, and their partitions
+get an error, as do partitions that do not exist. A response with a top-level error contains no
+topics. A partition that is listed more than once appears in the response once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _OFFSETS_AT_ONCE: Final = 256
-"""Offsets removed by one operation of the coordinator."""
+"""Maximum offsets removed by one operation of the coordinator."""
 
 
 def handle_offset_delete(
@@ -51,6 +51,7 @@ async def _delete(request: OffsetDeleteRequest, broker: Broker) -> OffsetDeleteR
         slices.spend(len(partitions) // 4)
         present += [(topic, number) for number in partitions if 0 <= number < count]
     outcomes: dict[tuple[str, int], KafkaError | None] = {}
+    # At least once: an unknown group is an error even if no partition exists.
     for start in range(0, max(1, len(present)), _OFFSETS_AT_ONCE):
         some = present[start : start + _OFFSETS_AT_ONCE]
         errors = await broker.group_coordinator.delete_offsets(request.group_id, some)

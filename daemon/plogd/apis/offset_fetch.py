@@ -5,10 +5,10 @@ Versions served 1-10.
   2 null means all topics; top-level error      5 leader epoch     6 flexible
   7 require stable     8 several groups, each with its own error       10 topic ids
 
-A partition without a committed offset has offset -1, and so have all partitions of an unknown
-group. This response is sent only after the group's offsets have been loaded, because a client that
-receives it resets its position. A partition or group that is named repeatedly is answered once:
-committed metadata can be much larger than the request.
+A partition without a committed offset has offset -1, and so do all partitions of an unknown group.
+The response is sent only after the group's offsets have been loaded, because a client that receives
+-1 resets its position. A partition or group that is listed more than once appears in the response
+once, because committed metadata can be much larger than the request.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _FIRST_TOP_LEVEL_ERROR_VERSION = 2
-_FIRST_GROUPS_VERSION = 8
+_FIRST_GROUPS_VERSION = 8  # KIP-709.
 _FIRST_TOPIC_ID_VERSION = 10
 _PARTITIONS_AT_ONCE: Final = 256
-"""Partitions looked up by one operation of the coordinator."""
+"""Maximum partitions looked up by one operation of the coordinator."""
 
 _Numbers = list[tuple[str, list[int]]]
 """Partitions by topic."""
 
 
 class _Topic(Protocol):
-    """A topic as a request names it."""
+    """A topic in a request."""
 
     name: str
     partition_indexes: list[int]
@@ -148,6 +148,7 @@ async def _several_groups(
             groups[group.group_id] = None
         elif before is not None:
             before += group.topics
+            # Extending a list is so fast that 16 topics count as one element.
             slices.spend(len(group.topics) // 16)
 
     def ask(

@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch (key 23): end offsets of leader epochs, so that clients detect truncation.
+"""OffsetForLeaderEpoch (key 23): end offsets of leader epochs, so that clients can detect
+truncation.
 
 Versions served 2-4.
 

@@ -5,8 +5,8 @@ Versions served 0-1 and 0.
   1 whether the replication factor may change (KIP-860)
 
 controller/reassignments.py validates the request: a partition can only be assigned to the broker
-that already has it, which completes immediately. No reassignment is therefore ever in progress, and
-their list is empty.
+that already hosts it, and such a reassignment completes immediately. Therefore, none is ever in
+progress, and the list of reassignments is empty.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _reassign(
 def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> ListPartitionReassignmentsResponse:
-    """Return an empty list: a reassignment completes before its response."""
+    """Return an empty list: a reassignment completes before its response is sent."""
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

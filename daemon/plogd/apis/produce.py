@@ -11,7 +11,7 @@ A request with acks=0 gets no response; if an append fails, the connection is cl
 only way to report the error. This module maps a request to `ReplicaManager.append_records` and the
 outcome to a response. log/batch_validator.py validates the batches, and replica/partition.py
 decides whether the append is allowed. The records of a client over its quota are appended, and the
-response has a throttle time (KIP-219).
+response contains a throttle time (KIP-219).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Later, MaybeLater
 from plogd.replica.delayed_produce import PartitionAppend
 
-_FIRST_TOPIC_ID_VERSION = 13
-_FIRST_ZSTD_VERSION = 7
+_FIRST_TOPIC_ID_VERSION = 13  # KIP-516.
+_FIRST_ZSTD_VERSION = 7  # KIP-110.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 _VALID_ACKS = (-1, 0, 1)
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -79,7 +79,7 @@ _NO_LEADER = LeaderIdAndEpoch()
 def handle_produce(
     request: ProduceRequest | SingleProduce, context: RequestContext, broker: Broker
 ) -> ProduceResponse | bytes | Later[Any] | None:
-    """Append the records; respond when they satisfy the request's acks. None for acks=0."""
+    """Append the records and respond once they satisfy the request's acks; None for acks=0."""
     if isinstance(request, SingleProduce):
         topic = request.topic or broker.cache.topic_name(request.topic_id)
         if (
@@ -106,7 +106,7 @@ def handle_produce(
 def _append_single(
     single: SingleProduce, topic: str, broker: Broker
 ) -> ProduceResponse | bytes | Later[Any]:
-    """Append the one batch of a request to which no special rule applies."""
+    """Append the only batch of a request to which no special rule applies."""
     records = single.records
     nbytes = len(records)
     appended = broker.replica_manager.append_records(
@@ -168,7 +168,8 @@ class _Produce:
         self._entries: list[tuple[TopicPartition, memoryview]] = []
         self._sizes: list[int] = []
         self._outcomes: list[KafkaError | None] = []
-        """For each partition of the request in order, why it is refused; None if appended."""
+        """For each partition of the request, in order: why it is refused, or None if it is
+        appended."""
         version = context.version
         for topic in request.topic_data:
             name: str | None = topic.name
@@ -202,7 +203,7 @@ class _Produce:
                 data.records = None
 
     def answer(self, appends: Sequence[PartitionAppend]) -> ProduceResponse | None:
-        """Return the response after the appends. Raises CloseConnection if acks=0 failed."""
+        """Return the response after the appends. Raises CloseConnection on failure with acks=0."""
         stats = self._broker.topic_stats
         for append, size in zip(appends, self._sizes, strict=True):
             stats.appended(append, size)
@@ -249,12 +250,13 @@ def _refusal_of_topic(name: str | None, context: RequestContext) -> KafkaError |
 
 
 def _refusal_of_records(records: object, version: int) -> KafkaError | None:
-    """Return the error of missing records, or of a codec newer than the request's version."""
+    """Return an error for missing records, or for a codec that the version does not support."""
     if not isinstance(records, memoryview) or not records.nbytes:
         return InvalidRecord("the partition has no records")
     if (
         version < _FIRST_ZSTD_VERSION
         and len(records) > _ATTRIBUTES_LOW_BYTE
+        # Only the first batch is checked; log/batch_validator.py rejects a second one.
         and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD
     ):
         return UnsupportedCompressionType(f"zstd requires version {_FIRST_ZSTD_VERSION}")

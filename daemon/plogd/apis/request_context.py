@@ -19,7 +19,8 @@ class RequestContext:
         self.version = header.api_version
         self.connection = connection
         self.runs_alone = False
-        """Whether the connection may start no other request until the response; set by handlers."""
+        """Whether the connection must not start another request before the response; set by
+        handlers."""
 
     @property
     def client_id(self) -> str | None:

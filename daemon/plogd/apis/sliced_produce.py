@@ -3,7 +3,7 @@
 The memory of a request is reused when its handler returns, so all records are copied first; the
 copies count against ``plog.produce.parked.max.bytes`` until their slice is handled. The connection
 starts no other request until the response (`RequestContext.runs_alone`), so no later Produce can
-overtake a slice. All slices are appended even if the client leaves, because it may have sent
+overtake a slice. All slices are appended even if the client disconnects, because it may have sent
 acks=0. If an append fails with acks=0, the connection is closed only after the other slices have
 been appended.
 
@@ -30,9 +30,9 @@ AT_ONCE: Final = 500
 """Maximum topics, and maximum partitions, of a request that is handled in one turn."""
 _SLICE: Final = 100
 _SLICES_AT_ONCE: Final = 8
-"""Slices that wait for the disk concurrently; each checks its partitions whenever one is synced."""
+"""Maximum slices that wait for the disk: each checks its partitions whenever one is synced."""
 _FEW_BYTES: Final = 2 * AT_ONCE
-"""A request of this size cannot name more."""
+"""A request of at most this size cannot contain more than `AT_ONCE` of either."""
 
 
 HandleSlice = Callable[[ProduceRequest, "KafkaError | None"], "MaybeLater[ProduceResponse | None]"]
@@ -40,7 +40,7 @@ HandleSlice = Callable[[ProduceRequest, "KafkaError | None"], "MaybeLater[Produc
 
 
 def is_large(request: ProduceRequest, context: RequestContext) -> bool:
-    """Return whether a request names more topics or partitions than one turn may handle."""
+    """Return whether a request contains more topics or partitions than one turn may handle."""
     if context.size_bytes <= _FEW_BYTES:
         return False
     topics = request.topic_data
@@ -50,9 +50,10 @@ def is_large(request: ProduceRequest, context: RequestContext) -> bool:
 def produce_in_slices(
     request: ProduceRequest, context: RequestContext, broker: Broker, handle: HandleSlice
 ) -> Later[ProduceResponse | None]:
-    """Append slice by slice; return the whole response once all records satisfy its acks.
+    """Append slice by slice; return the whole response once all records satisfy the acks.
 
-    If acks=0 and an append fails, fails with CloseConnection after all slices have been handled.
+    With acks=0, if an append fails, the result fails with CloseConnection after all slices have
+    been handled.
     """
     context.runs_alone = True
     queues = broker.replica_manager.append_queues
@@ -117,6 +118,7 @@ async def _run(
                 whole.responses[-1].partition_responses += answers.pop(0).partition_responses
             whole.responses += answers
 
+    # The request's timeout applies to all slices together.
     until_ms = broker.clock.monotonic_ms() + waiting_ms(request.timeout_ms)
     for continues, part in _slices(request):
         if refusal is None and broker.clock.monotonic_ms() > until_ms:
@@ -136,7 +138,7 @@ async def _run(
 
 
 def _slices(request: ProduceRequest) -> Iterator[tuple[bool, ProduceRequest]]:
-    """Yield the request in parts, and whether a part continues the topic of its predecessor."""
+    """Yield the request in parts, each with whether it continues the previous part's last topic."""
     topics: list[TopicProduceData] = []
     count, continues = 0, False
     for topic in request.topic_data:

@@ -17,11 +17,11 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later
 
 IN_PROGRESS: Final = 32
-"""Operations of one request that wait concurrently. They share disk syncs, and their continuations
-after a sync run in one turn."""
-_STARTED_IN_A_TURN: Final = 16
+"""Maximum operations of one request that wait concurrently. They share disk syncs, and their
+continuations after a sync run in one turn."""
+_STARTED_IN_A_TURN: Final = 16  # Fewer than IN_PROGRESS, so that one turn stays short.
 MAX_CHANGES: Final = 10_000
-"""Maximum topics, resources or ACLs that one request may change, as in Kafka's QuorumController."""
+"""Maximum number of topics, resources or ACLs that a request changes, as in QuorumController."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -62,6 +62,7 @@ async def ask_in_slices(
             waiting.append(_asked(thing, ask))
         while waiting:
             answers.append(await _answer(waiting.popleft()))
+    # Also after Cancelled: the client has disconnected and needs none of the other outcomes.
     except BaseException:
         for one in waiting:
             if isinstance(one, Later):
@@ -99,9 +100,9 @@ async def by_topic(
     number: Callable[[U], int],
     slices: Slices,
 ) -> dict[K, dict[int, list[U]]]:
-    """Collect the elements of a request by partition, wherever in the request they are.
+    """Collect the elements of a request by topic and partition, wherever in the request they occur.
 
-    A list has more than one item if the partition is named repeatedly.
+    A list has several items if the request lists the partition more than once.
     """
     asked: dict[K, dict[int, list[U]]] = {}
     async for topic in slices.over(topics):
@@ -121,6 +122,7 @@ async def numbers_by_topic(
     asked: dict[K, dict[int, None]] = {}
     async for topic in slices.over(topics):
         named = numbers(topic)
+        # dict.fromkeys() is so fast that 16 numbers count as one element.
         slices.spend(len(named) // 16)
         asked.setdefault(topic_key(topic), {}).update(dict.fromkeys(named))
     return {key: list(of_topic) for key, of_topic in asked.items()}
@@ -129,7 +131,7 @@ async def numbers_by_topic(
 async def grouped(
     asked: Mapping[K, Collection[object]], answers: Sequence[T], slices: Slices
 ) -> list[tuple[K, Sequence[T]]]:
-    """Split `answers`, one for each partition in `asked` in order, by topic."""
+    """Group `answers` by topic; they are in the order of the partitions in `asked`."""
     groups: list[tuple[K, Sequence[T]]] = []
     start = 0
     async for topic, partitions in slices.over(asked.items()):

@@ -15,7 +15,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.ports import Later
 
-_FIRST_VERSION_WITH_PROTOCOL = 5
+_FIRST_VERSION_WITH_PROTOCOL = 5  # KIP-559.
 
 
 def handle_sync_group(
@@ -26,6 +26,6 @@ def handle_sync_group(
         request.protocol_type is None or request.protocol_name is None
     ):
         raise InconsistentGroupProtocol(
-            "protocol type or name is missing; SyncGroup requires both from version 5"
+            "protocol type or name is missing; SyncGroup requires both in version 5 and later"
         )
     return broker.group_coordinator.write_sync(request, lambda shard: shard.groups.sync(request))

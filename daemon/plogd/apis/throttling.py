@@ -37,11 +37,11 @@ def grant_fetch(
 
 
 def bound_fetch(context: RequestContext, broker: Broker, max_bytes: int) -> int:
-    """Return `max_bytes`, reduced to what the quota allows in one response."""
+    """Return `max_bytes`, reduced to the size that the quota allows for one response."""
     limit = broker.quotas.fetch.window_limit(*_client(context))
     return max_bytes if limit is None else min(max_bytes, int(limit))
 
 
 def _client(context: RequestContext) -> tuple[str, str]:
-    """Return the user's name without its type, and the client id."""
+    """Return the user's name without the principal type, and the client id."""
     return context.connection.principal.partition(":")[2], context.client_id or ""

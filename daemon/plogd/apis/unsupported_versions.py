@@ -27,7 +27,7 @@ _TOO_NEW = (
 )
 _ZOOKEEPER = (
     "not a Kafka request but a ZooKeeper client's connect request: a client's zookeeper.connect"
-    " names this broker; replace old tools that need ZooKeeper by newer ones with"
+    " points to this broker; replace old tools that need ZooKeeper with newer ones that use"
     " --bootstrap-server"
 )
 _SASL = (
@@ -39,19 +39,19 @@ _SASL = (
 def explain_version(
     row: Row, header: RequestHeader, connection: ConnectionContext, frame: memoryview
 ) -> str:
-    """Return the reason to close the connection after a request in an unsupported version."""
+    """Return the reason for closing the connection after a request in an unsupported version."""
     if _is_zookeeper_connect(frame):
         return _ZOOKEEPER
     remedy = _TOO_OLD if header.api_version < row.first_version else _TOO_NEW
     return (
-        f"{row.name} version {header.api_version} is not supported, only {row.first_version} to"
-        f" {row.last_version}: {describe_client(header, connection)} has no version in common with"
+        f"{row.name} version {header.api_version} is not supported (only {row.first_version} to"
+        f" {row.last_version}): {describe_client(header, connection)} has no version in common with"
         f" this broker; {remedy}"
     )
 
 
 def explain_api(header: RequestHeader, connection: ConnectionContext) -> str:
-    """Return the reason to close the connection after a request of an unsupported API."""
+    """Return the reason for closing the connection after a request for an unsupported API."""
     client = describe_client(header, connection)
     if header.api_key == ApiKey.SASL_HANDSHAKE:
         remedy = _SASL.format(
@@ -85,5 +85,6 @@ def _is_zookeeper_connect(frame: memoryview) -> bool:
     return (
         len(frame) in _ZOOKEEPER_CONNECT_BYTES
         and int.from_bytes(frame[:4], "big") == 0
+        # ZooKeeper's session passwords are 16 bytes long.
         and int.from_bytes(frame[at : at + 4], "big") == 16
     )

@@ -1,11 +1,11 @@
-"""UpdateFeatures (key 57): change the levels of the cluster's features, all or none.
+"""UpdateFeatures (key 57): change the levels of the cluster's features, either all of them or none.
 
 Versions served 0-2.
 
   1 validate only, downgrade types (KIP-778)      2 no results per feature (KIP-1022)
 
-features.py accepts only the current levels. An accepted update therefore changes nothing, and a
-request that is only validated gets the same response.
+features.py accepts only the current levels. An accepted update therefore changes nothing, so a
+validate-only request gets the same response.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.features import check_update
 
-_FIRST_VERSION_WITH_TYPES = 1
+_FIRST_VERSION_WITH_TYPES = 1  # KIP-778.
 _MAX_UPDATES = 100
-"""Maximum features in one request: several times the number that exist."""
-_LAST_VERSION_WITH_RESULTS = 1
+"""Maximum features in one request: several times the number of Kafka's features."""
+_LAST_VERSION_WITH_RESULTS = 1  # KIP-1022.
 
 
 def handle_update_features(
     request: UpdateFeaturesRequest, context: RequestContext, broker: Broker
 ) -> UpdateFeaturesResponse:
-    """Accept the current levels; refuse the whole request if it has any other."""
+    """Accept the current levels; refuse the whole request if it contains any other level."""
     if len(request.feature_updates) > _MAX_UPDATES:
         raise InvalidRequest(f"the request updates more than {_MAX_UPDATES} features")
     counts = Counter(update.feature for update in request.feature_updates)
     repeated = sorted(feature for feature, count in counts.items() if count > 1)
     if repeated:
-        raise InvalidRequest(f"features named more than once: {', '.join(repeated)}")
+        raise InvalidRequest(f"cannot update features listed more than once: {', '.join(repeated)}")
     for update in request.feature_updates:
         try:
             check_update(

@@ -1,6 +1,6 @@
 """Apply the operations of AlterConfigs and IncrementalAlterConfigs to a resource's settings.
 
-Settings are texts here: topic_config.py and dynamic_config.py validate the result, and
+Values are strings here: topic_config.py and dynamic_config.py validate the result, and
 controller/configs.py stores it.
 Source: Kafka 4.3 ConfigurationControlManager, ConfigAdminManager.
 """
@@ -17,7 +17,7 @@ from plog.errors import InvalidConfig, InvalidRequest
 from plog.settings import Setting, SettingType
 
 _ITEMS_END: Final = ","
-# Longer values, which repeated appends could create, do not fit a string of DescribeConfigs.
+# Longer values, which repeated appends could create, do not fit in a string of DescribeConfigs.
 _VALUE_MAX_BYTES: Final = 32_767
 
 
@@ -60,8 +60,8 @@ def apply_alterations(
 ) -> dict[str, str]:
     """Return the settings that result from applying checked `alterations` to `current`.
 
-    If a list is not set, APPEND and SUBTRACT start from the setting's own default and not from the
-    value that a topic inherits, as in Kafka.
+    If a list is not set, APPEND and SUBTRACT start from the setting's own default, as in Kafka,
+    rather than from the value that a topic inherits.
 
     Raises:
         InvalidConfig: the setting is not a list, or the list would become too long.

@@ -1,9 +1,9 @@
-"""`BrokerConfig`: all settings of the broker, checks across them, and their description.
+"""`BrokerConfig`: all settings of the broker, checks across settings, and their descriptions.
 
 The `*_settings.py` files of this package declare the settings, one field each. They declare only
 settings that plog uses or accepts deliberately, because DescribeConfigs shows them; Kafka's other
 names are in known_settings.py. config_loader.py reads files, dynamic_config.py applies values set
-by clients, and plogd/topic_config.py has the topic settings.
+by clients, and plogd/topic_config.py declares the topic settings.
 
 `load_config` validates the values of a `BrokerConfig`; the constructor, which tests call, does not.
 """
@@ -54,7 +54,7 @@ class BrokerConfig(
 ):
     """The settings of one broker; immutable, so a reload creates a new instance."""
 
-    # Names set in a file or on the command line, even if to the default. Not a setting itself.
+    # Names set in a file or on the command line, even to the default value. Not a setting itself.
     explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
     # The directory that the service manager provides for data; used if log.dirs is not set.
     state_directory: str | None = dataclasses.field(default=None, compare=False, repr=False)
@@ -79,7 +79,7 @@ class BrokerConfig(
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """Return ``log.dirs``, or else the directory of the service manager, or the default."""
+        """Return ``log.dirs``; if it is not set, the service manager's directory or the default."""
         return self.log_dirs or (self.state_directory or DEFAULT_DATA_DIR,)
 
     def bound_listeners(self) -> tuple[Listener, ...]:
@@ -110,7 +110,7 @@ class BrokerConfig(
         return tls_settings(listener, values, self.listener_overrides)
 
     def name_for(self, listener: Listener, name: str) -> str:
-        """Return the name under which `listener` gets the setting: with its prefix or without."""
+        """Return the name under which `listener` gets the setting: with or without its prefix."""
         own_name = override_name(listener, name)
         return own_name if own_name in self.listener_overrides else name
 
@@ -178,7 +178,7 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
 
 
 def why_unused(name: str) -> str:
-    """Return why a name without a setting has no effect, with the nearest known name if any."""
+    """Return why an unused name has no effect, with the nearest known name if there is one."""
     if overridden_row(name) is not None:
         return f"{name} can only be set in a configuration file"
     if is_known_to_kafka(name):
@@ -235,11 +235,11 @@ def _check_inter_broker_listener(config: BrokerConfig) -> Iterator[tuple[str, st
             "cannot be combined with security.inter.broker.protocol; set only one of them",
         )
     elif name.upper() not in {listener.name for listener in config.bound_listeners()}:
-        yield "inter.broker.listener.name", "does not name a listener in listeners"
+        yield "inter.broker.listener.name", "is not the name of a listener in listeners"
 
 
 def _check_tls(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    # Report a problem of settings shared by several listeners once.
+    # Report a problem in settings that several listeners share only once.
     reported = set()
     for listener in config.tls_listeners():
         for name, problem in check_tls(config.tls_of(listener)):

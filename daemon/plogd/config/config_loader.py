@@ -113,7 +113,7 @@ def load_config(
 def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
     """Return which changes from `old` to `new` a running broker may apply.
 
-    Both configurations are without the values set by clients.
+    Both configurations exclude values set by clients.
     """
     applied: list[Setting] = []
     needs_restart: list[Setting] = []
@@ -184,6 +184,7 @@ def _read_files(
 ) -> Iterator[_Given]:
     for i, file in enumerate(files):
         yield from _read_file(file, read, problems)
+        # After the last file of a directory, so that its conf.d is read once.
         if file.parent not in [later.parent for later in files[i + 1 :]]:
             for extra in _extra_files(file.parent / "conf.d", problems):
                 yield from _read_file(extra, read, problems)
@@ -244,7 +245,7 @@ def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
 
 
 def _parse(chosen: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
-    """Return the values by attribute, and those of single listeners by name.
+    """Return the values by attribute, and the values of single listeners by name.
 
     The values are Any, because a type checker cannot know the type of each setting.
     """

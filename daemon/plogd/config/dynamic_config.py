@@ -30,7 +30,7 @@ from plogd.config.config_entry import ConfigEntry
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _SHOWN_CHARACTERS = 1_000
-# The number of problems that are reported together. Searching for the nearest name is slow.
+# Maximum problems that are reported together, because searching for the nearest name is slow.
 PROBLEMS_MAX = 20
 
 
@@ -42,7 +42,7 @@ def broker_id_of(name: str) -> int:
 
 
 def overlay(static: BrokerConfig, dynamic: DynamicSettings) -> tuple[BrokerConfig, list[str]]:
-    """Return the effective configuration, and the problems of values that cannot be used.
+    """Return the effective configuration, and the problems with values that cannot be used.
 
     A value may have been valid in another version of plog, so an invalid one is ignored and does
     not prevent the broker from starting.
@@ -85,7 +85,7 @@ def _value(name: str, text: str, one_broker: bool) -> Value:
     if not row.is_dynamic:
         remedy = "send SIGHUP" if row.update == "reload" else "restart the broker"
         raise InvalidRequest(
-            f"cannot change {name} at run time: set it in the configuration file and {remedy}"
+            f"cannot change {name} at run time; set it in the configuration file and {remedy}"
         )
     if not one_broker and row.update == "per-broker":
         raise InvalidRequest(
@@ -129,7 +129,7 @@ def check_change(
 def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
     """Return the values set for all brokers, as DescribeConfigs shows them.
 
-    They differ from the effective values where this broker has a value of its own.
+    They differ from the effective values where this broker has its own value.
     """
     rows = settings_of(BrokerConfig)
     return [

@@ -33,8 +33,8 @@ class GeneralSettings:
         None,
         "Directories that store partitions. A new partition is placed in the directory with the"
         " fewest partitions. If not set, the broker uses the first directory in `$STATE_DIRECTORY`,"
-        f" which systemd sets for its units, or else `{DEFAULT_DATA_DIR}`, and logs this in the"
-        " first line.",
+        f" which systemd sets for its units, or `{DEFAULT_DATA_DIR}` if that variable is not set,"
+        " and reports the directory in its first log line.",
         type=SettingType.LIST,
         importance="high",
         aliases=("log.dir",),
@@ -122,7 +122,7 @@ class GeneralSettings:
         "plog.status.interval.ms",
         10_000,
         "Interval between updates of the line that `systemctl status` shows: listeners, partitions,"
-        " connections, bytes per second, and problems. Without systemd it has no effect.",
+        " connections, bytes per second, and problems. Without systemd, the setting has no effect.",
         at_least=1000,
         unit="ms",
         importance="low",

@@ -1,4 +1,4 @@
-"""Settings of group membership: session timeouts, sizes and the initial rebalance delay.
+"""Settings for group membership: session timeouts, sizes and the initial rebalance delay.
 
 `BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
 unless the text says otherwise.
@@ -35,11 +35,11 @@ class GroupSettings:
     group_initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",
         0,
-        "Time that an empty group waits for more members before its first rebalance. Each member"
-        " that joins meanwhile extends it by the same time, up to the rebalance timeout. Kafka's"
-        " default of 3000 lets fifty consumers that start together join in one rebalance, but"
-        " delays every first poll by three seconds; with plog's default of 0, such a start takes a"
-        " few more rebalances.",
+        "Time for which an empty group waits for more members before its first rebalance. Each"
+        " member that joins in the meantime extends the wait by the same time, up to the rebalance"
+        " timeout. With Kafka's default of 3000, fifty consumers that start together join in one"
+        " rebalance, but every first poll is delayed by three seconds; with plog's default of 0,"
+        " such a start takes a few more rebalances.",
         at_least=0,
         unit="ms",
     )

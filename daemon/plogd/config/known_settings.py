@@ -1,7 +1,7 @@
 """The names of Kafka's broker settings, to distinguish unused settings from misspelled ones.
 
-The names are those of Kafka 4.3 and of earlier versions. plog does not use most of them yet;
-`load_config` warns when a file sets one of these. A name stays here when plog starts to use it.
+The names are those of Kafka 4.3 and of earlier versions. plog does not use most of them yet, and
+`load_config` warns if a file sets an unused one. A name remains here when plog starts to use it.
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ transactional.id.expiration.ms
 unclean.leader.election.enable
 """
 
-# Until ZooKeeper mode, old message formats and the like were removed.
+# Settings that Kafka removed, for example with ZooKeeper mode and old message formats.
 _EARLIER = """
 advertised.host.name
 advertised.port

@@ -123,7 +123,7 @@ def advertised_listeners(
         if listener.name in skipped:
             continue
         if listener.name not in bound_names:
-            raise ValueError(f"cannot advertise {listener}: listeners contains no such name")
+            raise ValueError(f"cannot advertise {listener}: listeners does not contain that name")
         if listener.name in advertised:
             raise ValueError(f"{listener.name} is listed twice")
         if listener.host in _WILDCARDS:

@@ -58,7 +58,7 @@ def overrides_without_listener(
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return the listener and the name without prefix; two empty strings for other names."""
+    """Return the listener and the name without the prefix; two empty strings for other names."""
     if not name.startswith(_PREFIX):
         return "", ""
     listener, dot_ssl, rest = name.removeprefix(_PREFIX).rpartition(".ssl.")

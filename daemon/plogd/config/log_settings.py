@@ -1,4 +1,4 @@
-"""Settings of logs: segments, durability, retention, records and idempotent producers.
+"""Log settings: segments, durability, retention, records and idempotent producers.
 
 `BrokerConfig` (broker_config.py) inherits them. Most apply to topics that do not set their own
 value; topic_config.py maps topic settings to these. Names, types, bounds and defaults are Kafka's
@@ -102,7 +102,7 @@ class LogSettings:
     log_segment_delete_delay_ms: int = setting(
         "log.segment.delete.delay.ms",
         MINUTE_MS,
-        "Time that the renamed files of a deleted segment remain before they are removed.",
+        "Time after which the renamed files of a deleted segment are removed.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -165,8 +165,8 @@ class LogSettings:
         "Maximum uncompressed size of a batch in topics whose records the broker reads: compacted"
         " topics, and topics with `compression.type` or `message.timestamp.before.max.ms` set. The"
         " size is also limited to 16 times `max.message.bytes`. Larger batches fail with"
-        " MESSAGE_TOO_LARGE. At most one batch over 1 MiB is decompressed at a time, so this also"
-        " bounds memory.",
+        " MESSAGE_TOO_LARGE. At most one batch over 1 MiB is decompressed at a time, so the setting"
+        " also limits memory.",
         type=SettingType.LONG,
         at_least=MIB,
         unit="bytes",
@@ -344,7 +344,7 @@ class LogSettings:
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         DAY_MS,
-        "Time after its last append for which a partition remembers an idempotent producer in"
+        "Time for which a partition remembers an idempotent producer after its last append, in"
         " order to detect duplicates. Measured by the broker's clock, not by record timestamps.",
         at_least=1,
         unit="ms",

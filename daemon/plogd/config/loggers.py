@@ -27,7 +27,7 @@ _NAME_BY_LEVEL: Final = {level: name for name, level in _LEVEL_BY_NAME.items()}
 
 
 class Logs(Protocol):
-    """The log of the daemon, whose level can be changed."""
+    """The daemon's log, whose level can be changed."""
 
     @property
     def level(self) -> str:

@@ -1,4 +1,4 @@
-"""Settings of the network: listeners, connections, and limits on requests and responses.
+"""Network settings: listeners, connections, and limits on requests and responses.
 
 `BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
 unless the text says otherwise. listener.py parses the texts of listeners.
@@ -87,7 +87,7 @@ class NetworkSettings:
         4096,
         "Maximum number of pending connections in the kernel's queue, capped by"
         " `net.core.somaxconn`. With Kafka's default of 50, some clients wait a minute when"
-        " thousands reconnect together.",
+        " thousands reconnect at the same time.",
         at_least=1,
     )
     max_connections: int = setting(
@@ -144,7 +144,7 @@ class NetworkSettings:
         "Maximum number of array elements (topics, partitions, groups, settings, …) in one"
         " request, summed over all its arrays. The broker closes a connection that sends more. An"
         " element occupies a few bytes in a request but costs the broker about a hundred times as"
-        " much memory, and processing time.",
+        " much memory, as well as processing time.",
         at_least=10_000,
         importance="low",
     )
@@ -191,9 +191,9 @@ class NetworkSettings:
         "plog.queued.max.response.bytes",
         64 * MIB,
         "Memory for responses waiting to be sent, over all connections, not counting records sent"
-        " directly from their files. While it is exceeded, the broker starts no further request on"
-        " a connection with unsent responses, and closes connections whose clients do not read."
-        " Responses being encoded may use the same amount again.",
+        " directly from their files. While the limit is exceeded, the broker starts no further"
+        " request on a connection with unsent responses, and closes connections whose clients do"
+        " not read their responses. Responses being encoded may use the same amount again.",
         type=SettingType.LONG,
         at_least=MIB,
         unit="bytes",
@@ -204,8 +204,9 @@ class NetworkSettings:
         32 * MIB,
         "Memory for records of produce requests that cannot be appended yet, because their disk"
         " is too slow or because they must be validated or recompressed. One topic may use half of"
-        " it. At the limit, appends fail with REQUEST_TIMED_OUT, which clients retry. A batch that"
-        " has to wait and is larger than the limit is rejected with a non-retriable error.",
+        " this memory. At the limit, appends fail with REQUEST_TIMED_OUT, which clients retry. A"
+        " batch that has to wait and is larger than the limit is rejected with a non-retriable"
+        " error.",
         type=SettingType.LONG,
         at_least=2 * MIB,
         unit="bytes",
@@ -214,9 +215,9 @@ class NetworkSettings:
     plog_response_buffer_max_bytes: int = setting(
         "plog.response.buffer.max.bytes",
         128 * KIB,
-        "Maximum number of bytes waiting to be sent on a connection. While it is exceeded, the"
-        " broker reads no further request from the connection. Each range of records sent directly"
-        " from its file counts as 16 KiB.",
+        "Maximum number of bytes waiting to be sent on a connection. While this limit is exceeded,"
+        " the broker reads no further request from the connection. Each range of records sent"
+        " directly from its file counts as 16 KiB.",
         at_least=64 * KIB,
         unit="bytes",
         update="reload",
@@ -224,7 +225,7 @@ class NetworkSettings:
     plog_partial_request_timeout_ms: int = setting(
         "plog.partial.request.timeout.ms",
         30 * SECOND_MS,
-        "Half the time in which a request must arrive completely. The broker closes a connection"
+        "Half the time within which a request must arrive. The broker closes a connection"
         " if its incomplete request grew during this time by less than half its size, or by less"
         " than `plog.partial.request.min.rate.bytes` per second.",
         at_least=SECOND_MS,

@@ -1,4 +1,4 @@
-"""Settings of committed offsets and of `__consumer_offsets`, the topic that stores them.
+"""Settings for committed offsets and for `__consumer_offsets`, the topic that stores them.
 
 `BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
 unless the text says otherwise.
@@ -28,8 +28,8 @@ class OffsetsSettings:
     offsets_commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms",
         5 * SECOND_MS,
-        "Maximum time an offset commit waits until its records are durable; then it fails with a"
-        " retriable error.",
+        "Maximum time for which an offset commit waits until its records are durable; after that,"
+        " it fails with a retriable error.",
         at_least=1,
         unit="ms",
         importance="high",
@@ -54,7 +54,7 @@ class OffsetsSettings:
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
         7 * 24 * 60,
-        "How long committed offsets are kept. The time starts when the last member leaves the"
+        "How long committed offsets are kept. The period starts when the last member leaves the"
         " group, or at the last commit if the group never has members or no longer subscribes to"
         " the topic.",
         at_least=1,
@@ -72,8 +72,8 @@ class OffsetsSettings:
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
         50,
-        "Number of partitions with which `__consumer_offsets` is created. No effect once the"
-        " topic exists.",
+        "Number of partitions with which `__consumer_offsets` is created. The setting has no effect"
+        " once the topic exists.",
         at_least=1,
         importance="high",
     )

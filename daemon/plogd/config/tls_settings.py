@@ -1,4 +1,4 @@
-"""Settings of TLS: the certificate of a listener, and the clients that it accepts.
+"""TLS settings: the certificate of a listener, and the clients that it accepts.
 
 `BrokerConfig` (broker_config.py) inherits them; ``listener.name.<name>.ssl.…`` sets a value for one
 listener (listener_overrides.py). Names are Kafka's. Keys and certificates must be PEM, which is
@@ -105,8 +105,8 @@ class TlsSettings:
     ssl_protocol: str = setting(
         "ssl.protocol",
         "TLSv1.3",
-        "Accepted but without effect, so that a Kafka configuration file can be used unchanged: it"
-        " configures Java. `ssl.enabled.protocols` selects the TLS versions.",
+        "Accepted so that a Kafka configuration file can be used unchanged, but without effect: the"
+        " setting configures Java. `ssl.enabled.protocols` selects the TLS versions.",
         one_of=("TLS", "TLSv1.2", "TLSv1.3"),
     )
     ssl_cipher_suites: tuple[str, ...] = setting(

@@ -2,6 +2,6 @@
 
 `group` contains consumer groups with their committed offsets; `runtime` stores the state of any
 kind of coordinator in a log; producer_ids.py allocates producer ids. Reading requests and building
-responses belongs to `plogd.apis`. Start with group/group_coordinator.py and
+responses belong in `plogd.apis`. Start with group/group_coordinator.py and
 runtime/coordinator_runtime.py.
 """

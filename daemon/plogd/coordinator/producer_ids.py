@@ -26,11 +26,11 @@ from plogd.ports import Later, MaybeLater, spawn
 
 BLOCK_SIZE: Final = 1000
 _KEY: Final[Key] = ("producer_ids",)
-_MAX_TRIES = 10
+_MAX_TRIES = 10  # A try fails only if another broker has reserved a block.
 
 
 class ProducerIds:
-    """This broker's current block of ids. `next_id` waits for one id in a thousand only."""
+    """This broker's current block of ids. `next_id` waits only for one id in a thousand."""
 
     def __init__(self, store: MetadataStore, *, broker_id: int, broker_epoch: int) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class ProducerIds:
                 case Conflict():
                     value, version = outcome.value, outcome.version
         raise CoordinatorNotAvailable(
-            f"cannot reserve a block of producer ids in {_MAX_TRIES} attempts; try again"
+            f"cannot reserve a block of producer ids within {_MAX_TRIES} attempts; try again"
         )
 
     def _on_block(self, first: int) -> None:
@@ -88,6 +88,7 @@ class ProducerIds:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.succeed(self._take())
+        # After the loop: a callback that requests an id must not start a second fetch.
         self._is_fetching = False
         if self._waiting:
             self._fetch_block()

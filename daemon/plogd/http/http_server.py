@@ -1,12 +1,12 @@
 """A small HTTP server for read-only pages: GET and HEAD, one request per connection.
 
-The server answers the first request of a connection and closes it, so a client that pipelines
-thousands of requests gets one response. It rejects a request with a body before reading the body.
-Data after the request is discarded for a few seconds, so that the client can read the response
-before the connection is reset. The number and duration of connections and the size of request heads
-are limited; a response is copied to the socket in pieces, as the client reads it.
+The server answers the first request of a connection and then closes the connection, so a client
+that pipelines thousands of requests gets one response. It rejects a request with a body before
+reading the body. Data after the request is discarded for a few seconds, so that the client can read
+the response before the connection is reset. The number and duration of connections and the size of
+request heads are limited; a response is copied to the socket in pieces, as the client reads it.
 
-site.py has the pages; reactor thread only. Source: RFC 9112; nginx's ``lingering_close``.
+site.py defines the pages. Reactor thread only. Source: RFC 9112; nginx's ``lingering_close``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CONNECTIONS_MAX: Final = 32
 """Beyond this number, a new connection replaces the oldest one."""
 CONNECTION_MAX_MS: Final = 30_000.0
 """Maximum duration of a connection, from its start to its last byte."""
-DISCARD_MAX_MS: Final = 5_000.0
-"""Maximum time to discard input after the response if the client keeps the connection open."""
+DISCARD_MAX_MS: Final = 5_000.0  # nginx's default for lingering_timeout.
+"""Maximum time for which input is discarded after the response."""
 HEAD_MAX_BYTES: Final = 16 * 1024
 PIECE_BYTES: Final = 64 * 1024
 _PEER_LOG_INTERVAL_S: Final = 60.0
@@ -85,7 +85,7 @@ class HttpFactory(Factory):
         """Return a connection; abort the oldest one if there are too many."""
         if len(self._open) >= CONNECTIONS_MAX:
             oldest = next(iter(self._open))
-            self.report(oldest.host, f"was the oldest of {CONNECTIONS_MAX}, to accept another one")
+            self.report(oldest.host, f"was the oldest of {CONNECTIONS_MAX}, to accept a new one")
             oldest.abort()
             self.closed(oldest)
         return HttpConnection(self)
@@ -110,7 +110,7 @@ class HttpFactory(Factory):
 
 
 class HttpConnection(Protocol):
-    """A connection, which serves one request."""
+    """A connection that serves one request."""
 
     def __init__(self, factory: HttpFactory) -> None:
         self._factory = factory
@@ -145,6 +145,7 @@ class HttpConnection(Protocol):
             self._transport.loseConnection()
             return
         self._head += data
+        # Plus the four bytes that end the head.
         head, end, _ = bytes(self._head[: HEAD_MAX_BYTES + 4]).partition(b"\r\n\r\n")
         if not end and len(self._head) <= HEAD_MAX_BYTES:
             return
@@ -226,6 +227,7 @@ class HttpConnection(Protocol):
 
     def _sent(self) -> None:
         self._sender = None
+        # Closing with unread input would reset the connection and lose the response.
         self._transport.loseWriteConnection()
         self._close_after(DISCARD_MAX_MS, None)
 
@@ -267,7 +269,7 @@ class _Sender:
 
 
 def parse_request(head: bytes) -> _Request:
-    """Parse a request head without its last empty line. Raises _BadRequest.
+    """Parse a request head without its final empty line. Raises _BadRequest.
 
     >>> parse_request(b"GET /metrics?x=1 HTTP/1.1\\r\\nHost: x")
     _Request(method=b'GET', path='/metrics')

@@ -1,9 +1,9 @@
 """/metrics: the text of all metrics, created in slices and cached for a second.
 
-The text of a broker with thousands of topics has several megabytes. It is therefore created a few
-hundred lines at a time, and other requests run in between; requests that arrive meanwhile, or
-within a second after that, get the same text. A client that reads slowly keeps an old text in
-memory, so only the latest few texts may be in use.
+For a broker with thousands of topics, the text is several megabytes long. It is therefore created a
+few hundred lines at a time, and other requests run in between. Requests that arrive in the
+meantime, or within a second afterwards, get the same text. A client that reads slowly keeps an old
+text in memory, so only the latest few texts may be in use.
 
 Created by site.py; reactor thread only.
 """
@@ -30,7 +30,7 @@ class MetricsPage:
     """The page /metrics and the texts that are being sent.
 
     Args:
-        lines: yields the lines of the text; each line takes little work.
+        lines: yields the lines of the text; each is cheap to create.
         connections: returns the open connections, some of which may be sending a text.
     """
 
@@ -93,6 +93,7 @@ class MetricsPage:
 
     def _drop_texts(self) -> None:
         """Keep the texts in use, at most TEXTS_MAX; abort connections that send older ones."""
+        # By identity, because comparing texts of several megabytes is slow.
         sent: dict[int, list[HttpConnection]] = {}
         for connection in self._connections():
             sent.setdefault(id(connection.sending), []).append(connection)

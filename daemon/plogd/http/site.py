@@ -1,9 +1,9 @@
 """/metrics, /health and /ready on ``plog.http.port``.
 
-The pages are independent of the broker: service.py passes three functions. /health returns 503 if
-the operator must repair something (a log directory is offline), and /ready while the broker is
-starting or stopping; both return details in JSON. There is no authentication: the port listens on
-loopback by default. http_server.py limits the resources of clients.
+The pages do not depend on the broker: service.py passes three functions. /health returns 503 if the
+operator must repair something (a log directory is offline), and /ready while the broker is starting
+or stopping; both return details in JSON. There is no authentication: the port listens on loopback
+by default. http_server.py limits the resources of clients.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_site(
     health: Callable[[], Status],
     ready: Callable[[], Status],
 ) -> HttpFactory:
-    """Create the site; `metrics` yields the lines of /metrics, the others run per request."""
+    """Create the site; `metrics` yields the lines of /metrics; the others run at each request."""
     pages: dict[str, Page] = {
         "/": lambda: _INDEX,
         "/health": lambda: _status_page(health()),
@@ -60,6 +60,7 @@ def listen(reactor: Any, config: BrokerConfig, site: HttpFactory) -> IListeningP
     try:
         return cast(IListeningPort, reactor.listenTCP(port, site, backlog, host))
     except CannotListenError as error:
+        # With the defaults, several brokers can run on one host; only the first one has the port.
         if {"plog.http.port", "plog.http.host"} & config.explicit:
             raise
         log.warn(

@@ -33,9 +33,9 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Acl:
-    """A rule that allows or denies `principal` from `host` the `operation` on `pattern`.
+    """A rule that allows or denies `operation` on `pattern` to `principal` from `host`.
 
-    The numbers are not enums, because a record of a newer Kafka may contain unknown ones.
+    The numbers are not enums, because a record written by a newer Kafka may contain unknown ones.
     """
 
     pattern: ResourcePattern
@@ -112,7 +112,7 @@ class AclFilter:
 
 
 def covers(pattern: ResourcePattern, name: str) -> bool:
-    """Return whether `pattern` applies to a resource of this name and of the pattern's type.
+    """Return whether `pattern` applies to a resource with this name and the pattern's type.
 
     >>> prefixed = {"resource_type": AclResourceType.TOPIC, "pattern_type": AclPatternType.PREFIXED}
     >>> literal = {**prefixed, "pattern_type": AclPatternType.LITERAL}
@@ -130,6 +130,6 @@ def covers(pattern: ResourcePattern, name: str) -> bool:
 
 def _check(field: str, known: type[E], number: int, *for_filters: E) -> None:
     if number in for_filters:
-        raise InvalidRequest(f"invalid ACL: {field} {known(number).name} is for filters only")
+        raise InvalidRequest(f"invalid ACL: {field} {known(number).name} is valid only in filters")
     if not known(number).is_known:
         raise InvalidRequest(f"unknown {field} {number}")

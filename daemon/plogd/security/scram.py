@@ -14,6 +14,7 @@ from typing import Final
 from plog.errors import UnacceptableCredential, UnsupportedSaslMechanism
 from plog.scram import ScramMechanism, server_key, stored_key
 
+# The limits of Kafka's ScramMechanism and ScramControlManager.
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 MAX_USER_CHARACTERS: Final = 1_000
@@ -63,7 +64,7 @@ def credential_of(
         raise UnacceptableCredential("the salted password is empty")
     if len(salt) > MAX_SALT_BYTES:
         raise UnacceptableCredential(
-            f"the salt has {len(salt)} bytes; at most {MAX_SALT_BYTES} are allowed"
+            f"the salt is {len(salt)} bytes long; at most {MAX_SALT_BYTES} are allowed"
         )
     return ScramCredential(
         salt=salt,

@@ -65,11 +65,12 @@ class BrokerProcess(RunningBroker):
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it is ready. Raises BrokerFailed if it fails to start."""
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        # It stays open until the process ends, because the broker also reports that it stops.
+        # The socket stays open until the process ends, because the broker also reports when it
+        # stops.
         self._ready_socket = ReadySocket()
         self._control = ControlClient() if self._is_controlled else None
         started = time.monotonic()
@@ -118,12 +119,13 @@ class BrokerProcess(RunningBroker):
         """Reload the broker's settings with SIGHUP, and wait until that is done."""
         process = self._running()
         assert self._ready_socket is not None, NOT_RUNNING
+        # An earlier message would end the wait before the reload is done.
         self._ready_socket.drain()
         process.send_signal(signal.SIGHUP)
         self._ready_socket.wait(process, START_TIMEOUT_S)
 
     def _end_hooks(self) -> None:
-        """Record the hits of the hooks, if the broker can still report them."""
+        """Record the hits of the hooks if the broker can still report them."""
         try:
             self.hooks.reset()
         except (BrokerFailed, TimeoutError):
@@ -145,10 +147,12 @@ class BrokerProcess(RunningBroker):
 
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
         if not self._is_controlled:
-            raise BrokerFailed(f"{command}: use BrokerProcess(..., controls=True)")
+            raise BrokerFailed(
+                f"cannot run {command}: no controls; use BrokerProcess(..., controls=True)"
+            )
         control = self._control
         if control is None:
-            raise BrokerFailed(f"{command}: {NOT_RUNNING}")
+            raise BrokerFailed(f"cannot run {command}: {NOT_RUNNING}")
         try:
             return control.ask(command, arguments, timeout_s)
         except ChannelClosed as error:
@@ -169,5 +173,6 @@ class BrokerProcess(RunningBroker):
 
 def _environment(notify_socket: str) -> dict[str, str]:
     """Return this process's environment with its module path and the notify socket."""
+    # The child imports the same plog as the test, whether it is installed or not.
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, "PYTHONPATH": path, "NOTIFY_SOCKET": notify_socket}

@@ -2,8 +2,8 @@
 
 It starts ten times as fast as a process, and a debugger can inspect it. The test's process is not
 changed (embedded_process.py): Twisted's global reactor is not used, installed or imported. `_Run`
-releases the resources that the end of a process would release, and closes every descriptor whenever
-its reactor ends.
+releases the resources that the end of a process would release, and closes every descriptor when its
+reactor ends.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ log = Logger()
 class BrokerThread(RunningBroker):
     """A broker in a thread of this process, with its own reactor.
 
-    `kill` ends the broker as SIGKILL would: data already passed to the operating system is written,
-    nothing else, and the connections of clients break.
+    `kill` ends the broker as SIGKILL would: only data already passed to the operating system is
+    written, and clients lose their connections.
     """
 
     _run: _Run | None = None
@@ -58,7 +58,7 @@ class BrokerThread(RunningBroker):
         return self._run is not None and self._run.is_alive
 
     def start(self) -> None:
-        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it is ready. Raises BrokerFailed if it fails to start."""
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class BrokerThread(RunningBroker):
         """Stop the broker as SIGTERM does. Raises BrokerFailed if it does not stop cleanly."""
         run = self._running()
         if run.is_alive:
-            with contextlib.suppress(BrokerFailed):  # It may be ending; the exit code is checked.
+            with contextlib.suppress(BrokerFailed):  # It may be ending; stop checks the exit code.
                 self.hooks.reset()
             run.soon(run.reactor.stop)
         self._join(run)
@@ -138,7 +138,7 @@ class BrokerThread(RunningBroker):
 
 
 class _Run:
-    """One run of a broker. Methods belong to the reactor's thread unless marked otherwise."""
+    """One run of a broker. Methods run on the reactor's thread unless marked otherwise."""
 
     def __init__(self, assignments: list[str], log_path: Path, offset_s: float) -> None:
         self._loaded = load_config([], assignments)
@@ -187,7 +187,7 @@ class _Run:
         return asked
 
     def where(self) -> str:
-        """Return the stack of the thread for the message of a timeout."""
+        """Return the stack of the thread, for the message of a timeout."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         return "" if frame is None else "".join(traceback.format_stack(frame))
 
@@ -224,6 +224,7 @@ class _Run:
         self._stop_trigger = self.reactor.addSystemEventTrigger(
             "before", "shutdown", service.stopService
         )
+        # Signals belong to the test's process, and only its main thread may handle them.
         self.reactor.run(installSignalHandlers=False)
         self.exit_code = service.exit_code
 
@@ -246,6 +247,7 @@ class _Run:
         self._silence()
         if self.machine.jobs is not None:
             self.machine.jobs.abandon()
+        # A killed process does not run stopService.
         self.reactor.removeSystemEventTrigger(self._stop_trigger)
         self.reactor.crash()
         self.reactor.disconnectAll()
@@ -295,4 +297,5 @@ def _after_fork() -> None:
         run.forget()
 
 
+# Otherwise, a forked child would keep the broker's ports and files open.
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,5 @@
-"""The channel between a test and its broker process: a socket pair that only these two hold.
+"""The channel between a test and its broker process: a socket pair that only these two processes
+hold.
 
 `ControlClient` creates the pair before the process starts and keeps the test's end; the broker
 inherits the other end, which control_server.py reads. Each packet is one JSON object::
@@ -25,15 +26,16 @@ MESSAGE_BYTES_MAX = 1 << 16
 
 
 class ChannelClosed(Exception):
-    """Raised if the broker has ended."""
+    """Raised when the broker has ended."""
 
 
 class ControlClient:
-    """The test's end of the channel. Any thread; one command at a time."""
+    """The test's end of the channel. May be used in any thread, for one command at a time."""
 
     def __init__(self) -> None:
+        # SOCK_SEQPACKET keeps the boundaries of messages.
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        """`theirs` is inherited by the child; close it here after the child has started."""
+        """The child inherits `theirs`; close it in this process after the child has started."""
         self._lock = threading.Lock()
         self._last_id = 0
 
@@ -56,7 +58,7 @@ class ControlClient:
                 answer = self._receive(self._last_id, command, timeout_s)
             except TimeoutError:
                 raise
-            except OSError as error:  # Lost, or closed by another thread.
+            except OSError as error:  # The broker ended, or another thread closed this end.
                 raise ChannelClosed(f"{command}: {error}") from error
         finally:
             self._lock.release()

@@ -1,4 +1,4 @@
-"""The broker's end of control_channel.py, which runs the commands of the test.
+"""The broker's end of the channel in control_channel.py, which runs the test's commands.
 
 Created only by controlled_main.py. Reactor thread only.
 """

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ControlledMachine(Machine):
-    """The ports of one test broker; `switch_interval_s` as for `ThreadJobs`."""
+    """The ports of one test broker; `switch_interval_s` is passed to `ThreadJobs`."""
 
     def __init__(self, reactor: MovableReactor, *, switch_interval_s: float | None) -> None:
         super().__init__(reactor, HeldFiles())
@@ -101,7 +101,7 @@ class HeldFiles(OsFiles):
         return _HeldFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._open)
 
     def open_existing(self, path: str) -> File:
-        """As `open_append`, but raises FileNotFoundError for a missing file."""
+        """Open like `open_append`, but raise FileNotFoundError if the file is missing."""
         return _HeldFile(path, os.O_RDWR | os.O_APPEND, self._open)
 
     def open_read(self, path: str) -> File:
@@ -109,7 +109,7 @@ class HeldFiles(OsFiles):
         return _HeldFile(path, os.O_RDONLY, self._open)
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on `path` as `OsFiles` does; the result releases it once."""
+        """Lock `path` exclusively, as `OsFiles` does; the returned function unlocks it once."""
         release = super().lock(path)
         number = id(release)
         self._locks[number] = release
@@ -121,7 +121,7 @@ class HeldFiles(OsFiles):
         return release_once
 
     def close(self) -> None:
-        """Close all files and locks; call when no thread uses them any more."""
+        """Close all files and locks; call this when no thread uses them any longer."""
         for file in list(self._open):
             file.close_now()
         for number in list(self._locks):
@@ -149,8 +149,8 @@ class _HeldFile(OsFile):
     def close_now(self) -> None:
         """Close the descriptor even if the file has holders.
 
-        It takes no lock, because after a fork a thread that does not exist in the child may hold
-        it.
+        This takes no lock, because after a fork, the lock may be held by a thread that does not
+        exist in the child.
         """
         self._fd = -1
         self._among.discard(self)

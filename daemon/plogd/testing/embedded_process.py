@@ -20,7 +20,7 @@ from plogd.sdnotify import ServiceNotifier
 
 
 class EmbeddedProcess(OwnProcess):
-    """Replaces `OwnProcess`; `statuses` receives the status whenever the broker is ready."""
+    """Replaces `OwnProcess`; `statuses` receives the broker's status whenever it is ready."""
 
     def __init__(self) -> None:
         super().__init__({})

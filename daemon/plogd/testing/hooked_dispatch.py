@@ -40,7 +40,7 @@ _ROW_BY_NAME = {row.name: row for row in HANDLERS}
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Rule:
-    """An action and the requests it applies to; no limit if `times` is None."""
+    """An action and the requests to which it applies; if `times` is None, without a limit."""
 
     row: Row
     action: Literal["delay", "drop", "fail"]
@@ -55,10 +55,10 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"cannot add a hook with times={self.times}: use 1 or more")
+            raise ValueError(f"cannot add a hook with times={self.times}; use 1 or more")
         if self.topic is not None and not names_topics(self.row.request):
             raise ValueError(
-                f"cannot add a hook for topic={self.topic!r}: {self.row.name} names no topics"
+                f"cannot add a hook for topic={self.topic!r}: {self.row.name} contains no topics"
             )
 
     @property
@@ -140,6 +140,7 @@ class HookedDispatch:
         row = _ROWS.get(header.api_key)
         if row is None or not row.first_version <= header.api_version <= row.last_version:
             return None
+        # Checked before the frame is copied, so that other requests cost little.
         if not any(rule.row is row for rule in self.rules):
             return None
         return _Call(row, header, memoryview(bytearray(frame)), position, connection)
@@ -168,7 +169,7 @@ class HookedDispatch:
             return Dispatched(call.is_produce, call.refusal(rule))
         held = _Held()
         held.timer = self._timers.call_later(rule.delay_ms, lambda: self._start(call, held))
-        # It runs alone, because later Produces would overtake it.
+        # The request runs alone, because later Produces would overtake it.
         return Dispatched(call.is_produce, held.answer, runs_alone=True)
 
     def _start(self, call: _Call, held: _Held) -> None:
@@ -237,7 +238,7 @@ class _Call:
         return self._request
 
     def refusal(self, rule: Rule) -> Parts:
-        """Return a response with the rule's error. Raises CloseConnection for a bad request."""
+        """Return a response with the rule's error. An invalid request raises CloseConnection."""
         assert rule.error is not None
         context = RequestContext(self.header, self.connection, len(self.frame))
         try:
@@ -249,7 +250,7 @@ class _Call:
 
 
 class _Held:
-    """A delayed response, given when the delay is over and the request is complete."""
+    """A delayed response, delivered when the delay is over and the request is complete."""
 
     def __init__(self) -> None:
         self.answer: Later[Parts | None] = Later(self._cancel)
@@ -310,7 +311,7 @@ def _replacement(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
 
 
 def _drop_error(call: _Call) -> CloseConnection:
-    return CloseConnection(f"a test's hook drops its {call.row.name}")
+    return CloseConnection(f"a test's hook drops the {call.row.name} request")
 
 
 def _topics_of(message: Struct, name_of: Callable[[bytes], str | None]) -> Iterator[str]:

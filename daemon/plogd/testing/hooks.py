@@ -4,10 +4,10 @@
         producer.flush()
     assert hook.hits == 2
 
-A hook applies to the next requests with this name in Kafka's protocol, optionally of one topic or
-one client. It ends with its ``with`` block, with `Hook.remove`, with the test, or when the broker
-stops. hooked_dispatch.py applies the hooks; this module is their interface for tests, and imports
-neither hooked_dispatch.py nor Twisted. Any thread.
+A hook applies to the next requests with this name in Kafka's protocol, optionally only to those for
+one topic or from one client. It ends with its ``with`` block, with `Hook.remove`, at the end of the
+test, or when the broker stops. hooked_dispatch.py applies the hooks; this module is their interface
+for tests, and imports neither hooked_dispatch.py nor Twisted. May be used in any thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Hook:
 
     @property
     def hits(self) -> int:
-        """Return the number of requests that the hook has applied to."""
+        """Return the number of requests to which the hook has applied."""
         if self._hits is not None:
             return self._hits
         return int(self._ask("hook_hits", number=self._number))
@@ -51,7 +51,7 @@ class Hook:
             try:
                 self._ask("wait_for_hook", timeout_s=timeout_s, number=self._number, count=count)
             except TimeoutError:
-                text = f"the hook got {self.hits} of {count} requests within {timeout_s:g} s"
+                text = f"the hook applied to {self.hits} of {count} requests within {timeout_s:g} s"
                 raise TimeoutError(text) from None
         elif self._hits < count:
             raise TimeoutError(f"the hook ended after {self._hits} of {count} requests")
@@ -62,7 +62,7 @@ class Hook:
             self._hits = int(self._ask("remove_hook", number=self._number))
 
     def ended(self, hits: int) -> None:
-        """Record the hits after all hooks were ended."""
+        """Record the number of hits after all hooks have ended."""
         if self._hits is None:
             self._hits = hits
 
@@ -100,9 +100,9 @@ class Hooks:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Hook:
-        """Delay the start of a request by `seconds`, or with `after` only its response."""
+        """Delay the start of a request or, if `after` is set, only its response by `seconds`."""
         if seconds < 0:
-            raise ValueError(f"cannot delay a request by {seconds} s: use 0 or more")
+            raise ValueError(f"cannot delay a request by {seconds} s; use 0 or more")
         return self._add(
             request,
             "delay",
@@ -122,7 +122,7 @@ class Hooks:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Hook:
-        """Close the connection before a request takes effect, or with `after` after it has."""
+        """Close the connection before a request takes effect or, if `after` is set, afterwards."""
         return self._add(
             request, "drop", after=after, times=times, topic=topic, client_id=client_id
         )
@@ -137,7 +137,7 @@ class Hooks:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Hook:
-        """Return `error` instead of handling a request, or with `after` after handling it."""
+        """Return `error` instead of handling a request or, if `after` is set, after handling it."""
         return self._add(
             request,
             "fail",

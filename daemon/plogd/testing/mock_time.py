@@ -1,7 +1,7 @@
 """Time that a test can advance: a reactor with a movable clock, which advances in steps.
 
 Both clocks of the broker are derived from the reactor's, so timers, periodic tasks, sessions and
-timestamps advance together. Real time continues meanwhile; an advance is added to it.
+timestamps advance together. Real time continues in the meantime; an advance is added to it.
 
 `MockTime.advance` steps from one due timer to the next, so that each is called at its own time, and
 waits at each step for the jobs that it causes. It does not wait for clients, which use real time.
@@ -29,8 +29,8 @@ time."""
 
 _ROUNDS_MAX = 10
 _LAST_ROUNDS_MAX = 100
-"""Maximum number of waits for jobs, and for the jobs that these cause, per step and in the last
-step. It is limited because clients may cause new jobs all the time."""
+"""Maximum number of waits for jobs, and for the jobs that they cause, in each step and in the last
+step. The number is limited because clients may keep causing new jobs."""
 
 _TINY_S = 1e-6
 """Added to each step, so that rounding does not leave a timer due slightly after it."""
@@ -101,9 +101,9 @@ class MockTime:
         """The number of waits in this step."""
 
     def advance(self, seconds: float) -> Later[None]:
-        """Let `seconds` pass; done when everything due by then has happened."""
+        """Let `seconds` pass; complete when everything due by then has happened."""
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"cannot advance time by {seconds} s: use a finite number, 0 or more")
+            raise ValueError(f"cannot advance time by {seconds} s; use a finite number, 0 or more")
         move = _Move(seconds, seconds, Later())
         self._moves.append(move)
         if len(self._moves) == 1:
@@ -125,7 +125,7 @@ class MockTime:
                 self._soon()
 
     def _soon(self) -> None:
-        # Not a timer, because it would be found as a due timer.
+        # Not a timer, because `_due_in_s` would find it as a due timer.
         self._reactor.callFromThread(self._step)
 
     def _step(self) -> None:
@@ -168,7 +168,7 @@ class MockTime:
 
 
 class _PeriodicRest:
-    """The time for which frequent periodic tasks pause in a long move: until its next hundredth."""
+    """The pause of frequent periodic tasks in a long move: they run once per hundredth of it."""
 
     def __init__(self, move: _Move) -> None:
         self._pause_s = move.total_s / PERIODIC_RUNS
@@ -176,7 +176,7 @@ class _PeriodicRest:
         self._rest_s = self._pause_s - done_s % self._pause_s if self._pause_s else 0.0
 
     def stretched(self, call: Any, due_in_s: float) -> float:
-        """Return when to step to `call`; it runs earlier if another call is due after its time."""
+        """Return the time until the step to `call`; a step to a later call may run it earlier."""
         task = getattr(call, "func", None)
         if due_in_s <= 0 or not isinstance(task, LoopingCall) or task.interval is None:
             return due_in_s

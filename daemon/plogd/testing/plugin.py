@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", mark)
     if config.getini("plog_broker") not in ("", *KINDS):
         wrong = config.getini("plog_broker")
-        raise pytest.UsageError(f"invalid plog_broker = {wrong}: use one of {', '.join(KINDS)}")
+        raise pytest.UsageError(f"invalid plog_broker = {wrong}; use one of {', '.join(KINDS)}")
     config.stash[_BROKERS] = _Brokers()
 
 
@@ -237,7 +237,7 @@ def plog_topics(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def plog_topic(request: pytest.FixtureRequest, plog_topics: dict[str, str]) -> str:
-    """The name of this test's topic: that of its first mark, or a new one with one partition."""
+    """The name of this test's topic: from its first mark, or of a new topic with one partition."""
     for name in plog_topics.values():
         return name
     prefix: str = request.node.name.removeprefix("test_")

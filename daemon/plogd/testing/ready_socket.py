@@ -61,6 +61,7 @@ class ReadySocket:
                             f"not ready after {timeout_s:g} s; it reported {fields}"
                         )
                     ready = [key.fileobj for key, _ in selector.select(remaining_s)]
+                    # Messages first: the process may have exited after it sent them.
                     if self._socket in ready:
                         fields.update(self._receive())
                     elif pidfd in ready:

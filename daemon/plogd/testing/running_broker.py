@@ -1,7 +1,7 @@
 """`RunningBroker`: the common part of test brokers in a thread and in a process.
 
-broker_thread.py and broker_process.py have the two subclasses. Not thread-safe: only one thread may
-start and stop the broker; clients may connect from any thread.
+broker_thread.py and broker_process.py contain the two subclasses. Not thread-safe: only one thread
+may start and stop the broker; clients may connect from any thread.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from plogd.testing.hooks import Hooks
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 120.0
-NOT_RUNNING = "the broker is not running: call start() or restart()"
-RUNS_ALREADY = "the broker is already running: call stop() first, or restart()"
+NOT_RUNNING = "the broker is not running; call start() or restart()"
+RUNS_ALREADY = "the broker is already running; call stop() first, or call restart()"
 _LOG_TAIL_CHARACTERS = 4000
 _BUG = re.compile(r"^\S+Z CRITICAL ", re.MULTILINE)
 _NAME_CHARACTERS_MAX = 60
 
 
 class BrokerFailed(Exception):
-    """The broker did not start or stop cleanly, or logged a bug; the text ends with its log."""
+    """The broker did not start or stop cleanly, or logged a bug; the text ends with log lines."""
 
 
 class RunningBroker(ABC):
@@ -53,7 +53,7 @@ class RunningBroker(ABC):
         self._checked_characters = 0
         self._moved_s = 0.0
         self._has_to_run = False
-        """Whether it was started and has not been stopped or killed since."""
+        """Whether the broker was started and has not been stopped or killed since then."""
 
     # -- start and stop -----------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class RunningBroker(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start the broker and wait until it serves. Raises BrokerFailed if it does not."""
+        """Start the broker and wait until it is ready. Raises BrokerFailed if it fails to start."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -124,7 +124,7 @@ class RunningBroker(ABC):
         text = self.log_text()
         news, self._checked_characters = text[self._checked_characters :], len(text)
         if _BUG.search(news):
-            raise BrokerFailed(f"the broker reports a bug\n{news[-_LOG_TAIL_CHARACTERS:]}")
+            raise BrokerFailed(f"the broker reported a bug\n{news[-_LOG_TAIL_CHARACTERS:]}")
 
     # -- control --------------------------------------------------------------------------------
 

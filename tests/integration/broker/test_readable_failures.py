@@ -124,8 +124,8 @@ def test_tls_client_on_a_plain_listener_is_logged(own_broker: BrokerProcess) -> 
 
 
 OLD_REQUESTS = {
-    "Produce version 1 is not supported, only 3 to 13": "0000 0001 00000007",
-    "Fetch version 2 is not supported, only 4 to 18": "0001 0002 00000007",
+    "Produce version 1 is not supported (only 3 to 13)": "0000 0001 00000007",
+    "Fetch version 2 is not supported (only 4 to 18)": "0001 0002 00000007",
 }
 
 

@@ -33,7 +33,7 @@ def explain(version: int, **software: str) -> str:
 def test_old_client_is_named_with_its_version_and_the_remedy(version: int) -> None:
     text = explain(version)
     served = f"{PRODUCE.first_version} to {PRODUCE.last_version}"
-    assert text.startswith(f"Produce version {version} is not supported, only {served}: client")
+    assert text.startswith(f"Produce version {version} is not supported (only {served}): client")
     assert "'billing' (software unknown)" in text
     for remedy in ("Kafka 2.1 or newer", "broker.version.fallback", "api_version"):
         assert remedy in text

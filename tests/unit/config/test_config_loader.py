@@ -153,7 +153,7 @@ def test_authorizer_is_rejected_because_acls_are_not_enforced() -> None:
         (["listeners=SSL://:1"], "ssl.keystore.location is not set: a TLS listener needs a PEM"),
         (
             ["inter.broker.listener.name=INSIDE"],
-            "-o inter.broker.listener.name=INSIDE: does not name a listener",
+            "-o inter.broker.listener.name=INSIDE: is not the name of a listener",
         ),
         (
             ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],

@@ -76,7 +76,7 @@ def test_request_failed_after_its_effect_is_handled(broker: HookedBroker) -> Non
 
 def test_dropped_request_has_no_effect(broker: HookedBroker) -> None:
     broker.rule("Produce", "drop")
-    with pytest.raises(CloseConnection, match="a test's hook drops its Produce"):
+    with pytest.raises(CloseConnection, match="a test's hook drops the Produce request"):
         broker.produce("orders", b"x")
     assert broker.end_offset("orders") == 0
 
@@ -228,7 +228,7 @@ def test_unknown_request_name_suggests_the_nearest(wrong: str, near: str) -> Non
 
 
 def test_topic_is_rejected_for_a_request_without_topics() -> None:
-    with pytest.raises(ValueError, match="Heartbeat names no topics"):
+    with pytest.raises(ValueError, match="Heartbeat contains no topics"):
         Rule(row=row_named("Heartbeat"), action="drop", topic="orders")
 
 

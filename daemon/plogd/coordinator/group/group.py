@@ -1,9 +1,9 @@
 """`Group`: the state machine of a classic consumer group and its members.
 
-The tables below list the valid state transitions. rebalance.py moves a group from one generation to
+The table below lists the valid state transitions. rebalance.py moves a group from one generation to
 the next, join_group.py admits members, and group_metadata_manager.py manages all groups of a shard.
-Every change of a group's members, counters or state goes through the methods here. These methods
-never wait, write records or send responses.
+The methods here make every change to a group's members, counters or state. They never wait, write
+records or send responses.
 
 Theory of operation. A group divides resources, usually partitions, among its members, and does so
 again whenever its membership changes. The broker does not compute the assignment. It selects a
@@ -18,14 +18,15 @@ assignment to the others.
   3. All members send SyncGroup, the leader with the assignment. Once the assignment is in the log,
      each member receives its part, and the group becomes STABLE.
   4. When a member leaves, or sends nothing for its session timeout, the group returns to step 1.
-     Without any member left it becomes EMPTY, and remains so while it has committed offsets.
+     When no member is left, it becomes EMPTY, and remains EMPTY while it has committed offsets.
 
 Only the result of step 3 is durable. After a restart a group is STABLE or EMPTY in the last
 generation written, and its members, if they are still alive, continue without a rebalance.
 
 A member id is *pending* between the response that assigns it and the JoinGroup that uses it
-(KIP-394). A client that learns its id first does not leave a dead member in the group when it
-misses the response to JoinGroup. In step 1 the group waits for pending ids as it does for members.
+(KIP-394). A client that learns its id first does not leave a dead member in the group if it never
+receives the response to JoinGroup. In step 1 the group waits for pending ids as it does for
+members.
 
 Source: Kafka 4.0 ClassicGroup; KIP-62, 134, 345, 394, 559.
 """
@@ -52,7 +53,7 @@ from plogd.coordinator.group.member import JoinAnswer, Member, MemberProtocol
 
 
 class GroupState(Enum):
-    """The state of a group; the values are the names in responses."""
+    """The state of a group; the values are the names used in responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -127,6 +128,7 @@ class Group:
         self._unused_bytes = 0
         self._memory: GroupMemory | None = None
         self._static_member_ids: dict[str, str] = {}
+        # Both are updated incrementally: counting at each JoinGroup would take quadratic time.
         self._waiting_joins = 0
         self._supporters: Counter[str] = Counter()
 
@@ -145,7 +147,7 @@ class Group:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether it was EMPTY before this rebalance, and may delay it for more members."""
+        """Whether the group was EMPTY before this rebalance, which then may wait for members."""
         return self._state is PREPARING_REBALANCE and self._previous_state is EMPTY
 
     @property
@@ -155,7 +157,7 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is EMPTY; there may be pending member ids nevertheless."""
+        """Whether the group is EMPTY; it may still have pending member ids."""
         return self._state is EMPTY
 
     @property
@@ -165,7 +167,7 @@ class Group:
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members use the consumer protocol."""
+        """Whether the group's members use the consumer protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     @property
@@ -215,7 +217,7 @@ class Group:
         )
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add `member`. Its id is no longer pending; it becomes the leader of an empty group."""
+        """Add `member`, whose id is then no longer pending. The first member becomes the leader."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -314,7 +316,7 @@ class Group:
         return _GROUP_BYTES + len(self.group_id)
 
     def untrack_memory(self) -> None:
-        """Stop counting the group's bytes, because it is removed."""
+        """Stop counting the group's bytes, because the group is removed."""
         if self._memory is not None:
             self._memory.used_bytes -= self.size_bytes
             self._memory = None
@@ -361,7 +363,7 @@ class Group:
     def select_protocol(self) -> str:
         """Return the protocol that most members prefer among those that all of them support.
 
-        With equal votes, the protocol that received its first vote earlier wins.
+        In case of a tie, the protocol that received its first vote earlier wins.
         """
         candidates = {
             name for name, count in self._supporters.items() if count == len(self.members)
@@ -370,7 +372,7 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def begin_generation(self, now_ms: int) -> None:
-        """Start the next generation: COMPLETING_REBALANCE, or EMPTY without members."""
+        """Start the next generation, as COMPLETING_REBALANCE or, without members, as EMPTY."""
         self.generation_id += 1
         self._resize(-self._unused_bytes)
         self._unused_bytes = 0
@@ -416,17 +418,17 @@ class Group:
             if current is None:
                 raise UnknownMemberId(
                     f"group {self.group_id} has no member with group instance id"
-                    f" {group_instance_id}: join again"
+                    f" {group_instance_id}; join again"
                 )
             if current != member_id:
                 raise FencedInstanceId(
                     f"group instance id {group_instance_id} of group {self.group_id} now belongs"
-                    " to another member: do not start two consumers with the same id"
+                    " to another member; do not start two consumers with the same id"
                 )
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberId(
-                f"group {self.group_id} has no member with id {member_id!r}: join again"
+                f"group {self.group_id} has no member with id {member_id!r}; join again"
             )
         return member
 
@@ -434,7 +436,7 @@ class Group:
         """Raise IllegalGeneration unless this is the current generation."""
         if generation_id != self.generation_id:
             raise IllegalGeneration(
-                f"group {self.group_id} is in generation {self.generation_id}, not {generation_id}:"
+                f"group {self.group_id} is in generation {self.generation_id}, not {generation_id};"
                 " join again"
             )
 
@@ -452,10 +454,11 @@ class Group:
             return  # A consumer with manual assignment, or an admin client.
         if generation_id < 0 and not member_id and group_instance_id is None:
             raise UnknownMemberId(
-                f"group {self.group_id} has active members: only they may commit offsets"
+                f"group {self.group_id} has active members; only they may commit offsets"
             )
         self.validate_member(member_id, group_instance_id)
         self.validate_generation(generation_id)
+        # In PREPARING_REBALANCE commits are allowed: members commit before they join again.
         if self._state is COMPLETING_REBALANCE:
             # The member knows the generation but has not received its assignment yet.
             raise RebalanceInProgress(

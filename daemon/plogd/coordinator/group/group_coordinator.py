@@ -1,9 +1,9 @@
 """The group coordinator for request handlers: it routes each operation to the group's shard.
 
-A group belongs to the partition of `__consumer_offsets` given by the hash of its id. The topic is
-created on first use. The coordinator ignores later changes of its partition count while the broker
-runs: with another count it would look for groups in the wrong partition, and return no committed
-offsets to clients that have some.
+The hash of a group's id determines its partition of `__consumer_offsets`. The topic is created on
+first use. While the broker runs, the coordinator ignores later changes to the topic's partition
+count: with a different count, it would look for groups in the wrong partitions, and return no
+committed offsets to clients that have committed some.
 
 Called on the reactor thread. Source: Kafka 4.3 GroupCoordinatorService, AutoTopicCreationManager.
 """
@@ -130,13 +130,13 @@ class GroupCoordinator(Generic[G]):
     # -- life cycle of topics -----------------------------------------------------------------
 
     def topic_started(self, topic: TopicState) -> None:
-        """Load the groups of `topic` if it is the offsets topic; this broker leads it now."""
+        """Load the groups of `topic` if it is the offsets topic, which this broker now leads."""
         if topic.name == OFFSETS_TOPIC:
             self._note_layout(topic)
             self.runtime.topic_started(topic)
 
     def topic_stopped(self, topic: TopicState) -> None:
-        """Delete the offsets committed in a deleted topic."""
+        """Delete the committed offsets for a deleted topic."""
         if topic.name == OFFSETS_TOPIC:
             self.runtime.topic_stopped()
             return
@@ -151,13 +151,14 @@ class GroupCoordinator(Generic[G]):
         return self.runtime.shutdown()
 
     def _note_layout(self, topic: TopicState) -> None:
+        # A recreated topic may have a different number of partitions.
         if self._layout is None or self._layout.topic_id != topic.topic_id:
             self._layout = _Layout(topic_id=topic.topic_id, partition_count=len(topic.partitions))
 
     # -- routing ------------------------------------------------------------------------------
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition of `__consumer_offsets` of a group, which may not exist yet."""
+        """Return the group's partition of `__consumer_offsets`; the topic may not exist yet."""
         topic = self._cache.topic(OFFSETS_TOPIC)
         if topic is None or self._layout is None:
             return partition_for(group_id, self.config.offsets_topic_num_partitions)
@@ -177,7 +178,10 @@ class GroupCoordinator(Generic[G]):
             await self._create_topic(
                 OFFSETS_TOPIC,
                 partitions=config.offsets_topic_num_partitions,
+                # Kafka refuses to create the topic with too few brokers; here, one broker serves
+                # groups.
                 replication_factor=min(config.offsets_topic_replication_factor, self._brokers()),
+                # The settings with which Kafka creates this topic.
                 config={
                     "cleanup.policy": "compact",
                     "compression.type": "producer",
@@ -231,13 +235,14 @@ class GroupCoordinator(Generic[G]):
     def write_join(
         self, request: JoinGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
     ) -> Later[T]:
-        """Run a JoinGroup: counts its bytes until it runs; from then on the member's bytes count.
+        """Run a JoinGroup, and count its bytes until it runs; afterwards, the member's bytes count.
 
         Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
         """
         size_bytes = self._memory.check_join(request)
         release = self._memory.hold(request.group_id, size_bytes)
 
+        # Released before the operation, which checks the member's bytes against the same bound.
         def run(shard: GroupShard[G]) -> Result[T]:
             release()
             return operation(shard)
@@ -260,7 +265,7 @@ class GroupCoordinator(Generic[G]):
         return self.write(group_id, lambda shard: Result(response=operation(shard)))
 
     def read_all(self, operation: Callable[[GroupShard[G]], T]) -> list[Later[T]]:
-        """Run a read on every shard of this broker, in the order of partitions."""
+        """Run a read on every shard of this broker, in partition order."""
         shards = sorted(self.runtime.shards.items())
         return [shard.read(operation) for _, shard in shards]
 
@@ -324,12 +329,12 @@ class GroupCoordinator(Generic[G]):
     # -- periodic tasks -----------------------------------------------------------------------
 
     def clean_up(self) -> Later[None]:
-        """Remove expired offsets, and groups without members and offsets, in every shard."""
+        """Remove expired offsets, and groups without members or offsets, from every shard."""
         return spawn(self._removal.expire_offsets())
 
 
 def _finally(later: Later[T], function: Callable[[], None]) -> Later[T]:
-    """Return `later`, with `function` called before its outcome is delivered or on cancel."""
+    """Return a Later with the outcome of `later`; call `function` before it is delivered."""
     result: Later[T] = Later(later.cancel)
 
     def on_value(value: T) -> None:
@@ -347,7 +352,7 @@ def _finally(later: Later[T], function: Callable[[], None]) -> Later[T]:
 def _mapped_error(
     later: Later[T], raised: type[KafkaError], reported: Callable[[str], KafkaError]
 ) -> Later[T]:
-    """Return `later`, with the error `raised` replaced by `reported`."""
+    """Return a Later with the outcome of `later`, replacing the error `raised` with `reported`."""
     mapped: Later[T] = Later(later.cancel)
 
     def on_error(error: Exception) -> None:

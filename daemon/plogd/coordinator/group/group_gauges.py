@@ -29,6 +29,7 @@ def register_group_gauges(
         "Committed offsets.",
         lambda: sum(len(shard.offsets) for shard in runtime.active),
     )
+    # Registered before the gauges of the states, which use its count.
     metrics.gauge(
         f"{prefix}numgroups",
         "Consumer groups.",

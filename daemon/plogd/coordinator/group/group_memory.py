@@ -3,7 +3,7 @@
 Clients determine how much metadata a member has and how many members and groups there are.
 Therefore each group counts its bytes (`Group.size_bytes`), and `GroupMemory` counts those of all
 groups. A request that would exceed a bound is refused before it changes anything. An existing
-member may always rejoin with no more metadata than it has.
+member may always rejoin if its metadata has not grown.
 
 A request that waits for its shard to load or its topic to be created counts from its arrival
 (`hold`). The group object itself counts only until its first generation; after that the group is
@@ -30,6 +30,7 @@ MAX_PROTOCOLS: Final = 100
 _PROTOCOL_BYTES: Final = 200
 """Estimated memory of a protocol in addition to its name and metadata."""
 
+# Refused clients may retry in a loop, which would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000.0
 _SHOWN_LENGTH: Final = 200
 _ASSIGNMENT: Final = attrgetter("assignment")
@@ -49,9 +50,9 @@ class GroupMemory:
         self._quiet_until_ms = 0.0
 
     def hold(self, group_id: str, nbytes: int) -> Callable[[], None]:
-        """Count a request that may have to wait; call the result when it runs or ends.
+        """Count a request that may have to wait; call the returned function when it runs or ends.
 
-        Raises CoordinatorNotAvailable if it exceeds the bound of all groups.
+        Raises CoordinatorNotAvailable if it exceeds the bound for all groups.
         """
         self._check_total(group_id, nbytes)
         self.used_bytes += nbytes
@@ -65,10 +66,11 @@ class GroupMemory:
         return release
 
     def check_growth(self, group_id: str, size_bytes: int, growth_bytes: int) -> None:
-        """Raise if a group of `size_bytes` must not grow by `growth_bytes`.
+        """Raise an error if a group of `size_bytes` must not grow by `growth_bytes`.
 
         Raises GroupMaxSizeReached for the group's bound, CoordinatorNotAvailable for the total.
         """
+        # A group that already exceeds a bound may still shrink.
         if growth_bytes <= 0:
             return
         limit = self._config().plog_group_max_bytes
@@ -97,8 +99,8 @@ class GroupMemory:
         if len(request.protocols) > MAX_PROTOCOLS:
             raise self._refused(
                 InvalidRequest(
-                    f"a member of group {shortened(request.group_id)} names"
-                    f" {len(request.protocols)} protocols, more than {MAX_PROTOCOLS}"
+                    f"a member of group {shortened(request.group_id)} lists"
+                    f" {len(request.protocols)} protocols; at most {MAX_PROTOCOLS} are allowed"
                 )
             )
         size_bytes = sum(
@@ -114,7 +116,7 @@ class GroupMemory:
 
         Only assignments of members are stored; others are dropped.
         """
-        # Not element by element: there may be 50,000.
+        # With `map`, not element by element, because there may be 50,000.
         sizes = list(map(len, map(_ASSIGNMENT, request.assignments)))
         self._check_member(request.group_id, "is assigned", max(sizes, default=0))
         total_bytes = sum(sizes) + sum(map(len, map(_MEMBER_ID, request.assignments)))
@@ -122,8 +124,8 @@ class GroupMemory:
         if total_bytes > limit:
             raise self._refused(
                 InvalidRequest(
-                    f"the assignments of group {shortened(request.group_id)} have {total_bytes}"
-                    f" bytes, more than plog.group.max.bytes ({limit})"
+                    f"the assignments of group {shortened(request.group_id)} are {total_bytes}"
+                    f" bytes long, more than plog.group.max.bytes ({limit})"
                 )
             )
         return total_bytes

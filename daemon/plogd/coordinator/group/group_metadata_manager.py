@@ -5,9 +5,8 @@ changes nothing. `replay_group` restores groups from the log during a load, and 
 tombstones. The records of a live group are not replayed, because they were written from its current
 state.
 
-join_group.py implements JoinGroup, rebalance.py rebalances, and offset_metadata_manager.py
-committed offsets.
-Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
+join_group.py implements JoinGroup, rebalance.py runs rebalances, and offset_metadata_manager.py
+manages committed offsets. Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 """
 
 from __future__ import annotations
@@ -101,7 +100,8 @@ class GroupMetadataManager:
         """Join a group, or take part in its next generation; see join_group.py.
 
         Raises InvalidGroupId, InvalidSessionTimeout, UnknownMemberId, FencedInstanceId,
-        InconsistentGroupProtocol, GroupMaxSizeReached; the response may also fail with these.
+        InconsistentGroupProtocol, GroupMaxSizeReached; the response may also fail with these
+        errors.
         """
         return self._joins.join(
             JoinRequest(
@@ -125,12 +125,13 @@ class GroupMetadataManager:
         _validate_protocol("type", request.protocol_type, group.protocol_type)
         _validate_protocol("name", request.protocol_name, group.protocol_name)
         if group.state is PREPARING_REBALANCE:
-            raise RebalanceInProgress(f"group {group.group_id} is rebalancing: join again")
+            raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
         assignments: dict[str, bytes] = {}
         if group.state is not STABLE and group.leader_id == member.member_id:
-            # Not element by element: a request may name 50,000 unknown members.
+            # With `map`, not element by element, because a request may list 50,000 unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
+        # Only after all checks, because an operation that raises must change nothing.
         self._rebalances.on_sync(group, member)
         if group.state is STABLE:
             return Result(response=sync_group_response(group, member))
@@ -143,7 +144,7 @@ class GroupMetadataManager:
         return self._rebalances.write_assignment(group, assignments, answer)
 
     def _check_assignments(self, group: Group, assignments: Mapping[str, bytes]) -> None:
-        """Raise, before anything changes, if the assignments exceed the group's memory."""
+        """Raise an error, before anything changes, if the assignments exceed the group's bound."""
         growth_bytes = sum(
             len(assignments.get(each.member_id, b"")) - len(each.assignment)
             for each in group.members.values()
@@ -154,20 +155,21 @@ class GroupMetadataManager:
         """Restart the member's session.
 
         Raises InvalidGroupId, UnknownMemberId, FencedInstanceId, IllegalGeneration, and
-        RebalanceInProgress, which requests a live member to join again.
+        RebalanceInProgress, which asks a live member to join again.
         """
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
+        # Even if the group is rebalancing, because the member is alive.
         self._rebalances.restart_session(group, member)
         if group.state is PREPARING_REBALANCE:
-            raise RebalanceInProgress(f"group {group.group_id} is rebalancing: join again")
+            raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
         return Result(response=HeartbeatResponse())
 
     def leave(self, group_id: str, members: Iterable[MemberIdentity]) -> Result[LeaveGroupResponse]:
         """Remove members, each with its own result. Raises InvalidGroupId."""
         if not group_id:
-            raise InvalidGroupId("a group that has members needs a name")
+            raise InvalidGroupId("the group id is empty; a group with members needs an id")
         group = self._groups.get(group_id)
         left: list[str] = []
         responses = []
@@ -198,7 +200,7 @@ class GroupMetadataManager:
         if group is None:
             raise UnknownMemberId("the group does not exist")
         member_id = identity.member_id
-        if not member_id:  # An admin client names static members by instance id.
+        if not member_id:  # An admin client identifies static members by instance id.
             member_id = group.static_member_id(identity.group_instance_id) or ""
         if member_id in group.pending_joins:
             self._rebalances.remove(group, member_id)
@@ -217,15 +219,16 @@ class GroupMetadataManager:
         group = self._groups[group_id]
         group.validate_offset_commit(member_id, group_instance_id, generation_id)
         member = group.members.get(member_id)
+        # A commit shows that the member is alive, like a heartbeat.
         if member is not None and group.state in (STABLE, PREPARING_REBALANCE):
             self._rebalances.restart_session(group, member)
 
     def _group_of_member(self, group_id: str) -> Group:
         if not group_id:
-            raise InvalidGroupId("a group that has members needs a name")
+            raise InvalidGroupId("the group id is empty; a group with members needs an id")
         group = self._groups.get(group_id)
         if group is None:
-            raise UnknownMemberId(f"group {group_id} does not exist: join as a new member")
+            raise UnknownMemberId(f"group {group_id} does not exist; join as a new member")
         return group
 
     # -- groups as a whole --------------------------------------------------------------------
@@ -235,11 +238,11 @@ class GroupMetadataManager:
         return self._groups.get(group_id)
 
     def group_ids(self) -> list[str]:
-        """Return the ids of all groups, including those without members ever."""
+        """Return the ids of all groups, including those that never had members."""
         return [*self._groups]
 
     def get_or_create_simple(self, group_id: str) -> Group:
-        """Return the group; create one without members, of which only offsets are written."""
+        """Return the group, or create one without members, for which only offsets are written."""
         group = self._groups.get(group_id)
         if group is None:
             group = Group(group_id, state_since_ms=self._clock.now_ms())
@@ -308,10 +311,11 @@ class GroupMetadataManager:
             )
 
     def on_loaded(self) -> None:
-        """Start the sessions of all members, because the log is replayed."""
+        """Start the sessions of all members, because the log has been replayed."""
         for group in self._groups.values():
             for member in group.members.values():
                 self._rebalances.restart_session(group, member)
+            # group.max.size may have been lowered; a rebalance admits only that many (KIP-389).
             size = self._config().group_max_size
             if len(group.members) > size:
                 result = self._rebalances.begin(group, f"it exceeds group.max.size ({size})")

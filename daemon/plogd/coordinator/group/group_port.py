@@ -20,7 +20,7 @@ class GroupPort(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         ...
 
     @property
@@ -35,12 +35,12 @@ class GroupPort(Protocol):
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether its members use the consumer protocol."""
+        """Whether the group's members use the consumer protocol."""
         ...
 
     @property
     def subscribed_topics(self) -> Collection[str] | None:
-        """Topics to which its members subscribe; None if unknown."""
+        """Topics to which the group's members subscribe; None if unknown."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -70,5 +70,5 @@ class GroupsPort(Protocol):
         group_instance_id: str | None,
         generation_id: int,
     ) -> None:
-        """Raise unless the member may commit; otherwise restart its session. The group exists."""
+        """Raise an error unless the member may commit; otherwise, restart its session."""
         ...

@@ -76,7 +76,7 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
     """Return the group stored in a record, without delayed requests.
 
-    Raises InvalidRecord if the record contradicts itself.
+    Raises InvalidRecord if the record is inconsistent.
     """
     _check_members(group_id, value)
     is_led = any(member.member_id == value.leader for member in value.members)

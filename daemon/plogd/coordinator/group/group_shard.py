@@ -45,7 +45,7 @@ class ShardGroups(GroupsPort, Protocol):
         ...
 
     def on_loaded(self) -> None:
-        """Start timers, because the log is replayed."""
+        """Start timers, because the log has been replayed."""
         ...
 
     def on_unloaded(self, error: KafkaError) -> None:
@@ -56,9 +56,9 @@ class ShardGroups(GroupsPort, Protocol):
 G = TypeVar("G", bound=ShardGroups)
 
 SLICE_RECORDS: Final = 250
-"""Maximum number of records that an operation of background work writes: a few milliseconds."""
+"""Maximum number of records written by one background operation, which takes a few milliseconds."""
 SLICE_SCANNED: Final = 5000
-"""Approximate number of groups and offsets that such an operation scans."""
+"""Approximate number of groups and offsets scanned by one background operation."""
 
 
 class GroupShard(Generic[G]):
@@ -83,7 +83,7 @@ class GroupShard(Generic[G]):
         self.offsets.replay_end_marker(producer_id, committed=committed)
 
     def on_loaded(self) -> None:
-        """Start timers, because the log is replayed."""
+        """Start timers, because the log has been replayed."""
         self.groups.on_loaded()
 
     def on_unloaded(self, error: KafkaError) -> None:
@@ -93,9 +93,10 @@ class GroupShard(Generic[G]):
     # -- operations on groups and offsets -----------------------------------------------------
 
     def delete_group(self, group_id: str) -> Result[tuple[int, bool]]:
-        """Delete a slice of the offsets of a group without members, with the last slice the group.
+        """Delete a slice of a group's offsets; the last slice also deletes the group.
 
-        The response is the number of deleted offsets, and whether the group is deleted.
+        The group must have no members. The response is the number of deleted offsets, and whether
+        the group is deleted.
         """
         deleted = self.groups.delete(group_id)
         tombstones = list(islice(self.offsets.tombstones_of(group_id), SLICE_RECORDS + 1))
@@ -108,7 +109,7 @@ class GroupShard(Generic[G]):
     def delete_topic_offsets(
         self, topic: str, group_ids: list[str], end_offset: int
     ) -> Result[int]:
-        """Delete a slice of the offsets in a deleted topic; respond with their number.
+        """Delete a slice of the committed offsets for a deleted topic; respond with their number.
 
         Removes finished groups from `group_ids`, which must not be empty. Offsets recorded at or
         after `end_offset` belong to a recreated topic and are kept.
@@ -126,7 +127,7 @@ class GroupShard(Generic[G]):
     def expire_offsets(self, group_ids: list[str]) -> Result[int]:
         """Remove a slice of expired offsets, and empty groups without offsets.
 
-        Responds with the number of offsets. Removes finished groups from `group_ids`.
+        Responds with the number of removed offsets. Removes finished groups from `group_ids`.
         """
         records: list[CoordinatorRecord] = []
         count = scanned = 0

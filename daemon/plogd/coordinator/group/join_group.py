@@ -1,9 +1,9 @@
-"""JoinGroup: admission of members to a group, their ids, and the rebalances this causes.
+"""JoinGroup: the admission of members to a group, their ids, and the resulting rebalances.
 
   request from                      result
   a client without an id            gets an id and must join again with it (KIP-394, version 4)
   the same, before version 4        becomes a member
-  a static client without an id     becomes a member, or replaces its former self (KIP-345)
+  a static client without an id     becomes a member, or replaces its former member (KIP-345)
   a client with a pending id        becomes a member
   a member, during a rebalance      takes part in the rebalance
   a member with changed protocols,  starts a rebalance
@@ -69,9 +69,10 @@ class GroupJoins:
         if group is not None:
             return self._join(group, joining)
         if request.member_id:
-            raise UnknownMemberId(f"group {request.group_id} does not exist: join as a new member")
+            raise UnknownMemberId(f"group {request.group_id} does not exist; join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
         result = self._join(group, joining)
+        # Only now, because a group whose first member is refused must not exist.
         group.count_as_unused()
         group.track_memory(self._memory)
         self._groups[group.group_id] = group
@@ -79,7 +80,7 @@ class GroupJoins:
 
     def _validate(self, request: JoinGroupRequest) -> None:
         if not request.group_id:
-            raise InvalidGroupId("a group that has members needs a name")
+            raise InvalidGroupId("the group id is empty; a group with members needs an id")
         config = self._config()
         first = config.group_min_session_timeout_ms
         last = config.group_max_session_timeout_ms
@@ -102,6 +103,8 @@ class GroupJoins:
                 answer.succeed(response)
 
         def on_error(error: Exception) -> None:
+            # A group that has started a generation is kept: its next record contains the whole
+            # group.
             if self._groups.get(group.group_id) is group and group.generation_id == 0:
                 del self._groups[group.group_id]
                 self._rebalances.discard(group, error)
@@ -185,6 +188,7 @@ class GroupJoins:
             is_new=True,
             join=answer,
         )
+        # Before anything changes: a refused member must leave no trace in the group.
         self._check_room(group, member.size_bytes)
         if group.is_initial_rebalance:
             group.has_new_member = True
@@ -196,13 +200,13 @@ class GroupJoins:
         return with_response(result, answer)
 
     def _check_room(self, group: Group, growth_bytes: int) -> None:
-        """Raise if the group must not grow by `growth_bytes`; a new group also counts itself."""
+        """Raise an error if the group must not grow by `growth_bytes`; a new group counts, too."""
         if group.group_id not in self._groups:
             growth_bytes += group.unused_bytes
         self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)
 
     def _check_update(self, group: Group, member: Member, joining: JoinRequest) -> None:
-        """Raise if the member's protocols have grown and the group has no room for them."""
+        """Raise an error if the member's protocols have grown beyond the group's bound."""
         self._check_room(group, joining.protocols_bytes - member.protocols_bytes)
 
     # -- members with an id -------------------------------------------------------------------

@@ -13,7 +13,7 @@ from plogd.coordinator.group.group_memory import protocol_bytes
 from plogd.coordinator.group.member import MemberProtocol
 from plogd.ports import Random
 
-_REASON_LENGTH_MAX: Final = 255
+_REASON_LENGTH_MAX: Final = 255  # As in Kafka's JoinGroupRequest (KIP-800).
 _PREFIX_LENGTH_MAX: Final = 255
 
 
@@ -62,8 +62,8 @@ def random_member_id(prefix: str, random: Random) -> str:
     'rdkafka-00010203-0405-4607-8809-0a0b0c0d0e0f'
     """
     data = bytearray(random.random_bytes(16))
-    data[6] = data[6] & 0x0F | 0x40  # Version 4 of RFC 9562,
-    data[8] = data[8] & 0x3F | 0x80  # and its variant.
+    data[6] = data[6] & 0x0F | 0x40  # UUID version 4 (RFC 9562).
+    data[8] = data[8] & 0x3F | 0x80  # The variant of RFC 9562.
     text = data.hex()
     uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
     return f"{prefix[:_PREFIX_LENGTH_MAX]}-{uuid}"

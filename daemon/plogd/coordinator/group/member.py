@@ -1,7 +1,7 @@
 """A member of a group: its protocols, its assignment and its pending requests.
 
-Members are plain data. Only group.py changes them, because it counts them, except for `sync`, the
-pending answer to SyncGroup. Source: Kafka 4.0 ClassicGroupMember.
+Members are plain data. The methods of group.py change the fields that a group counts, such as
+`protocols` and `join`. Source: Kafka 4.0 ClassicGroupMember.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MemberProtocol:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """A member. With a `group_instance_id` it is static and keeps its assignment on restart."""
+    """A member. With a `group_instance_id`, it is static: a restart keeps its assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -56,14 +56,14 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it has a group instance id."""
+        """Whether the member has a group instance id."""
         return self.group_instance_id is not None
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
         """Whether no heartbeat is required, because a request of the member is pending.
 
-        Always False for a new member: only another request of it shows that it is alive.
+        Always False for a new member: only another request shows that it is alive.
         """
         return not self.is_new and (self.join is not None or self.sync is not None)
 

@@ -2,8 +2,8 @@
 
 While a group has members, its offsets expire only in topics to which no member subscribes.
 Otherwise the retention time starts when the last member leaves; it starts with the commit if the
-group never had members or that time was not recorded. Requests of versions 2 to 4 may contain a
-retention time of their own.
+group never had members or if that time was not recorded. OffsetCommit requests of versions 2 to 4
+may specify a different retention time.
 
 Pure: it removes nothing. offset_removal.py scans the groups, and `GroupShard.expire_offsets` writes
 the tombstones of the returned offsets. Source: Kafka 4.3 ClassicGroup.offsetExpirationCondition.
@@ -55,11 +55,12 @@ def expired_partitions(
 
 
 def _retention_start(group: GroupPort) -> Callable[[CommittedOffset], int] | None:
-    """Return the function that gives the start of an offset's retention; None if none expire."""
+    """Return a function for the start of an offset's retention, or None if no offset expires."""
     if group.protocol_type is not None:
         if group.is_empty:
             since = group.empty_since
             return _since_commit if since is None else lambda _: since
+        # The subscriptions of a rebalancing group may still change.
         knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
         if not knows_topics or group.state.value != _STABLE:
             return None

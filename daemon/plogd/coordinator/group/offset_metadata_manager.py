@@ -4,8 +4,8 @@ Operations return records; only `replay` changes committed offsets, both during 
 Offsets committed in a transaction, which a log written by Kafka may contain, are kept separately
 until its end marker commits or aborts them.
 
-group.py decides whether a client may commit, offset_expiration.py which offsets have expired;
-callers have checked that the topics exist. Source: Kafka 4.3 OffsetMetadataManager.
+group.py decides whether a client may commit, and offset_expiration.py which offsets have expired.
+Callers have checked that the topics exist. Source: Kafka 4.3 OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OffsetCommit:
 
 
 class FetchedOffset(NamedTuple):
-    """A partition's committed offset in a response; -1 without an offset, or with an error."""
+    """A partition's committed offset in a response; -1 if there is no offset, or an error."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -88,7 +88,8 @@ class OffsetMetadataManager:
         self._pending: dict[int, OffsetTable] = {}
         """Offsets committed in open transactions, by producer id."""
         self._deleted_topics: dict[str, int] = {}
-        """Topics whose offsets are being deleted, with the log offset below which this applies."""
+        """For each topic whose offsets are being deleted, the log offset below which they are
+        deleted."""
 
     def __len__(self) -> int:
         return self._table.count
@@ -133,7 +134,7 @@ class OffsetMetadataManager:
                 commit.generation_id,
             )
         elif commit.generation_id >= 0:
-            problem = f"group {commit.group_id} does not exist: join it again"
+            problem = f"group {commit.group_id} does not exist; join it again"
             if commit.version >= _FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 raise GroupIdNotFound(problem)
             raise IllegalGeneration(problem)
@@ -142,7 +143,7 @@ class OffsetMetadataManager:
         if metadata is None:
             return None
         limit = self._config().offset_metadata_max_bytes
-        # Like Java, Kafka counts UTF-16 code units.
+        # Kafka counts UTF-16 code units, as Java's String.length() does.
         if len(metadata) * 2 > limit and len(metadata.encode("utf-16-le")) // 2 > limit:
             return OffsetMetadataTooLarge(
                 f"metadata of {len(metadata)} characters exceeds offset.metadata.max.bytes"
@@ -250,7 +251,7 @@ class OffsetMetadataManager:
                     yield CoordinatorRecord(key, None)
 
     def topic_deleted(self, topic: str, end_offset: int) -> list[str]:
-        """Hide offsets in `topic` recorded before `end_offset`; return the groups that have some.
+        """Hide offsets for `topic` recorded before `end_offset`; return the groups that have any.
 
         Offsets recorded later belong to a new topic of the same name. The caller deletes the hidden
         offsets group by group with `tombstones_of_topic`, then calls `topic_offsets_deleted`.
@@ -263,7 +264,7 @@ class OffsetMetadataManager:
     def tombstones_of_topic(
         self, topic: str, group_id: str, end_offset: int
     ) -> Iterator[CoordinatorRecord]:
-        """Yield tombstones of a group's offsets in a topic recorded before `end_offset`."""
+        """Yield tombstones of a group's offsets for a topic, if recorded before `end_offset`."""
         newest: dict[int, int] = {}
         for table in (self._table, *self._pending.values()):
             for number, committed in table.by_group.get(group_id, {}).get(topic, {}).items():
@@ -274,7 +275,7 @@ class OffsetMetadataManager:
                 yield CoordinatorRecord(key, None)
 
     def topic_offsets_deleted(self, topic: str, end_offset: int) -> None:
-        """Complete the deletion of a topic's offsets, unless it was deleted again meanwhile."""
+        """Complete the deletion of a topic's offsets, unless the topic was deleted again."""
         if self._deleted_topics.get(topic) == end_offset:
             del self._deleted_topics[topic]
 
@@ -318,6 +319,7 @@ class OffsetMetadataManager:
             for table in self._pending.values():
                 table.remove(key)
             return
+        # A group that never had members has no record except for its offsets.
         self._groups.get_or_create_simple(key.group)
         committed = CommittedOffset(
             offset=value.offset,

@@ -5,7 +5,7 @@ milliseconds, then a wait until its records are durable, so that other requests 
 scan of each kind runs at a time, across all shards. Offsets of deleted topics that are left when
 the broker stops expire later.
 
-offset_expiration.py decides which offsets have expired, group_shard.py removes a slice.
+offset_expiration.py decides which offsets have expired; group_shard.py removes a slice of them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ class OffsetRemoval(Generic[G]):
         self._deletions = deletions
         self._expirations = expirations
         self._deleted: deque[tuple[ShardRuntime[GroupShard[G]], str, int, list[str]]] = deque()
-        """Shard, topic, the shard's log end at the topic's deletion, and groups with offsets."""
+        """Each entry: shard, topic, the shard's log end offset when the topic was deleted, and the
+        groups with offsets."""
         self._is_running = False
 
     # -- deleted topics -----------------------------------------------------------------------
 
     def topic_deleted(self, topic: str) -> None:
-        """Delete all offsets committed in `topic`, in the background."""
+        """Delete all committed offsets for `topic`, in the background."""
         for shard in self._runtime.shards.values():
             self._enqueue_when_loaded(shard, topic)
 
@@ -110,7 +111,7 @@ class OffsetRemoval(Generic[G]):
                 pass  # The next run, or the new coordinator, expires them.
             except KafkaError as error:
                 self._context.ports.report(
-                    "cannot remove expired offsets of {topic_partition}, will retry: {error}",
+                    "cannot remove expired offsets from {topic_partition}: {error}; will retry",
                     topic_partition=TopicPartition(self._runtime.topic, number),
                     error=error.message,
                     level="warn",

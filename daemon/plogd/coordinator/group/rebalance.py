@@ -1,14 +1,14 @@
 """Rebalances: transitions of a group from one generation to the next, and their timeouts.
 
-join_group.py and group_metadata_manager.py call this module inside their operations, and timers
-do. Methods return a `Result` for the runtime. It is usually without records; when the last member
-has left, it has the record of the empty group, which may receive no further requests.
+The operations in join_group.py and group_metadata_manager.py call this module, and so do timers.
+Methods return a `Result` for the runtime, usually without records. When the last member has left,
+it contains the record of the empty group, because the group may receive no further requests.
 
   timer       set when                           action when it is due
   session     a member sends a request           remove the member, unless a request is pending
   join        a rebalance starts                 remove late members, start the generation
   sync        a generation starts                remove members that have not sent SyncGroup
-  disconnect  a client disconnects in a request  cancel the pending request
+  disconnect  a client disconnects               cancel the pending request
 
 A static member that is late to join is not removed; only its session timeout removes it (KIP-345).
 Source: Kafka 4.0 GroupMetadataManager, the methods on classic groups; KIP-62, 134.
@@ -47,7 +47,7 @@ T = TypeVar("T")
 NOTHING: Final[Result[None]] = Result(response=None)
 """The result of an operation that changed nothing durable."""
 
-NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
+NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000  # As in Kafka.
 """Session timeout until a new member's first generation, because it cannot send heartbeats yet."""
 
 
@@ -171,6 +171,7 @@ class Rebalances:
             group.rebalance_timeout_ms,
             lambda: self._sync_is_due(group.group_id, generation_id),
         )
+        # After the loop: a callback may handle the member's next request, which changes the group.
         for join, response in answers:
             join.succeed(response)
 
@@ -205,6 +206,7 @@ class Rebalances:
         group = self._find_group(group_id)
         if group is None or group.state is not PREPARING_REBALANCE:
             return NOTHING
+        # KIP-134: each new member extends the delay, up to the rebalance timeout in total.
         if not group.has_new_member or remaining_ms == 0 or delay_ms == 0:
             return self.complete_join(group)
         group.has_new_member = False
@@ -213,7 +215,7 @@ class Rebalances:
         return NOTHING
 
     def _write_empty(self, group: Group) -> Result[None]:
-        """Write the empty group; if that fails, a restart restores members until they expire."""
+        """Write the empty group; if that fails, a restart restores the members, and they expire."""
         appended: Later[None] = Later()
         appended.then(
             lambda _: None,
@@ -235,8 +237,9 @@ class Rebalances:
     ) -> Result[SyncGroupResponse]:
         """Write the leader's assignment; once it is durable, respond to all members.
 
-        A leader that lost its connection may send another assignment before that. The first one
-        counts: if both were written, the members could receive one and a restart restore the other.
+        A leader that lost its connection may send another assignment in the meantime. The first one
+        counts: if both were written, the members could receive one, and a restart could restore the
+        other.
         """
         generation_id = group.generation_id
         if group.generation_being_written == generation_id:
@@ -317,7 +320,7 @@ class Rebalances:
         self.set_session_timeout(group.group_id, member.member_id, member.session_timeout_ms)
 
     def set_session_timeout(self, group_id: str, member_id: str, within_ms: int) -> None:
-        """Remove the member or pending id unless it sends a request within that time."""
+        """Remove the member or pending id unless it sends a request within `within_ms`."""
         self._timers.schedule(
             _session_key(group_id, member_id),
             within_ms,
@@ -393,7 +396,9 @@ class Rebalances:
     # -- disconnected clients -----------------------------------------------------------------
 
     def new_join_answer(self, group_id: str, member_id: str) -> JoinAnswer:
-        """Return an answer for a JoinGroup; the client's disconnection cancels it."""
+        """Return the pending answer to a JoinGroup; it is cancelled if the client disconnects."""
+        # Through a timer, so that the removal runs as an operation of the shard and can write
+        # records.
         answer: JoinAnswer = Later(
             lambda: self._timers.schedule(
                 _disconnect_key(group_id, member_id),
@@ -404,7 +409,7 @@ class Rebalances:
         return answer
 
     def new_sync_answer(self, group_id: str, member_id: str) -> SyncAnswer:
-        """Return an answer for a SyncGroup; the client's disconnection cancels it."""
+        """Return the pending answer to a SyncGroup; it is cancelled if the client disconnects."""
         answer: SyncAnswer = Later(
             lambda: self._timers.schedule(
                 _disconnect_key(group_id, member_id),
@@ -420,7 +425,7 @@ class Rebalances:
         """Handle a client that disconnected during JoinGroup.
 
         A new dynamic member is removed: its client does not know its id and cannot return. Other
-        members may return within their session timeout. Kafka does not notice the disconnection.
+        members may return within their session timeout. Kafka ignores the disconnection.
         """
         group = self._find_group(group_id)
         member = None if group is None else group.members.get(member_id)

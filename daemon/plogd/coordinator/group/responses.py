@@ -47,7 +47,7 @@ def sync_group_response(group: Group, member: Member) -> SyncGroupResponse:
 
 
 def fail_pending(member: Member, error: Exception) -> None:
-    """Fail the pending requests of a member that was removed or whose group was."""
+    """Fail the pending requests of a member that was removed or whose group was removed."""
     join, member.join = member.join, None
     sync, member.sync = member.sync, None
     if join is not None:

@@ -1,4 +1,4 @@
-"""Static members that rejoin after a restart, without their former member id (KIP-345).
+"""Static members that rejoin after a restart without their former member id (KIP-345).
 
 A returning static member keeps its place in the group: its assignment and its leadership. In a
 stable group no rebalance is needed, provided that the group's protocol stays the same. The new
@@ -57,7 +57,7 @@ class StaticMembers:
     def take_over(
         self, group: Group, joining: JoinRequest, old_id: str, new_id: str
     ) -> Result[JoinGroupResponse]:
-        """Replace member `old_id` by the client with its instance id, and fence the old id."""
+        """Replace member `old_id` with the client that has its instance id, and fence `old_id`."""
         former = _FormerMember.of(group, group.members[old_id])
         self._rebalances.fence(group, old_id)
         member = group.rename_static_member(old_id, new_id)
@@ -73,7 +73,8 @@ class StaticMembers:
         self._rebalances.restart_session(group, member)
         if group.state is STABLE and group.select_protocol() == group.protocol_name:
             return self._write(group, joining, member, answer, former)
-        # The leader may assign to the old id: without a rebalance the new one would get nothing.
+        # The leader may assign partitions to the old id; without a rebalance, the new id would get
+        # none.
         reason = f"static member {new_id} rejoined: {joining.reason}"
         return with_response(self._rebalances.begin_or_complete(group, reason), answer)
 
@@ -88,7 +89,7 @@ class StaticMembers:
         """Write the new id; if that fails, restore the old one."""
 
         def is_pending() -> bool:
-            # A rebalance may have started meanwhile; then it completes the join.
+            # If a rebalance has started in the meantime, it completes the join.
             return group.state is STABLE and member.join is answer
 
         def on_durable(_: None) -> None:
@@ -132,9 +133,10 @@ class StaticMembers:
 def _replacement_response(
     group: Group, joining: JoinRequest, member_id: str, former: _FormerMember
 ) -> JoinGroupResponse:
-    """Return the current generation. A leader must not reassign: no other member would learn it.
+    """Return the current generation. A leader must not reassign: the others would not learn it.
 
-    From version 9 the response says so (KIP-814). Before, it names the former id as the leader.
+    From version 9, the response tells the leader to skip the assignment (KIP-814). In earlier
+    versions, it contains the former id as the leader.
     """
     is_leader = group.leader_id == member_id
     answer = join_group_response(

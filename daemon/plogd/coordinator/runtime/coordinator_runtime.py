@@ -58,7 +58,7 @@ class CoordinatorRuntime(Generic[S]):
     def shutdown(self) -> Later[None]:
         """Unload every shard and fail pending requests, because the broker is stopping.
 
-        Completes when no shard reads its log any more.
+        Completes when no shard reads its log any longer.
         """
         shards = [*self._shards.values()]
         self._close_all(NotCoordinator("the broker is stopping"))

@@ -1,8 +1,8 @@
 """Deferred events: responses and operations that wait for records of a shard to become durable.
 
-Each event has the log end offset it waits for. These offsets only grow, so events complete in order
-of arrival. An answer that waits for the disk alone fails after ``offsets.commit.timeout.ms``; its
-operation still learns the actual outcome later.
+Each event waits for a log end offset. The offsets only grow, so events complete in order of
+arrival. An answer that waits only for the disk fails after ``offsets.commit.timeout.ms``; its
+operation still receives the actual outcome later.
 
 Source: Kafka 4.0 CoordinatorRuntime.DeferredEventQueue; docs/architecture.md, rule R8.
 """
@@ -28,7 +28,7 @@ def new_answer(result: Result[Any]) -> Later[Any]:
 
 
 def complete(result: Result[Any], answer: Later[Any]) -> None:
-    """Answer with the response of `result`, whose records are durable."""
+    """Complete `answer` with the response of `result`, whose records are durable."""
     if result.appended is not None:
         result.appended.succeed(None)
     _forward_response(result, answer)
@@ -71,12 +71,12 @@ class _Event:
 
     @property
     def can_expire(self) -> bool:
-        """Whether the answer is pending and waits for nothing but the disk."""
+        """Whether the answer is pending and waits only for the disk."""
         return not self.answer.done and not isinstance(self.result.response, Later)
 
 
 class DeferredEvents:
-    """The deferred events of one shard. `timeout_error` makes the error of an expired answer."""
+    """The deferred events of one shard. `timeout_error` creates the error of an expired answer."""
 
     def __init__(
         self,
@@ -139,6 +139,7 @@ class DeferredEvents:
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
+        # A copy, because failing an answer may add events.
         for event in list(self._events):
             if event.deadline_ms <= now_ms and event.can_expire:
                 event.answer.fail(self._timeout_error())

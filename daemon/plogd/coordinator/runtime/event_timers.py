@@ -1,9 +1,9 @@
 """`ShardTimers` on the timers of the process: operations that are due run as writes of their shard.
 
 If the write fails, the operation is retried after half a second, unless its key has been
-rescheduled or cancelled; the disk may have room again by then. After an unexpected error it is
-retried after ten seconds, because a group would wait forever for a session that never expires. The
-runtime cancels all timers before it unloads a shard.
+rescheduled or cancelled; the disk may have room again by then. After an unexpected error, it is
+retried after ten seconds; otherwise, a group would wait forever for a session that never expires.
+The runtime cancels all timers before it unloads a shard.
 
 Source: Kafka 4.0 CoordinatorRuntime.EventBasedCoordinatorTimer.
 """
@@ -17,7 +17,7 @@ from plog.errors import KafkaError
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Cancelled, Later, Timer, Timers
 
-RETRY_MS: Final = 500.0
+RETRY_MS: Final = 500.0  # As in Kafka.
 BUG_RETRY_MS: Final = 10_000.0
 
 Operation = Callable[[], Result[None]]

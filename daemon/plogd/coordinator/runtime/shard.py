@@ -31,7 +31,7 @@ class Shard(Protocol):
         ...
 
     def on_loaded(self) -> None:
-        """Start timers: the log is replayed, and requests follow."""
+        """Start timers; the log has been replayed, and requests follow."""
         ...
 
     def on_unloaded(self, error: KafkaError) -> None:

@@ -1,11 +1,11 @@
-"""Loading of a shard: replays the whole log of its partition.
+"""Load a shard by replaying the whole log of its partition.
 
 Jobs find, read, check and decode a chunk of the log. The reactor thread then replays its records in
 slices of a few milliseconds, so that clients of other shards do not wait. Records of unknown types,
 which other protocols leave in a log written by Kafka, are skipped and counted. Records that cannot
-be decoded or replayed are skipped too: one such record must not stop all groups of its partition. A
-wrong checksum or a read error aborts the load, because an operator may be able to repair them, and
-skipping would lose their records.
+be decoded or replayed are skipped too: one such record must not stop all groups of its partition.
+An incorrect checksum or a read error aborts the load: an operator may be able to repair the log,
+and skipping the batch would lose its records.
 
 Source: Kafka 4.0 CoordinatorLoaderImpl.
 """
@@ -33,7 +33,7 @@ from plogd.ports import Later, Ports
 SLICE_MS: Final = 3.0
 _RECORDS_PER_CLOCK_CHECK = 64
 _MAX_COLD_READS = 100
-"""Maximum number of jobs that read cold data for one look-up: an index, its entries, batches."""
+"""Maximum number of jobs that read cold data for one lookup: an index, its entries, batches."""
 
 
 class LoadAbandoned(Exception):
@@ -49,7 +49,7 @@ class Undecodable:
     reason: str
 
     def and_then(self, later: Undecodable) -> Undecodable:
-        """Return the sum of both, with this one's offset and reason."""
+        """Return the sum of both counts, with the offset and reason of this one."""
         return replace(self, count=self.count + later.count)
 
 
@@ -76,14 +76,15 @@ class Loaded:
 class LoadGate:
     """Lets one load at a time read and replay a chunk of its log, in order of arrival.
 
-    All shards load when the broker starts. Concurrent loads would add up their slices to a long
-    pause and hold all their chunks in memory. Each log directory has its own queue, because a disk
-    may hang.
+    All shards load when the broker starts. The slices of concurrent loads would add up to a long
+    pause, and their chunks would be in memory at the same time. Each log directory has its own
+    queue, because a disk may hang.
     """
 
     def __init__(self) -> None:
         self._queues: dict[str, deque[Later[None]]] = {}
-        """Waiting loads by log directory; a directory has a queue while a load is inside."""
+        """Waiting loads by log directory; a directory has a queue while one of its loads is inside
+        the gate."""
 
     async def enter(self, log_dir: str) -> None:
         """Wait for a turn; the caller must call `leave` afterwards."""
@@ -115,7 +116,7 @@ class ShardLoader(Generic[S]):
     max_decompressed_bytes: int
     ports: Ports
     begin_read: Callable[[Log, UncachedLookup], Later[None]]
-    """Starts a job that reads, or checks, the data a look-up in the log needs."""
+    """Starts a job that reads, or checks, the data that a lookup in the log needs."""
     is_wanted: Callable[[], bool]
     gate: LoadGate
     _records: int = 0
@@ -174,17 +175,18 @@ class ShardLoader(Generic[S]):
         return batches
 
     async def _find(self, offset: int) -> FileRegion | None:
-        """Return the location of the next batches; jobs read the data that the look-up needs."""
+        """Return the location of the next batches; jobs read the data that the lookup needs."""
         log = self.log
         for _ in range(_MAX_COLD_READS):
             try:
+                # Up to the log end, beyond the high watermark, and without waiting for the disk.
                 return log.read(
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
             except UncachedLookup as cold:
                 await self.begin_read(log, cold)
                 self._check_wanted()
-        raise self._unreadable(offset, "data just read was evicted from the page cache each time")
+        raise self._unreadable(offset, "the data was evicted from the page cache after each read")
 
     @property
     def _lane(self) -> str:
@@ -214,7 +216,7 @@ class ShardLoader(Generic[S]):
             self.shard.replay(
                 CoordinatorRecord(key, value), offset=record.offset, producer_id=producer_id
             )
-        except Exception as error:  # A bad record must not stop the groups of other records.
+        except Exception as error:  # A bad record must not stop other groups.
             reason = str(error) if isinstance(error, WireError | KafkaError) else repr(error)
             self._skip(Undecodable(1, record.offset, reason))
 
@@ -223,7 +225,7 @@ class ShardLoader(Generic[S]):
         self._undecodable = undecodable if before is None else before.and_then(undecodable)
 
     async def _yield_if_due(self) -> None:
-        """Release the thread to other work if this slice has used its time."""
+        """Yield to other work if this slice has used up its time."""
         if self.ports.clock.monotonic_ms() - self._slice_started_ms < SLICE_MS:
             return
         turn: Later[None] = Later()
@@ -258,7 +260,7 @@ def _parse_batches(region: FileRegion, offset: int, max_decompressed_bytes: int)
             records = read_records(data, position, header, max_bytes=max_decompressed_bytes)
             if header.is_control and records:
                 marker = decode_control_key(records[0].key)
-        except KafkaError as error:  # The checksum is correct, so it was written that way.
+        except KafkaError as error:  # The checksum is correct, so the batch was written that way.
             count = max(1, header.records_count)
             undecodable = Undecodable(count, header.base_offset, error.message)
         records = [] if header.is_control else [one for one in records if one.offset >= offset]

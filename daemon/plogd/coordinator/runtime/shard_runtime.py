@@ -11,9 +11,9 @@ waits until they are below the high watermark (rule R8); so does the response of
 append changes nothing. No other code runs on the thread between an operation and its replay. On a
 slow disk a write may fail after its replay; then the shard reloads.
 
-Unlike produced records, these appends do not wait for room for unsynced bytes: meanwhile, other
-operations would change the state on which the response was based. The appends are small, and a
-client waits for one response at a time.
+Unlike produced records, these appends do not wait while there are too many unsynced bytes: in the
+meantime, other operations would change the state on which the response was based. The appends are
+small, and a client waits for one response at a time.
 
 Source: Kafka 4.0 CoordinatorRuntime.CoordinatorContext.
 """
@@ -55,11 +55,11 @@ T = TypeVar("T")
 
 LOAD_RETRY_MS: Final = 10_000.0
 _RECORD_OVERHEAD_BYTES = 32
-"""Upper bound for the bytes of a record in addition to its key and value."""
+"""Upper bound on the size of a record without its key and value."""
 
 
 class RecordsTooLarge(KafkaError):
-    """The records of one operation do not fit into a batch."""
+    """The records of one operation do not fit in a batch."""
 
 
 class ShardState(Enum):
@@ -73,7 +73,7 @@ class ShardState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeContext:
-    """What all shards share: ports, configuration and the replica manager."""
+    """The objects that all shards share: ports, configuration and the replica manager."""
 
     replica_manager: ReplicaManager
     config: Callable[[], BrokerConfig]
@@ -236,7 +236,7 @@ class ShardRuntime(Generic[S]):
     def _unload(self, state: ShardState, error: KafkaError) -> None:
         has_state = self.state in (ShardState.LOADING, ShardState.ACTIVE)
         self.state = state
-        self._load_number += 1
+        self._load_number += 1  # A load in progress stops at its next check.
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -249,7 +249,7 @@ class ShardRuntime(Generic[S]):
                 self._context.on_bug(f"unload of {self}", problem)
 
     def _progress(self) -> None:
-        """Complete responses after the partition has progressed, or close if it is lost."""
+        """Complete responses after the partition has progressed; close the shard if it is lost."""
         self._check_written()
         problem = self.partition.problem()
         if problem is not None:
@@ -258,9 +258,10 @@ class ShardRuntime(Generic[S]):
             self._deferred.complete_up_to(self.partition.high_watermark)
 
     def _check_written(self) -> None:
-        """Reload if a write has failed whose records were already replayed."""
+        """Reload the shard if a write whose records were already replayed has failed."""
         writing = self._newest_writing
         if writing is not None and writing.error is not None and self.state is ShardState.ACTIVE:
+            # Without a delay: the log is readable, and only the state in memory is ahead of it.
             self._fail(writing.error, reload_after_ms=0.0)
 
     # -- operations ---------------------------------------------------------------------------
@@ -324,9 +325,10 @@ class ShardRuntime(Generic[S]):
     def _encode(
         self, records: Sequence[CoordinatorRecord], now_ms: int, atomic: bool
     ) -> list[Record]:
-        """Encode the records. Raises RecordListTooLarge as soon as they exceed a batch."""
+        """Encode the records. Raises RecordListTooLarge as soon as they do not fit in a batch."""
         codec = self._kind.codec
         compression = self._context.config().offsets_topic_compression_codec
+        # The size of compressed records is known only after compression.
         is_bounded = atomic and compression == Compression.NONE
         room = self.partition.log.config.max_message_bytes - HEADER_SIZE
         encoded: list[Record] = []
