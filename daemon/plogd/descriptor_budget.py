@@ -5,7 +5,7 @@ Pure accounting over ``RLIMIT_NOFILE``: `FilePool` checks it before a log keeps 
 reserved for the broker itself (listeners, the metadata log, checkpoints, threads), one for clients
 and one for logs. Logs and clients may use the unreserved descriptors, but never each other's share.
 
-The caller serializes changes of the counters; `FilePool` uses its lock for that.
+The caller serializes changes to the counters; `FilePool` uses its lock for that.
 """
 
 from __future__ import annotations

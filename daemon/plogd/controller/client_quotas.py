@@ -1,6 +1,6 @@
 """Client quotas: validate, change and describe them in the metadata store.
 
-The changes of an entity are applied together or not at all. An entity that occurs more than once in
+The changes to an entity are applied together or not at all. An entity that occurs more than once in
 a request is not changed. `plogd.quota` enforces two of these quotas; see docs/security.md.
 
 Requests take effect sequentially. Source: Kafka 4.0 ClientQuotaControlManager,

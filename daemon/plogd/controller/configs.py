@@ -1,7 +1,7 @@
 """Changes to the settings of topics and brokers, written to the metadata store.
 
 The settings of a resource change as a whole or not at all, and a response is sent only when the
-change is durable. Concurrent changes of one resource do not overwrite each other: the second one
+change is durable. Concurrent changes to one resource do not overwrite each other: the second one
 starts over from the settings written by the first. The settings of a topic never change during
 another operation on it, so that a deleted topic leaves no settings.
 

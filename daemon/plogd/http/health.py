@@ -1,4 +1,7 @@
-"""`Status`: the result of a health or readiness check, without importing the HTTP pages."""
+"""`Status`: the result of a health or readiness check, without importing the HTTP pages.
+
+The checks are in service.py (`_health`, `_ready`); site.py answers ``/health`` and ``/ready``.
+"""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> 
 def _records_of_more_partitions(
     name: str, old: TopicValue, new: TopicValue
 ) -> Sequence[MetadataRecord]:
-    """Return no records, because the changes of the new partitions produce them."""
+    """Return no records, because the changes to the new partitions produce them."""
     kept = {number: new.assignments.get(number) for number in old.assignments}
     if new.topic_id != old.topic_id or kept != old.assignments:
         raise ValueError(f"cannot change topic {name}: only partitions may be added")

@@ -223,7 +223,7 @@ class KazooConnection:
         return self._send("", requests.reconfig(joining, leaving, members, version))
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
-        """Report changes of `path`, and below it if `recursive`, until the watch is removed."""
+        """Report changes to `path`, and below it if `recursive`, until the watch is removed."""
         on_server = self._server_path(path)
         kind = RECURSIVE if recursive else PERSISTENT
         request = requests.add_watch(on_server, recursive=recursive)
@@ -253,7 +253,7 @@ class KazooConnection:
         self._client.close()
 
     def listen(self) -> None:
-        """Start reporting changes of the connection, and watch events."""
+        """Start reporting connection state changes and watch events."""
         self._client.add_listener(self._on_state)
         # kazoo would discard these events, because it has no watcher registered for them.
         self._client._connection._read_watch_event = self._read_event

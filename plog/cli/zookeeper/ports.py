@@ -48,7 +48,7 @@ class ZooKeeper(Protocol):
         """Change the membership and return the configuration; a negative version matches any."""
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
-        """Report changes of `path`, and below it if `recursive`, until the watch is removed."""
+        """Report changes to `path`, and below it if `recursive`, until the watch is removed."""
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
         """Remove watches of children (c), data (d) or all (a); `local` ignores server errors."""

@@ -4,6 +4,8 @@
     await admin.create_topic("page-views", partitions=3)
     for name, topic in (await admin.describe_topics()).raise_first().items(): ...
 
+Each family of operations has its own file, such as topics.py and configs.py.
+
 It imports neither a reactor nor threads, so it also runs on blocking sockets. A program that needs
 only one family and a quick start can use the class of that family: families share only the cluster.
 """

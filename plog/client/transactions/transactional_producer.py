@@ -1,4 +1,8 @@
-"""The producer with a ``transactional.id``, which sends records only within transactions."""
+"""The producer with a ``transactional.id``, which sends records only within transactions.
+
+calls.py contains the calls that begin, commit and abort a transaction; transaction_manager.py keeps
+the state of the transaction.
+"""
 
 from __future__ import annotations
 

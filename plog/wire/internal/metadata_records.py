@@ -1,4 +1,4 @@
-"""The records of `__cluster_metadata-0`: changes of brokers, topics, settings and users.
+"""The records of `__cluster_metadata-0`: changes to brokers, topics, settings and users.
 
 These are the records of Kafka's KRaft metadata log that a plog broker needs. Each is the value of a
 log record, preceded by a frame of three unsigned varints: frame version 1, record key, record

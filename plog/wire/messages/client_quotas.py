@@ -71,7 +71,7 @@ class OpData(Struct):
 
 
 class AlterationEntry(Struct):
-    """The changes of one entity."""
+    """The changes to one entity."""
 
     entity: list[EntityData] = field()
     ops: list[OpData] = field()

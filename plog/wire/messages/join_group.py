@@ -2,11 +2,14 @@
 
 Changes by version:
 
-  1  rebalance timeout (KIP-62) 2  throttle time 4  a member without an id receives one with
-  MEMBER_ID_REQUIRED and joins again (KIP-394) 5  group instance id: static membership (KIP-345) 6
-  flexible 7  protocol type in the response; a missing protocol is null instead of empty (KIP-559) 8
-  the reason for joining (KIP-800) 9  the broker can instruct the leader to skip the assignment
-  (KIP-814)
+  1  rebalance timeout (KIP-62)
+  2  throttle time
+  4  a member without an id receives one with MEMBER_ID_REQUIRED and joins again (KIP-394)
+  5  group instance id: static membership (KIP-345)
+  6  flexible
+  7  protocol type in the response; a missing protocol is null instead of empty (KIP-559)
+  8  the reason for joining (KIP-800)
+  9  the broker can instruct the leader to skip the assignment (KIP-814)
 
 Versions 2 and 3 are identical.
 """

@@ -191,7 +191,7 @@ def test_invalid_request_is_a_one_line_error(plog: Plog, source: str, tmp_path: 
     copy = ("--to-topic", f"{source}-copy")
     assert "itself" in error_of("--topic", source, "--to-topic", source)
     assert "does not exist on" in error_of("--topic", f"{source}-none", *copy)
-    assert "not 7" in error_of("--topic", source, *copy, "--partitions", "7")
+    assert "has 3 partitions" in error_of("--topic", source, *copy, "--partitions", "7")
     assert "not a speed" in error_of("--topic", source, *copy, "--speed", "fast")
     assert "not a time" in error_of("--topic", source, *copy, "--from-time", "noon")
     state = tmp_path / "state.json"

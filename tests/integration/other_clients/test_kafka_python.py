@@ -30,6 +30,7 @@ from tests.helpers.client_under_test import (
     Read,
     Refused,
 )
+from tests.helpers.eventually import eventually
 from tests.helpers.group_scenarios import GroupScenarios
 
 kafka = pytest.importorskip("kafka")
@@ -85,7 +86,16 @@ class KafkaPythonMember(PollingMember):
             )
             for partition, place in places.items()
         }
-        self.call(lambda: self.consumer.commit(offsets))
+
+        def has_committed() -> bool:
+            try:
+                self.call(lambda: self.consumer.commit(offsets))
+            except kafka_errors.RebalanceInProgressError:
+                # On a busy machine, a rebalance may still be completed by the next polls.
+                return False
+            return True
+
+        eventually(has_committed, "commit outside of a rebalance")
 
     def seek(self, partition: int, offset: int) -> None:
         """Continue reading at `offset`."""

@@ -240,9 +240,13 @@ class Group:
         protocols: tuple[MemberProtocol, ...],
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
+        client: tuple[str, str] | None = None,
     ) -> None:
-        """Update a member that joins again."""
+        """Update a member that joins again; `client` is the client id and host of a new process."""
         before_bytes = member.size_bytes
+        if client is not None:
+            # Here, because the group counts the bytes of these texts.
+            member.client_id, member.client_host = client
         self._supporters.subtract(member.protocol_names)
         member.protocols = protocols
         self._supporters.update(member.protocol_names)

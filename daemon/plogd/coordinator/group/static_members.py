@@ -61,12 +61,12 @@ class StaticMembers:
         former = _FormerMember.of(group, group.members[old_id])
         self._rebalances.fence(group, old_id)
         member = group.rename_static_member(old_id, new_id)
-        member.client_id, member.client_host = joining.client_id, joining.client_host
         group.update(
             member,
             protocols=joining.protocols,
             rebalance_timeout_ms=joining.rebalance_timeout_ms,
             session_timeout_ms=joining.request.session_timeout_ms,
+            client=(joining.client_id, joining.client_host),
         )
         answer = self._rebalances.new_join_answer(group.group_id, new_id)
         group.set_join(member, answer)
@@ -120,12 +120,12 @@ class StaticMembers:
     def _restore(self, group: Group, member: Member, former: _FormerMember) -> None:
         self._rebalances.fence(group, member.member_id)
         group.rename_static_member(member.member_id, former.member_id)
-        member.client_id, member.client_host = former.client_id, former.client_host
         group.update(
             member,
             protocols=former.protocols,
             rebalance_timeout_ms=former.rebalance_timeout_ms,
             session_timeout_ms=former.session_timeout_ms,
+            client=(former.client_id, former.client_host),
         )
         self._rebalances.restart_session(group, member)
 

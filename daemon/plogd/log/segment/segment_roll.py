@@ -1,4 +1,4 @@
-"""Decide whether a log needs a new segment, and create it.
+"""Create the next segment of a log, if `LogSegment.should_roll` or the size of a batch requires it.
 
 Shared by log.py, which writes synchronously, and disk/slow_disk_writes.py, which writes in jobs.
 

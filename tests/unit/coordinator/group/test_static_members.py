@@ -228,3 +228,17 @@ def test_client_that_disconnects_during_the_write_may_return() -> None:
     shard.release()
     assert shard.state == "Stable"
     assert shard.join(instance="i1").response().generation_id == 1
+
+
+def test_returning_member_with_another_client_id_leaves_no_memory_counted() -> None:
+    shard = GroupShard()
+    before = shard.memory.used_bytes
+    for _ in range(3):
+        shard.join(instance="i", client_id="c" * 30_000)
+        shard.settle()
+        again = shard.join(instance="i", client_id="x")
+        shard.settle()
+        member_id = again.response().member_id
+        shard.leave(MemberIdentity(member_id=member_id, group_instance_id="i"))
+        shard.settle()
+        assert shard.memory.used_bytes - before < 30_000
