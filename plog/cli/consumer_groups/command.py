@@ -109,7 +109,7 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="STATE,...",
-        help="--describe: show group states; --list: show states, or list only groups in these states",
+        help="--describe: show group states; --list: show them, or list only groups in these",
     )
     group.add_argument(
         "--type",
