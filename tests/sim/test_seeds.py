@@ -20,6 +20,7 @@ REMEMBERED: tuple[int, ...] = (
     822,  # Retention deleted segments whose producers were not in a snapshot yet.
     1347,  # A stop did not wait for the next metadata write on a slow disk.
     1418,  # A failed start had created a log directory whose name never became durable.
+    3520,  # A log was created between a producer's first batch, refused without it, and the next.
 )
 EXCEPTION_SEEDS = range(200, 216)
 LONG_SEEDS = range(1000, 1400)

@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from plog.errors import InvalidRecord
+from plog.errors import InvalidRecord, KafkaError
+from plog.records.batch import BatchHeader
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
-from plogd.log.batch_validator import RecordCheck
+from plogd.log.batch_validator import AppendOrigin, BatchRules, RecordCheck, check_header
 from plogd.log.creation import NewLog
 from plogd.log.log_manager import LogManager
+from plogd.log.producer_state import MAX_REFUSED
 from plogd.metadata.cache import MetadataCache, PartitionState, TopicState
 from plogd.ports import Later, spawn
 from plogd.replica.partition import Partition
@@ -54,6 +56,8 @@ class HostedTopics:
         self.without_log: set[tuple[str, int]] = set()
         """Partitions that are offline because they have no log: the log directory was unreadable
         or full."""
+        self._refused: dict[tuple[TopicPartition, int], BatchHeader] = {}
+        """The first refused batch of each producer, by partition without a log and producer id."""
         self._refuses_writes = False
         self.record_checks: dict[str, RecordCheck] = {}
         """Check of records from clients, by internal topic; without a check, all are refused."""
@@ -183,6 +187,38 @@ class HostedTopics:
         """Mark partitions as offline because their log directory cannot be read."""
         self.without_log.update(keys)
 
+    def note_refused(self, key: TopicPartition, records: memoryview) -> None:
+        """Accept no later batch of this producer before this one, which found no log (rule R15).
+
+        The producer may have sent the later one already, and the log may exist when it arrives.
+        """
+        topic = self._cache.topic(key.topic)
+        if key not in self.without_log or topic is None:
+            return
+        try:
+            rules = BatchRules.of(self._topic_config(topic))
+            header = check_header(records, rules, AppendOrigin.CLIENT)
+        except KafkaError:
+            return  # With a log, it would have been refused anyway.
+        if header.producer_id < 0:
+            return
+        noted = self._refused.get((key, header.producer_id))
+        if noted is None or noted.producer_epoch < header.producer_epoch:
+            self._refused[key, header.producer_id] = header
+        if len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+
+    def _pass_on_refused(self, keys: Collection[tuple[str, int]]) -> None:
+        """Let the new logs of partitions `keys` know which batches must come first."""
+        refused, self._refused = self._refused, {}
+        for (key, producer_id), header in refused.items():
+            if key not in keys:
+                self._refused[key, producer_id] = header
+                continue
+            log = self._log_manager.get(key)
+            if log is not None:
+                log.producer_state.note_refused(header)
+
     async def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
         """Return the partitions of `topics` that should have a log but have none."""
         missing = await self._missing_logs(topics, Slices(self._queue))
@@ -211,6 +247,7 @@ class HostedTopics:
             if (topic.name, state.partition) in wanted
         ]
         await self._log_manager.create(missing)
+        self._pass_on_refused(wanted)
         self.without_log -= wanted
         # Not in slices: nothing keeps a client from deleting the topics meanwhile.
         for topic in topics:

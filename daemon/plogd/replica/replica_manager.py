@@ -186,6 +186,8 @@ class ReplicaManager:
             )
         except KafkaError as error:
             append.error = error.bare()
+            if append.partition is None and isinstance(records, memoryview):
+                self.topics.note_refused(key, records)
         except Exception as error:  # A bug in one partition must not fail the others.
             self._on_bug(f"append to {key}", error)
             append.error = KafkaError("unexpected error; see the broker's log")

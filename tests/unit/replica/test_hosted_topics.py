@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 import pytest
 
-from plog.errors import KafkaStorageError
+from plog.errors import ErrorCode, KafkaStorageError
+from plog.records.builder import build_batch
+from plog.records.codec import Record
 from plog.types import TopicPartition
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from plogd.fair_queue import SLICE
-from tests.helpers.sim_broker import LOG_DIR
+from plogd.ports import Later
+from plogd.replica import hosted_topics
+from tests.helpers.sim_broker import LOG_DIR, SimBroker, create_topic
+from tests.helpers.sim_ports import outcome
+from tests.helpers.sim_time import START_MS
 from tests.unit.replica.test_replica_manager import make
 
 
@@ -88,3 +95,94 @@ def test_all_partitions_are_offline_when_their_log_directory_fails_during_expans
     broker.settle()
     assert all(one.log.offline for one in manager.partitions)
     assert broker.bugs == []
+
+
+class TestFirstBatchWithoutLog:
+    """F8: a full disk prevented the creation of a log; batches are in flight when it is created."""
+
+    def _start(self, lost: tuple[int, ...] = (0,)) -> SimBroker:
+        """Return a broker without the logs of partitions `lost`."""
+        broker = SimBroker().start()
+        create_topic(broker, "t", 2, max_message_bytes="1000")
+        files = broker.files.kill()
+        for number in lost:
+            for name in files.listdir(f"{LOG_DIR}/t-{number}"):
+                files.unlink(f"{LOG_DIR}/t-{number}/{name}")
+            files.rmdir(f"{LOG_DIR}/t-{number}")
+        files.fail_when(lambda operation: operation.name == "mkdir", errno.ENOSPC)
+        return broker.restart(files)
+
+    def _free_space(self, broker: SimBroker) -> None:
+        broker.files.fail_no_more()
+        broker.ports.advance(1_000)
+
+    def _send(
+        self,
+        broker: SimBroker,
+        sequence: int,
+        *,
+        producer_id: int = 7,
+        epoch: int = 0,
+        partition: int = 0,
+        value: bytes = b"v",
+    ) -> int:
+        records = build_batch(
+            [Record(timestamp=START_MS, key=None, value=value)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence if producer_id >= 0 else -1,
+        )
+        appended = broker.broker.replica_manager.append_records(
+            [(TopicPartition("t", partition), memoryview(bytearray(records)))],
+            required_acks=-1,
+            timeout_ms=1000,
+        )
+        broker.settle()
+        [one] = outcome(appended) if isinstance(appended, Later) else appended
+        return 0 if one.error is None else int(one.error.code)
+
+    @pytest.mark.parametrize("partition", [0, 1])
+    def test_later_batch_does_not_overtake_it(self, partition: int) -> None:
+        broker = self._start((0, 1))
+        for sequence in (0, 1):
+            assert (
+                self._send(broker, sequence, partition=partition) == ErrorCode.KAFKA_STORAGE_ERROR
+            )
+        self._free_space(broker)
+        assert self._send(broker, 2, partition=partition) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for sequence in (0, 1, 2):
+            assert self._send(broker, sequence, partition=partition) == 0
+
+    def test_only_its_producer_and_partition_wait_for_it(self) -> None:
+        broker = self._start((0, 1))
+        assert self._send(broker, 0) == ErrorCode.KAFKA_STORAGE_ERROR
+        self._free_space(broker)
+        assert self._send(broker, 2, producer_id=8) == 0
+        assert self._send(broker, 2, partition=1) == 0
+        assert self._send(broker, 2, producer_id=-1) == 0
+
+    def test_later_batch_is_accepted_after_one_that_breaks_a_rule(self) -> None:
+        broker = self._start()
+        assert self._send(broker, 0, value=b"v" * 1000) == ErrorCode.KAFKA_STORAGE_ERROR
+        self._free_space(broker)
+        assert self._send(broker, 1) == 0
+
+    def test_first_batch_of_the_newest_epoch_must_come_first(self) -> None:
+        broker = self._start()
+        for epoch, sequence in ((0, 5), (1, 0), (0, 6), (1, 1)):
+            error = self._send(broker, sequence, epoch=epoch)
+            assert error == ErrorCode.KAFKA_STORAGE_ERROR
+        self._free_space(broker)
+        assert self._send(broker, 1, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert self._send(broker, 0, epoch=1) == 0
+
+    def test_number_of_remembered_batches_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(hosted_topics, "MAX_REFUSED", 2)
+        broker = self._start()
+        for producer_id in (1, 2, 3):
+            self._send(broker, 0, producer_id=producer_id)
+        self._free_space(broker)
+        assert self._send(broker, 1, producer_id=1) == 0
+        for producer_id in (2, 3):
+            error = self._send(broker, 1, producer_id=producer_id)
+            assert error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
