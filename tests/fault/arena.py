@@ -79,7 +79,7 @@ class Lives:
 
     @property
     def coordinator_life(self) -> int:
-        """The life of the process; a reload within it may forget only unfinished generations."""
+        """The coordinators' life is the process's; a reload within it would look like a loss."""
         return self.life_number
 
 
@@ -97,9 +97,7 @@ class Arena(Stage):
         self.history = History()
         self.topics = Topics()
         self.service = Lives()
-        self.groups = GroupHistory(
-            self.clock.monotonic_ms, lambda: self.service.coordinator_life, may_reload=True
-        )
+        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
         self.group_plans: list[GroupPlan] = []
         if groups:
             self._plan_groups(groups)

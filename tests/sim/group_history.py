@@ -92,9 +92,6 @@ class GroupView:
     name: str
     clock_ms: Callable[[], float]
     life: Callable[[], int]
-    may_reload: bool = False
-    """Whether the coordinator may reload within a life because a write has failed. It then forgets
-    a generation that has no assignment yet, and uses its number again."""
     registers: dict[TopicPartition, Register] = field(default_factory=dict)
     assigned_generation: int = 0
     """The last generation whose assignment a member received."""
@@ -167,8 +164,6 @@ class GroupView:
             life,
             max(generation, joined_generation) if joined_life == life else generation,
         )
-        if leads and self.may_reload and generation not in self._generations:
-            self._leaders[life, generation] = membership.place
         if (
             leads
             and self._leaders.setdefault((life, generation), membership.place) != membership.place
@@ -281,18 +276,15 @@ class GroupView:
 class GroupHistory:
     """The views of all groups of one run."""
 
-    def __init__(
-        self, clock_ms: Callable[[], float], life: Callable[[], int], *, may_reload: bool = False
-    ) -> None:
+    def __init__(self, clock_ms: Callable[[], float], life: Callable[[], int]) -> None:
         self.views: dict[str, GroupView] = {}
-        self._may_reload = may_reload
         self._clock_ms = clock_ms
         self._life = life
 
     def view(self, name: str) -> GroupView:
         """Return the view of a group, which may still be empty."""
         if name not in self.views:
-            self.views[name] = GroupView(name, self._clock_ms, self._life, self._may_reload)
+            self.views[name] = GroupView(name, self._clock_ms, self._life)
         return self.views[name]
 
     @property

@@ -225,9 +225,3 @@ def test_late_decision_leaves_out_a_static_member_that_joined_after_the_crash() 
     scene.view.decides(2, 2, ["a", "i-2"])
     scene.give(A, 2, decision=lost)
     scene.view.assigned(Membership("i-2", "i"), 2, None)
-
-
-def test_reload_may_repeat_the_number_of_a_generation_without_assignment() -> None:
-    view = GroupView("g", lambda: 0.0, lambda: 1, may_reload=True)
-    view.joined(A, 1, leads=True, held=())
-    view.joined(B, 1, leads=True, held=())
