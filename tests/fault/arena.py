@@ -72,6 +72,8 @@ class Lives:
 
     def __init__(self) -> None:
         self.life_number = 1
+        self.reloads = 0
+        """How often a coordinator has failed to write and has reloaded, in all lives."""
         self.is_serving = True
         self.has_met_faults = False
         """The disk had faults in this life, or the broker is stopping: errors are expected."""
@@ -79,8 +81,8 @@ class Lives:
 
     @property
     def coordinator_life(self) -> int:
-        """The coordinators' life is the process's; a reload within it would look like a loss."""
-        return self.life_number
+        """The number of the coordinators' current life; their state may be lost at its end."""
+        return self.life_number + self.reloads
 
 
 class Arena(Stage):
@@ -93,7 +95,10 @@ class Arena(Stage):
         self.chance = random.Random(seed)
         self.clock = RealClock()
         self.timers = SimTimers(self.clock)  # type: ignore[arg-type]
-        self.network = SocketNetwork(self.clock, lambda: self.broker.bootstrap_servers)
+        self.network = SocketNetwork(
+            self.clock, lambda: self.broker.bootstrap_servers, self._count_reloads
+        )
+        self._read_log_bytes = 0
         self.history = History()
         self.topics = Topics()
         self.service = Lives()
@@ -305,6 +310,26 @@ class Arena(Stage):
             self._last_trouble_ms = self.clock.monotonic_ms()
         if self._failure is not None:
             raise self._failure
+
+    def _count_reloads(self) -> None:
+        """Begin a new life of the coordinators if one has reloaded, as the simulator does.
+
+        The broker logs the reload before it sends a response from the reloaded state. Responses
+        from the state before it, which was lost, are dropped with all connections.
+        """
+        path = self.broker.log_path
+        size_bytes = path.stat().st_size
+        if size_bytes == self._read_log_bytes:
+            return
+        with path.open("rb") as log:
+            log.seek(self._read_log_bytes)
+            new = log.read(size_bytes - self._read_log_bytes)
+        # The rest of a line that has not been written completely is read the next time.
+        self._read_log_bytes += new.rfind(b"\n") + 1
+        reloads = new[: new.rfind(b"\n") + 1].count(b" and reloads in ")
+        if reloads:
+            self.service.reloads += reloads
+            self.network.drop_all()
 
     # -- services for clients -----------------------------------------------------------------
 

@@ -132,6 +132,7 @@ class SocketConnection:
         ) >= _SIZE_BYTES + size:
             frame = bytes(self._received[_SIZE_BYTES : _SIZE_BYTES + size])
             del self._received[: _SIZE_BYTES + size]
+            self._network.before_response()
             if self.is_open:
                 self._complete(frame)
 
@@ -165,10 +166,18 @@ class SocketConnection:
 
 
 class SocketNetwork:
-    """All connections to one broker; `where` returns its current address."""
+    """All connections to one broker.
 
-    def __init__(self, clock: RealClock, where: Callable[[], str]) -> None:
+    Args:
+        where: returns the current address of the broker.
+        before_response: called before each response is passed on; it may call `drop_all`.
+    """
+
+    def __init__(
+        self, clock: RealClock, where: Callable[[], str], before_response: Callable[[], None]
+    ) -> None:
         self.clock = clock
+        self.before_response = before_response
         self._where = where
         self._selector = selectors.DefaultSelector()
 
@@ -204,6 +213,11 @@ class SocketNetwork:
         """Read the remaining responses of a broker that has ended, until all connections end."""
         while self._selector.get_map():
             self.turn(1000)
+
+    def drop_all(self) -> None:
+        """Drop all connections; responses that have not been passed on are lost."""
+        for key in list(self._selector.get_map().values()):
+            key.data.drop()
 
     def close(self) -> None:
         """Close all connections."""
