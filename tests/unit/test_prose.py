@@ -1,8 +1,8 @@
 """Texts avoid phrases that read as word-by-word translations.
 
 A short list of the worst ones, with the form that a native speaker writes. It does not judge
-style; it keeps phrases out that were once everywhere. Identifiers are checked as well, because
-`tell_errors` and `mended` are read as often as any comment. In the sources of tests, only comments,
+style; it keeps phrases out that were once everywhere. Identifiers are checked as well, because they
+are read as often as any comment. In the sources of tests, only comments,
 docstrings and the names of functions and classes count: their data may say anything.
 """
 

@@ -43,8 +43,7 @@ class LoadWork:
     def step(self) -> None:
         """Count a small piece of work. Raises LoadingStopped if the broker is stopping."""
         self.steps += 1
-        if self.is_stopped:
-            self.check()
+        self.check()
 
     def check(self) -> None:
         """Raise LoadingStopped if the broker is stopping."""
@@ -54,9 +53,7 @@ class LoadWork:
     def scanned_to(self, nbytes: int) -> None:
         """Set the number of bytes scanned. Raises LoadingStopped if the broker is stopping."""
         self.scanned_bytes = nbytes
-        self.steps += 1
-        if self.is_stopped:
-            self.check()
+        self.step()
 
 
 class LoadProgress:
