@@ -25,6 +25,8 @@ from tests.helpers.faces import NAMES, open_face
 TOPIC = "orders"
 P0 = TopicPartition(TOPIC, 0)
 LIMIT_S = 1.0
+WITHIN_LIMIT = r"within (1|0\.\d+) s"
+"""A request gets what is left of the call's limit, which depends on the machine."""
 
 
 @pytest.fixture
@@ -68,9 +70,9 @@ def test_consumer_calls_time_out_when_the_broker_is_silent(
     consumer = face.consumer(**servers)
     consumer.end_offsets([P0])
     stopped()
-    with pytest.raises(RequestTimedOut, match=r"did not respond to ListOffsets within 1 s"):
+    with pytest.raises(RequestTimedOut, match=rf"did not respond to ListOffsets {WITHIN_LIMIT}"):
         consumer.end_offsets([P0], timeout_s=LIMIT_S)
-    with pytest.raises(RequestTimedOut, match=r"did not respond to Metadata within 1 s"):
+    with pytest.raises(RequestTimedOut, match=rf"did not respond to Metadata {WITHIN_LIMIT}"):
         consumer.partitions_for("others", timeout_s=LIMIT_S)
     consumer.close(0)
 
@@ -82,7 +84,7 @@ def test_admin_calls_time_out_when_the_broker_is_silent(
     admin.list_topics()
     stopped()
     for call in (admin.list_topics, lambda: admin.create_topic("t"), lambda: admin.describe_acls()):
-        with pytest.raises(KafkaError, match=r"within (1|0\.\d+) s"):
+        with pytest.raises(KafkaError, match=WITHIN_LIMIT):
             call()
 
 
