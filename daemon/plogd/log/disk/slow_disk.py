@@ -3,7 +3,9 @@
 A write goes to the page cache and takes microseconds. If the page cache is at its dirty limit, the
 journal is full or the device hangs, a write blocks the reactor and thus all clients. So each log
 measures its writes. A write that takes longer than 20 ms marks the directory as slow: all its logs
-then write by jobs on its lane (slow_disk_writes.py), until no write was slow for 30 s.
+then write by jobs on its lane (slow_disk_writes.py), until no write was slow for some time. This
+time is 1 s at first and doubles with each slow write: the system may have preempted the broker
+once, but a disk that is slow again and again stays on its lane.
 
 Called on the reactor's thread; LogDirs has one object per directory. See
 docs/decisions/0007-slow-directories-write-on-their-lane.md.
@@ -20,8 +22,12 @@ T = TypeVar("T")
 
 SLOW_WRITE_MS = 20.0
 """A write that takes longer was blocked by the disk: a copy to the page cache takes 5 µs."""
-QUIET_MS = 30_000.0
-"""The time during which no write may be slow before the reactor writes again."""
+FIRST_QUIET_MS = 1_000.0
+"""The time without a slow write, after the first one, before the reactor writes again."""
+LONGEST_QUIET_MS = 30_000.0
+"""The bound of this time, which doubles with each slow write."""
+FORGET_MS = 300_000.0
+"""After this time of fast writes, the next slow write counts as the first."""
 
 
 class SlowDisk:
@@ -46,13 +52,18 @@ class SlowDisk:
         self._quiet_at_ms = 0.0
         self.monotonic_ms = ports.clock.monotonic_ms
         """The clock that measures writes."""
-        self.quiet_ms = QUIET_MS
+        self.quiet_ms = FIRST_QUIET_MS
+        """How long no write may be slow after the next slow write."""
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:
         """Record the duration of a write."""
         if write_ms > SLOW_WRITE_MS:
-            self._quiet_at_ms = self.monotonic_ms() + self.quiet_ms
+            now_ms = self.monotonic_ms()
+            if now_ms - self._quiet_at_ms > FORGET_MS:
+                self.quiet_ms = FIRST_QUIET_MS
+            self._quiet_at_ms = now_ms + self.quiet_ms
+            self.quiet_ms = min(2 * self.quiet_ms, LONGEST_QUIET_MS)
             if not self.is_slow:
                 self.is_slow = True
                 self._report(
