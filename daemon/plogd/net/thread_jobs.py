@@ -8,7 +8,7 @@ such as reads and syncs of one device, use different lanes.
 Every durable acknowledgment passes through here, so handing a job over must be fast. Each free
 thread waits on its own lock, and the one that became free last is woken, so that only one wakes (a
 shared queue would wake two). Outcomes return through an eventfd that the reactor watches, and all
-outcomes delivered together share one `Turn`.
+outcomes delivered together share one `Turn`. A busy reactor pauses for the threads (`_Pauses`).
 
 `submit` may be called only on the reactor's thread. Invariant: a lane is served by a thread, or
 queued for one, exactly while it has jobs; every job's outcome is delivered unless the reactor has
@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -37,6 +38,10 @@ log = Logger()
 SWITCH_INTERVAL_S = 0.0005
 """Time that a woken thread waits for the interpreter lock while the reactor is busy. Python's
 default of 5 ms would add to every sync, and so to every acknowledgment."""
+FIRST_PAUSE_S = 0.001
+LONGEST_PAUSE_INTERVAL_S = 0.064
+_PAUSE_S = 1e-6
+"""Any sleep releases the lock for some 50 µs, the timer slack; a sleep of 0 may return at once."""
 
 _Job = tuple[Callable[[], Any], Later[Any]]
 
@@ -98,6 +103,7 @@ class ThreadJobs:
         """Lanes that wait for a thread; empty while a thread is free."""
         self._outcomes = _Outcomes(turn)
         reactor.addReader(self._outcomes)
+        self._pauses = _Pauses(reactor, self._has_running_jobs)
         self._is_closed = False
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
@@ -122,6 +128,7 @@ class ThreadJobs:
             if worker is None and len(self._workers) == self._max_threads:
                 self._queued_lanes.append(found)
                 return later
+        self._pauses.begin()
         if worker is None:
             try:
                 self._start_thread(found)
@@ -131,6 +138,9 @@ class ThreadJobs:
             worker.lane = found
             worker.wakeup.release()
         return later
+
+    def _has_running_jobs(self) -> bool:
+        return len(self._free) < len(self._workers)
 
     def _use_existing_threads(self, lane: _Lane, error: Exception) -> None:
         """Leave `lane` to the existing threads after a thread failed to start.
@@ -161,6 +171,7 @@ class ThreadJobs:
         with self._lock:
             self._is_closed = True
             free, self._free = self._free, []
+        self._pauses.end()
         for worker in free:
             worker.lane = None
             worker.wakeup.release()
@@ -213,6 +224,43 @@ class ThreadJobs:
             self._free.append(worker)
             return True
         return False
+
+
+class _Pauses:
+    """Short sleeps of the reactor, so that threads with jobs get the interpreter lock.
+
+    A thread demands the lock only after it has waited for a switch interval in which nobody
+    released it. A busy reactor releases it in each system call, several times per interval, and
+    takes it back before the thread wakes. Without pauses, such a thread waits for 100 ms and more.
+
+    While jobs run, the intervals between pauses double, because most jobs end soon, and a job that
+    takes long is outside the interpreter for most of the time.
+    """
+
+    def __init__(self, reactor: Any, has_running_jobs: Callable[[], bool]) -> None:
+        self._reactor = reactor
+        self._has_running_jobs = has_running_jobs
+        self._interval_s = FIRST_PAUSE_S
+        self._next: Any = None
+
+    def begin(self) -> None:
+        """Pause from now on while jobs run, first after a millisecond."""
+        self._interval_s = FIRST_PAUSE_S
+        if self._next is None:
+            self._next = self._reactor.callLater(FIRST_PAUSE_S, self._pause)
+
+    def end(self) -> None:
+        """Make no more pauses."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _pause(self) -> None:
+        self._next = None
+        if self._has_running_jobs():
+            time.sleep(_PAUSE_S)
+            self._interval_s = min(2 * self._interval_s, LONGEST_PAUSE_INTERVAL_S)
+            self._next = self._reactor.callLater(self._interval_s, self._pause)
 
 
 @implementer(IReadDescriptor)

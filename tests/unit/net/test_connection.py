@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from plogd.net.connection import TURN_MAX_MS
+from plogd.net.connection import PROMPT_MAX_BYTES, TURN_MAX_MS
 from plogd.net.receive_buffer import HELD_MAX_BYTES
 from plogd.net.run_queue import DIRECT_MAX_MS
 from tests.helpers.collector import no_collector
@@ -135,6 +135,18 @@ def test_produce_does_not_wait_while_many_connections_are_ready() -> None:
     assert harness.answers == ["prompt"]
     harness.ports.settle()
     assert len(harness.dispatch.started) == 301
+
+
+def test_large_produce_waits_while_many_connections_are_ready() -> None:
+    harness = ConnectionHarness()
+    busy(harness, DIRECT_MAX_MS + 1)
+    harness.feed(frame(METADATA, "heavy"))
+    harness.connect()
+    started = len(harness.dispatch.started)
+    harness.feed(frame(PRODUCE, "x" * (PROMPT_MAX_BYTES + 1)))
+    assert len(harness.dispatch.started) == started
+    harness.ports.settle()
+    assert len(harness.dispatch.started) == started + 1
 
 
 def test_turns_are_short_while_many_connections_are_ready() -> None:

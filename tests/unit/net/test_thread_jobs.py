@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from twisted.internet.task import Clock
 
-from plogd.net.thread_jobs import SWITCH_INTERVAL_S, JobsClosed, ThreadJobs
+from plogd.net.thread_jobs import FIRST_PAUSE_S, SWITCH_INTERVAL_S, JobsClosed, ThreadJobs
 from plogd.ports import Jobs, Later, Turn
 from plogd.system_clock import ReactorTimers
 from tests.helpers.net_parts import Pump
@@ -72,6 +73,42 @@ def test_job_that_raises_system_exit_fails_and_its_lane_continues(
     with pytest.raises(RuntimeError, match="SystemExit"):
         outcome(first)
     assert outcome(second) == "still here"
+
+
+@pytest.fixture
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of each sleep of the reactor, which does not really sleep."""
+    sleeps: list[float] = []
+    monkeypatch.setattr("time.sleep", sleeps.append)
+    return sleeps
+
+
+def test_reactor_pauses_for_the_threads_while_a_job_runs(sleeps: list[float]) -> None:
+    reactor, release, times_s = Clock(), threading.Event(), list[float]()
+    reactor.addReader = reactor.removeReader = lambda reader: None
+    jobs = ThreadJobs(reactor, Turn(ReactorTimers(reactor)), switch_interval_s=None)
+    jobs.submit("lane", release.wait)
+    for _ in range(200):
+        before = len(sleeps)
+        reactor.advance(FIRST_PAUSE_S)
+        if len(sleeps) > before:
+            times_s.append(round(reactor.seconds(), 6))
+    assert times_s == [0.001, 0.003, 0.007, 0.015, 0.031, 0.063, 0.127, 0.191]
+    release.set()
+    jobs.close()
+    reactor.advance(1)
+    assert len(sleeps) == len(times_s), "no job runs"
+
+
+def test_reactor_does_not_pause_when_all_jobs_are_done(
+    jobs: ThreadJobs, pump: Pump, sleeps: list[float]
+) -> None:
+    later = jobs.submit("lane", lambda: None)
+    pump.until(lambda: later.done)
+    pump.until(lambda: not pump.reactor.getDelayedCalls())
+    sleeps.clear()
+    pump.turn()
+    assert not sleeps
 
 
 def _no_thread(thread: threading.Thread) -> None:
