@@ -229,9 +229,9 @@ class ThreadJobs:
 class _Pauses:
     """Short sleeps of the reactor, so that threads with jobs get the interpreter lock.
 
-    A thread demands the lock only after it has waited for a switch interval in which nobody
-    released it. A busy reactor releases it in each system call, several times per interval, and
-    takes it back before the thread wakes. Without pauses, such a thread waits for 100 ms and more.
+    A thread demands the lock only if it has not been released for a whole switch interval. A busy
+    reactor releases it in each system call, several times per interval, and takes it back before
+    the thread wakes. Without pauses, such a thread waits for 100 ms and more.
 
     While jobs run, the intervals between pauses double, because most jobs end soon, and a job that
     takes long is outside the interpreter for most of the time.
