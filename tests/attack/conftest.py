@@ -68,9 +68,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     for result in sorted(results, key=lambda result: result.name):
         write(_line(result, width))
     longest = max(result.probe_ms for result in results)
+    produce = max(result.produce_ms for result in results)
     largest = max(result.rss_mb for result in results)
     write(
-        f"{len(results)} attacks; longest wait {longest:.0f} ms,"
+        f"{len(results)} attacks; longest wait {longest:.0f} ms, of a produce {produce:.0f} ms;"
         f" largest RSS {largest} MB of {RSS_MAX_MB} MB"
     )
 

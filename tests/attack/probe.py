@@ -1,10 +1,10 @@
 """The client that must not notice an attack: it produces, connects and keeps its group membership.
 
-`Probe` runs ``python -m tests.attack.probe HOST:PORT`` as a separate process, so that an attack's
-work in the test process does not delay it. The process sends requests sequentially: a produce with
-acks=1 to its own topic, from time to time a first request on a new connection, and a heartbeat to
-its group. It exchanges lines with the test: ``begin`` starts a measurement, ``end`` returns the
-measurement as JSON.
+`Probe` runs ``python -m tests.attack.probe`` as a separate process, so that an attack's work in the
+test process does not delay it. The process sends requests sequentially: a produce with acks=1 to
+its own topic, from time to time a first request on a new connection, and a heartbeat to its group.
+It exchanges lines with the test: the first is the address of the broker, ``begin`` starts a
+measurement, ``end`` returns the measurement as JSON.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Measurement:
     longest_ms: float = 0.0
     longest: str = "nothing"
     """The request that waited for `longest_ms`: produce, connection or heartbeat."""
+    longest_produce_ms: float = 0.0
     errors: list[str] = field(default_factory=list)
 
     def waited(self, what: str, since: float) -> None:
@@ -63,6 +64,8 @@ class Measurement:
         waited_ms = (time.monotonic() - since) * 1000
         if waited_ms > self.longest_ms:
             self.longest_ms, self.longest = waited_ms, what
+        if what == "produce":
+            self.longest_produce_ms = max(self.longest_produce_ms, waited_ms)
 
     def failed(self, what: str, error: object) -> None:
         """Record a request that got an error or no response."""
@@ -71,14 +74,17 @@ class Measurement:
 
 
 class Probe:
-    """The test's handle of the probing process."""
+    """The test's handle of the probing process, which starts at once and waits for `connect`."""
 
-    def __init__(self, server: str) -> None:
-        command = [sys.executable, "-m", "tests.attack.probe", server]
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.attack.probe"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        assert self._command("begin") == "begun", "the probe cannot reach the broker"
+
+    def connect(self, server: str) -> None:
+        """Let the probe send its requests to the broker at ``host:port``."""
+        assert self._command(server) == "connected", "the probe cannot reach the broker"
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +210,11 @@ class _Prober:
 
 def main() -> None:
     """Probe until standard input ends."""
-    prober = _Prober(sys.argv[1])
+    server = sys.stdin.readline().strip()
+    if not server:
+        return
+    prober = _Prober(server)
+    print("connected", flush=True)
     while True:
         if select.select([sys.stdin], [], [], _PAUSE_S)[0]:
             command = sys.stdin.readline().strip()

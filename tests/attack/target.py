@@ -42,6 +42,7 @@ class Result:
     name: str
     probe_ms: float
     probe_request: str
+    produce_ms: float
     rss_mb: int
     took_s: float
     works: bool
@@ -92,8 +93,14 @@ class Target:
         self.broker = _LimitedBroker(
             directory, self._settings, config_file=self._config_file, descriptors=self._descriptors
         )
-        self.broker.start()
-        self._probe = Probe(self.server)
+        probe = Probe()  # Its process starts while the broker does.
+        try:
+            self.broker.start()
+            probe.connect(self.server)
+        except BaseException:
+            probe.close()
+            raise
+        self._probe = probe
         self._is_damaged = False
         self._log_checked = 0
 
@@ -139,6 +146,7 @@ class Target:
                 name=name,
                 probe_ms=measured.longest_ms,
                 probe_request=measured.longest,
+                produce_ms=measured.longest_produce_ms,
                 rss_mb=rss_mb,
                 took_s=took_s,
                 works=not problems,
@@ -175,8 +183,9 @@ class Target:
     def restart(self) -> None:
         """Stop the broker cleanly and start it on its data, with a new probe."""
         self._probe.close()
+        self._probe = Probe()
         self.broker.restart()
-        self._probe = Probe(self.server)
+        self._probe.connect(self.server)
 
     def replace_damaged(self) -> None:
         """Start a new broker if an attack on this one has failed, so that later results count."""

@@ -127,6 +127,7 @@ class _Writer:
         self._choices: dict[str, Any] = {}
         self._chance = chance
         self._first_topic = 0
+        self._fields: dict[type[Any], list[Field]] = {}
 
     def message(self, message: type[ApiMessage]) -> ApiMessage:
         """Return the whole request."""
@@ -140,7 +141,10 @@ class _Writer:
 
     def struct(self, struct: type[Any], path: ArrayPath, index: int) -> Any:
         """Return a struct with the names of element `index`."""
-        present = (item for item in struct.fields if item.versions.has(self._version))
+        present = self._fields.get(struct)
+        if present is None:
+            present = [item for item in struct.fields if item.versions.has(self._version)]
+            self._fields[struct] = present
         return struct(
             **{
                 item.name: self._value(item, item.type, struct.__name__, (*path, item.name), index)

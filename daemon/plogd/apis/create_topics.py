@@ -11,6 +11,8 @@ A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its crea
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -29,6 +31,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices, check_changes
 from plogd.broker import Broker
 from plogd.concurrency import within
+from plogd.config.broker_config import BrokerConfig
 from plogd.controller.topic_creation import NewTopic, TopicPlan
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
@@ -37,6 +40,8 @@ from plogd.topic_config import describe
 
 _FIRST_VERSION_WITH_DETAILS = 5  # KIP-525.
 _NAME = attrgetter("name")
+Overrides = tuple[tuple[str, str], ...]
+"""The configs of a topic by name, as pairs."""
 
 
 def handle_create_topics(
@@ -65,8 +70,14 @@ async def _create_all(
         *zip((topic.name for topic in new), await ask_in_slices(new, ask, broker), strict=True),
         *((name, REPEATED) for name in repeated),
     ]
+
+    # Describing the configs of a topic is expensive, and most requests repeat those of the first.
+    @functools.lru_cache(maxsize=1)
+    def configs(overrides: Overrides) -> list[CreatableTopicConfigs]:
+        return _configs(broker.config, dict(overrides))
+
     return CreateTopicsResponse(
-        topics=lazy_array(outcomes, lambda one: _result(*one, context, broker))
+        topics=lazy_array(outcomes, lambda one: _result(*one, context, configs))
     )
 
 
@@ -81,7 +92,10 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    name: str, outcome: TopicPlan | TopicState | KafkaError, context: RequestContext, broker: Broker
+    name: str,
+    outcome: TopicPlan | TopicState | KafkaError,
+    context: RequestContext,
+    configs: Callable[[Overrides], list[CreatableTopicConfigs]],
 ) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return _error(name, outcome)
@@ -91,7 +105,9 @@ def _result(
     else:
         result = CreatableTopicResult(name=name, topic_id=outcome.topic_id, error_message=None)
         counts = len(outcome.partitions), len(outcome.partitions[0].replicas)
-    _add_details(result, *counts, dict(outcome.config), context, broker)
+    if context.version >= _FIRST_VERSION_WITH_DETAILS:
+        result.num_partitions, result.replication_factor = counts
+        result.configs = configs(tuple(dict(outcome.config).items()))
     return result
 
 
@@ -104,21 +120,9 @@ def _create(topic: NewTopic, timeout_ms: int, broker: Broker) -> Later[TopicStat
     )
 
 
-def _add_details(
-    result: CreatableTopicResult,
-    partition_count: int,
-    replication_factor: int,
-    overrides: dict[str, str],
-    context: RequestContext,
-    broker: Broker,
-) -> None:
-    """Add the details of the new topic that responses contain from version 5."""
-    if context.version < _FIRST_VERSION_WITH_DETAILS:
-        return
-    result.num_partitions = partition_count
-    result.replication_factor = replication_factor
-    entries = describe(broker.config, overrides)
-    result.configs = [
+def _configs(config: BrokerConfig, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
+    """Return every setting of a topic that sets `overrides`, in order of their names."""
+    return [
         CreatableTopicConfigs(
             name=entry.name,
             value=entry.value,
@@ -126,7 +130,7 @@ def _add_details(
             config_source=entry.source,
             is_sensitive=entry.sensitive,
         )
-        for entry in sorted(entries, key=lambda entry: entry.name)
+        for entry in sorted(describe(config, overrides), key=lambda entry: entry.name)
     ]
 
 

@@ -49,6 +49,24 @@ def test_topic_is_created_in_every_version(version: int) -> None:
     assert names(broker) == ["t"]
 
 
+def test_each_topic_of_a_request_returns_its_own_configs() -> None:
+    broker = SimBroker().start()
+    values = {"a": None, "b": "5", "c": "5", "d": "6", "e": None}
+    topics = [
+        new(name, configs=[CreatableTopicConfig(name="retention.ms", value=value)] if value else [])
+        for name, value in values.items()
+    ]
+    results = broker.ask(request(*topics), 5).topics
+    sources = {
+        result.name: next(
+            (one.value, one.config_source) for one in result.configs if one.name == "retention.ms"
+        )
+        for result in results
+    }
+    default = ("604800000", 5)
+    assert sources == {"a": default, "b": ("5", 1), "c": ("5", 1), "d": ("6", 1), "e": default}
+
+
 def test_response_waits_until_the_topic_can_be_used() -> None:
     broker = SimBroker().start()
     asked = broker.begin(request(new("t")), 5)
