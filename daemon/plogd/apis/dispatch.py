@@ -40,7 +40,7 @@ from plogd.apis.encoded_response import (
     memory_bytes,
 )
 from plogd.apis.encoding_memory import Share, WorkMemory
-from plogd.apis.large_requests import LargeRequests, is_decoded, may_continue
+from plogd.apis.large_requests import LargeFetch, LargeRequests, is_decoded, may_continue
 from plogd.apis.request_context import RequestContext
 from plogd.apis.unsupported_versions import explain_api, explain_version
 from plogd.broker import Broker
@@ -245,11 +245,15 @@ class Dispatcher:
         try:
             request = await self._decode_later(row, decoding, body, share)
             del body  # Its memory is no longer counted.
+            if row.api_key == ApiKey.FETCH:
+                context.large_fetch = LargeFetch(self.large_requests, share)
             is_decoded(share, row.api_key)
             answer = self._start(row, request, context)
             return await answer if isinstance(answer, Later) else answer
         finally:
             share.release()
+            if context.large_fetch is not None:
+                context.large_fetch.release()
 
     async def _decode_later(
         self,

@@ -92,6 +92,7 @@ def _read(
         # As in Kafka: otherwise, the fetch would wait for more bytes than it may return.
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
+        share=context.large_fetch,
     )
     return broker.replica_manager.fetch_records(fetch.items, params)
 

@@ -18,27 +18,79 @@ from plogd.apis.encoding_memory import Share, WorkMemory
 
 MAX_ELEMENTS: Final = 100_000
 """Twice the default of ``plog.request.max.elements``."""
+MAX_WAITING_ELEMENTS: Final = 100_000
+"""The limit for large fetches that wait for data."""
 _FEW_ELEMENTS: Final = 2_000
-_WAITING_KEYS: Final = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+_WAITING_KEYS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Requests that wait for other clients. They count only while they are being decoded; otherwise,
-they would block all other requests. The packages in which they wait have their own limits."""
+they would block all other requests. The groups in which they wait have their own limits."""
 
 
 class LargeRequests:
-    """The large requests in progress. Produces count separately, because their disk may hang."""
+    """The large requests in progress.
+
+    Produces and fetches count separately, because the disk that they use may hang.
+
+    Attributes:
+        waiting_elements: the elements of large fetches that have waited for data.
+    """
 
     def __init__(self) -> None:
-        self._produces = WorkMemory(lambda: MAX_ELEMENTS)
+        self._of_disk = {
+            key: WorkMemory(lambda: MAX_ELEMENTS) for key in (ApiKey.PRODUCE, ApiKey.FETCH)
+        }
         self._others = WorkMemory(lambda: MAX_ELEMENTS)
+        self.waiting_elements = 0
 
     @property
     def elements(self) -> int:
-        """The number of elements that are counted."""
-        return self._produces.used_bytes + self._others.used_bytes
+        """The number of elements that are counted, except those of waiting fetches."""
+        memories = (*self._of_disk.values(), self._others)
+        return sum(memory.used_bytes for memory in memories)
 
     def begin(self, api_key: int) -> Share:
         """Return the share of a new request; the caller must release it."""
-        return (self._produces if api_key == ApiKey.PRODUCE else self._others).begin()
+        return self._of_disk.get(ApiKey(api_key), self._others).begin()
+
+
+class LargeFetch:
+    """The elements of one large Fetch: in progress, or waiting for data.
+
+    A waiting fetch must not keep others from making progress, so it has no share. When its wait
+    ends, it needs one again, because its reads and its response take more memory than its elements.
+    """
+
+    def __init__(self, requests: LargeRequests, share: Share) -> None:
+        self._requests = requests
+        self._share = share
+        self._elements = share.nbytes
+        self._waiting_elements = 0
+
+    def begin_wait(self) -> bool:
+        """Release the share until `end_wait`; return False if the fetch must not wait.
+
+        This is the case if the waiting fetches have `MAX_WAITING_ELEMENTS` already.
+        """
+        if self._requests.waiting_elements + self._elements > MAX_WAITING_ELEMENTS:
+            return False
+        self._waiting_elements = self._elements
+        self._requests.waiting_elements += self._elements
+        self._share.release()
+        return True
+
+    async def end_wait(self) -> None:
+        """Wait until the fetch may make progress."""
+        share = self._share = self._requests.begin(ApiKey.FETCH)
+        # Counted first: a fetch that continues wakes the next one, which must see these elements.
+        share.resize(self._elements)
+        while not may_continue(share):
+            await share.wait()
+
+    def release(self) -> None:
+        """Stop counting the fetch."""
+        self._share.release()
+        self._requests.waiting_elements -= self._waiting_elements
+        self._waiting_elements = 0
 
 
 def may_continue(share: Share) -> bool:

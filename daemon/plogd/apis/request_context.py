@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from plog.wire.header import RequestHeader
+from plogd.apis.large_requests import LargeFetch
 from plogd.connection_context import ConnectionContext
 
 
 class RequestContext:
     """A request's version, client and connection; `size_bytes` is the size of its frame."""
 
-    __slots__ = ("connection", "header", "runs_alone", "size_bytes", "version")
+    __slots__ = ("connection", "header", "large_fetch", "runs_alone", "size_bytes", "version")
 
     def __init__(
         self, header: RequestHeader, connection: ConnectionContext, size_bytes: int = 0
@@ -21,6 +22,8 @@ class RequestContext:
         self.runs_alone = False
         """Whether the connection must not start another request before the response; set by
         handlers."""
+        self.large_fetch: LargeFetch | None = None
+        """The elements of a Fetch that was decoded in slices."""
 
     @property
     def client_id(self) -> str | None:

@@ -21,13 +21,29 @@ Key = tuple[str, int]
 """Topic and number of a partition."""
 
 
+class WorkShare(Protocol):
+    """The part of the broker's memory for large requests that a fetch uses."""
+
+    def begin_wait(self) -> bool:
+        """Release the share until `end_wait`; return False if the fetch must not wait."""
+        ...
+
+    async def end_wait(self) -> None:
+        """Wait until the fetch may make progress."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchParams:
-    """Limits of a fetch that apply to all its partitions together."""
+    """Limits of a fetch that apply to all its partitions together.
+
+    `share` is None unless the request has very many elements.
+    """
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    share: WorkShare | None = None
 
 
 class FetchReads(Protocol):

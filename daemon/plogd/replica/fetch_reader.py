@@ -130,6 +130,8 @@ class FetchReader:
     ) -> MaybeLater[list[PartitionRead]]:
         if params.max_wait_ms <= 0 or is_enough(reads, params.min_bytes):
             return reads
+        if params.share is not None and not params.share.begin_wait():
+            return reads
         readable = {_key(x): x for x, read in zip(items, reads, strict=True) if read.error is None}
         found = {
             _key(item): read.nbytes
@@ -169,9 +171,9 @@ class FetchReader:
     def read_all(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read all partitions of a fetch."""
+        """Read all partitions of a fetch whose wait has ended."""
         if len(items) > SLICE:
-            return spawn(self._read_wide(items, params))
+            return spawn(self._read_after_wait(items, params))
         cold: Cold = []
         reads = self._read_all(items, params, cold)
         return spawn(self._warmed(items, params, reads, cold)) if cold else reads
@@ -200,8 +202,17 @@ class FetchReader:
             await self._turn_or_close(reads)
         if params.max_wait_ms <= 0 or outcome.is_enough(params.min_bytes):
             return reads
+        if params.share is not None and not params.share.begin_wait():
+            return reads
         _close_all(reads)
         return await self._wait_wide(self._delayed(items, readable, found, params), params)
+
+    async def _read_after_wait(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> list[PartitionRead]:
+        if params.share is not None:
+            await params.share.end_wait()
+        return await self._read_wide(items, params)
 
     async def _read_wide(
         self, items: Sequence[FetchItem], params: FetchParams
