@@ -1,4 +1,4 @@
-"""Checks of the parts of a record. Each error identifies the part and the fault.
+"""Checks of the parts of a record. Each error names the part and what is wrong with it.
 
 Pure. The hot path (core.py) calls these functions only for unusual arguments.
 """
