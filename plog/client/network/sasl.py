@@ -183,8 +183,7 @@ class Scram:
         if match["kind"] == "e":
             raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
         assert self._signature is not None, "the proof was sent"
-        # Compared in constant time. The broker must prove itself, too: otherwise any server could
-        # pose as one.
+        # Compared in constant time. Without this proof, any server could pose as the broker.
         if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
             raise AuthenticationFailed(
                 "the broker did not prove that it knows the user's password;"
@@ -214,6 +213,7 @@ class OauthBearer:
         """Return None, or the acknowledgment of a refusal (RFC 7628, 3.2.3)."""
         if not challenge:
             return None
+        # RFC 7628: the broker ends the exchange only after the client has acknowledged the refusal.
         if self._refusal:
             raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
         self._refusal = challenge.decode("utf-8", "replace")
