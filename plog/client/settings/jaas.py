@@ -54,11 +54,11 @@ def parse_jaas(text: str) -> JaasEntry:
         raise JaasError("does not end with a semicolon")
     options: dict[str, str] = {}
     position = 2
-    # The tokens end with a semicolon, checked above, so the loop stops there.
+    # The tokens contain a semicolon, as checked above, so the loop ends there at the latest.
     while tokens[position].is_text:
         name, *rest = tokens[position : position + 3]
         if len(rest) < 2 or rest[0] != _EQUALS or not rest[1].is_text:
-            # Numbered instead of quoted, since the text may contain the password.
+            # The option is numbered instead of quoted, because it may contain the password.
             raise JaasError(f"option {len(options) + 1} is not of the form name=value")
         if name.text in options:
             raise JaasError(f"contains the option {name.text} twice")
