@@ -41,7 +41,7 @@ class TransactionSequences(PartitionSequences[B]):
         self._state = state
 
     def may_send(self, batch: B) -> bool:
-        # The coordinator has returned a new epoch since the last batch.
+        # The identity changes if the coordinator has returned a new epoch since the last batch.
         if self.identity != self._state.identity:
             self._restart(self._state.identity)
         # A broken partition stays broken until the next epoch: only the coordinator assigns epochs.
@@ -61,7 +61,7 @@ class TransactionSequences(PartitionSequences[B]):
     def out_of_order(self, batch: B) -> bool:
         """Return whether to retry `batch`: only if earlier batches may still fill the gap."""
         waits = super().out_of_order(batch)
-        # No batch in flight can fill the gap, so waiting is pointless.
+        # No batch in flight can fill the gap, so `batch` could only fail again.
         if self.is_broken:
             batch.is_deferred, waits = True, False
         return waits

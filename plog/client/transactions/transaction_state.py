@@ -50,14 +50,14 @@ class Begun(IntEnum):
 
     NO = 0
     PERHAPS = 1
-    """A request that adds to the transaction was sent but not answered."""
+    """A request that adds to the transaction was sent, but no response has arrived."""
     YES = 2
 
 
 class TransactionState:
     """The state of one producer's transactions.
 
-    Engine's thread only, except for `check_may_send` and `send_failed`.
+    Use only in the engine's thread, except for `check_may_send` and `send_failed`.
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -163,7 +163,7 @@ class TransactionState:
         self.phase = Phase.IN_TRANSACTION
         self.is_v2 = is_v2
         self.number += 1
-        # A late error of the previous transaction.
+        # A `send` of the previous transaction may have failed after it ended.
         self._send_error = None
 
     def check_may_add_offsets(self) -> None:
@@ -207,7 +207,7 @@ class TransactionState:
 
     def fail_transaction(self, error: Exception) -> None:
         """Record that the transaction can only be aborted, because of `error`."""
-        # A fatal error, or an abort in progress, outranks it.
+        # A fatal error or an abort in progress outranks this error.
         if self.may_retry:
             self.phase = Phase.ABORTABLE_ERROR
             self._error = abortable(error, self.transactional_id)
