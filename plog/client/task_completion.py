@@ -38,7 +38,7 @@ class TaskCompletion:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The garbage collector closes suspended coroutines in arbitrary order: waking others now
-        # would resume them in the middle of a collection.
+        # GeneratorExit comes from the garbage collector: calling the function now would wake other
+        # coroutines in the middle of a collection.
         if not isinstance(error, GeneratorExit):
             self._function(*self._arguments)

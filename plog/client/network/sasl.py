@@ -213,9 +213,9 @@ class OauthBearer:
         """Return None, or the acknowledgment of a refusal (RFC 7628, 3.2.3)."""
         if not challenge:
             return None
-        # RFC 7628: the broker ends the exchange only after the client has acknowledged the refusal.
         if self._refusal:
             raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
+        # The broker ends the exchange only after the client has acknowledged the refusal.
         self._refusal = challenge.decode("utf-8", "replace")
         return b"\x01"
 
