@@ -1,7 +1,7 @@
 """Enums of the protocol that both the client and the broker use.
 
-An enum that only one of them uses is in that one's own modules; enums with behavior have their own
-modules (plog/scram.py, plog/error_codes.py).
+An enum that only one side uses belongs to the modules of that side. Enums with behavior have their
+own modules (plog/scram.py, plog/error_codes.py).
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ GIB = 1024 * MIB
 class ConfigError(PlogError):
     """The settings are invalid; `problems` contains one line for each error.
 
-    `warnings` are the warnings that valid settings would cause: a misspelled name is often the
+    `warnings` contains the warnings about the same settings, because a misspelled name is often the
     reason for an invalid value.
     """
 

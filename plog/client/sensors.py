@@ -52,7 +52,7 @@ class Sensor:
 
     def _recent(self, now_s: float) -> list[_Window]:
         oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
-        # A copy: another thread may append concurrently.
+        # Copied, because another thread may append concurrently.
         windows = tuple(self._windows)
         return [window for window in windows if window.begins_s >= oldest_s]
 

@@ -102,7 +102,7 @@ def checked_partition(partition: object) -> TopicPartition:
 
     Raises TypeError for any other value.
     """
-    # The usual case first, since records already contain TopicPartitions.
+    # Checked first, because it is the usual case: records already contain TopicPartitions.
     if isinstance(partition, TopicPartition):
         return partition
     # Applications may write a partition as a plain pair.

@@ -113,7 +113,7 @@ class PollingConsumer(ConsumerCore):
         *,
         adapt: Callable[[Awaitable[Any]], Awaitable[Any]] = _unchanged,
     ) -> T:
-        """Call `take` until it returns something or `timeout_s` is over; return its last result.
+        """Call `take` until it returns something or `timeout_s` has passed; return its last result.
 
         A caller that does not run this as a coroutine of the engine passes `adapt`, which makes the
         engine's awaitables awaitable there. Raises WokenUp, and the errors of `prepare` and `take`.

@@ -87,7 +87,7 @@ class Cluster(MetadataUpdater):
         """Return a node with its own connection, which the caller closes.
 
         Use it for requests whose responses may take long: a broker answers the requests on a
-        connection in order, so they would delay all others.
+        connection in order, so a slow response would delay all later ones.
         """
         return Node(
             self.network, self._settings, self._security, broker.id, broker.host, broker.port
@@ -109,7 +109,7 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> R:
-        """Send a request to one broker, once. Raises like `connection` and `Connection.ask`."""
+        """Send a request to one broker, once. Raises the errors of `connection` and `ask`."""
         connection = await self.connection(node_id, deadline=deadline)
         return await self._ask(connection, request, response, deadline)
 
@@ -347,4 +347,4 @@ class Cluster(MetadataUpdater):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ClosedError("the client is closed")
+            raise ClosedError("the client is closed; create a new one")

@@ -1,7 +1,7 @@
 """A Twisted reactor on a running asyncio loop, for the asyncio face. It is never installed.
 
 The engine then runs in the loop's own thread, and Deferreds fire in callbacks of the loop. All
-clients of a loop share one reactor, which is closed with the last of them.
+clients of a loop share one reactor, which is closed when the last of them closes.
 
 The reactor uses the timers of the loop. Twisted would keep its own heap on top of the loop's heap,
 and each request has one or two timers: updating both heaps would delay every record.
@@ -96,7 +96,7 @@ class _Reactor(AsyncioSelectorReactor):
 
     def callLater(
         self, delay: float, callable: Callable[..., object], *args: object, **kw: object
-    ) -> Any:  # Twisted declares DelayedCall, but IDelayedCall is all it needs.
+    ) -> Any:  # Twisted declares DelayedCall, but needs only an IDelayedCall.
         call = partial(callable, *args, **kw) if args or kw else callable
         return _LoopCall(self._loop, self._pending, delay, call)
 

@@ -62,7 +62,8 @@ class PemSource:
         except OSError as error:
             raise TlsFailed(f"cannot read {self.where}: {error.strerror}") from error
         form = other_form(data)
-        # Java keystores and PKCS #12 are common mistakes, so name the tool that converts them.
+        # Users of Java clients often have a Java keystore or a PKCS #12 file, so the error names
+        # the command that converts it.
         if form is not None:
             is_truststore = self.setting.startswith("ssl.truststore.")
             how = CONVERT_TRUSTSTORE if is_truststore else CONVERT_KEYSTORE

@@ -145,9 +145,10 @@ class Accumulator(Generic[H]):
                 batch.records.append((NO_OFFSET, timestamp, key, value, headers))
                 batch.size_bytes += size_bytes
                 if on_delivery is not None:
-                    # Under the lock, so that the batch cannot be taken before it has the callback.
+                    # Added under the lock, so that the batch is not taken without the callback.
                     batch.watch_new(on_delivery)
-        if self._must_wake:  # Without the lock: the call may run the engine in this thread.
+        # Called without the lock, because it may run the engine in this thread.
+        if self._must_wake:
             self._must_wake = False
             self._wake()
         return None if batch is None else self._make_handle(batch, index)
@@ -308,7 +309,7 @@ class Accumulator(Generic[H]):
                     queue.topic.sticky_bytes += batch.size_bytes
             del self.waiting[queue]
             if queue.batches:
-                self.waiting[queue] = None  # Move it to the end.
+                self.waiting[queue] = None  # At the end, so that the other queues are served first.
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -333,12 +334,12 @@ class Accumulator(Generic[H]):
         """Queue `parts` in place of `batch`, which has been taken."""
         with self._lock:
             incomplete: dict[ProducerBatch, None] = {}
-            # In the same place: `oldest` relies on the order, and the parts are as old as `batch`.
+            # The parts take the place of `batch`, because `oldest` relies on the order.
             for other in self.incomplete:
                 incomplete.update(dict.fromkeys(parts) if other is batch else {other: None})
             self.used_bytes += sum(part.reserved_bytes for part in parts) - batch.reserved_bytes
             self.incomplete = incomplete
-        # Outside the lock, which `put_back` takes.
+        # Called without the lock, because `put_back` acquires it.
         for part in parts:
             self.put_back(part)
 
@@ -351,7 +352,7 @@ class Accumulator(Generic[H]):
 
     def forget(self, batch: ProducerBatch) -> None:
         """Remove a batch whose outcome has been reported."""
-        # Not earlier: whenever the process forks, the batch must be in `incomplete` or done.
+        # Until it is done, a batch stays here, where `ProducerCore.forked` finds it.
         with self._lock:
             del self.incomplete[batch]
 

@@ -162,7 +162,7 @@ class BatchCompletion:
         sequences = self._sequences_of(batch)
         late: list[ProducerBatch] = []
         if sequences is not None:
-            # Before `written`, which settles `batch`: `overtaken` needs its place among the
+            # Called before `written`, which settles `batch`: `overtaken` needs its place among the
             # unsettled batches.
             late = sequences.overtaken(batch)
             for earlier in sequences.written(batch, base_offset):

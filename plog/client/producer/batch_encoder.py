@@ -54,7 +54,7 @@ class BatchEncoder:
 
         Raises InvalidTimestamp if its timestamps do not fit into one batch.
         """
-        # Compressing again would be wasted: the bytes are dropped whenever the sequence numbers
+        # A retry need not compress again: `encoded` is cleared whenever the sequence numbers
         # change.
         if batch.encoded is not None:
             return batch.encoded

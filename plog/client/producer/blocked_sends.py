@@ -1,6 +1,6 @@
 """Blocked sends: records that wait for their topic's metadata or for memory, up to max.block.ms.
 
-Most records never get here: `ProducerCore.send` accepts them immediately, in the caller's thread.
+Most records need not wait: `ProducerCore.send` accepts them immediately, in the caller's thread.
 Waiting records receive memory in the order of the calls.
 """
 

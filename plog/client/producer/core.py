@@ -179,7 +179,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     ) -> H | None:
         size_bytes = RECORD_OVERHEAD
         if value is not None:
-            # `type(...) is not bytes` instead of isinstance: the cheapest test for the usual case.
+            # In the usual case, `type(...) is not bytes` is cheaper than isinstance.
             if type(value) is not bytes:
                 value = as_bytes(value, "value", topic)
             size_bytes += len(value)
@@ -325,8 +325,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         """Wait until all `batches` are finished, or until `timeout_s` have passed."""
         deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
         while batches:
-            # From the end: the newest batch usually finishes last, and the others need no check
-            # until then.
+            # Checked from the end: the newest batch usually finishes last, and the others need no
+            # check until then.
             if batches[-1].is_finished:
                 batches.pop()
                 continue

@@ -173,7 +173,7 @@ class TopicQueues:
             return None
         available = self.available
         queued = [len(self.queues[x].batches) for x in available] if is_adaptive else ()
-        # With empty queues all weights would be equal, so the random choice is enough (KIP-794).
+        # KIP-794: if all queues are empty, all weights are equal, so a random choice is enough.
         if any(queued):
             partition = choose_sticky(available, queued, chance)
         else:

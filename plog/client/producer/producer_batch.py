@@ -158,7 +158,8 @@ class ProducerBatch(SequencedBatch):
             for _, timestamp, key, value, _ in self.records
         ]
         self.records, self.encoded = [], None
-        # Under the lock: `watch` must either add its callback before this point or see the outcome.
+        # Set under the lock: `watch` must either add its callback before this point or see the
+        # outcome.
         with self._lock:
             self.is_done = True
             watchers, self._watchers = self._watchers, []
@@ -168,14 +169,15 @@ class ProducerBatch(SequencedBatch):
 
     def abandon(self, error: Exception) -> None:
         """Fail the batch in a forked child."""
-        # Without the lock, which a thread of the parent may have held during the fork.
+        # The lock is not acquired, because a thread of the parent may have held it during the fork.
         self.error, self.is_done = error, True
 
     def _notify(self, index: int, on_delivery: OnDelivery) -> None:
         error = self.error_at(index)
         try:
             on_delivery(None if error else self.metadata_at(index), error)
-        except BaseException:  # Also asyncio's CancelledError: other records must be notified.
+        except BaseException:
+            # Even asyncio's CancelledError is caught, because other records must be notified.
             log.exception("a callback for a record of %s failed", self.topic_partition)
 
     # -- single records -------------------------------------------------------------------------
@@ -230,10 +232,10 @@ class ProducerBatch(SequencedBatch):
         return batch, index
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
-        """Return the batches that replace this one: at most `limit_bytes`, and half its size, each.
+        """Return parts that replace this batch, each limited to `limit_bytes` and half its size.
 
-        Only a single record may be larger. Handles and callbacks follow their records. The batch
-        must have at least two records.
+        Only a part with a single record may be larger. Handles and callbacks follow their records.
+        The batch must have at least two records.
         """
         sizes = [size_of_record(record) for record in self.records]
         # The sizes are estimates: without the limit of half the size, a split might return the same
@@ -329,7 +331,10 @@ def call_when_done(handle: R, function: Callable[[R], Any]) -> None:
 
 
 def share_batch(handle: RecordHandle, other: RecordHandle) -> bool:
-    """Return whether both records are in the same batch, and are therefore done together."""
+    """Return whether both records were added to the same batch.
+
+    They are done together, unless the batch is split.
+    """
     return handle._batch is other._batch
 
 

@@ -236,7 +236,7 @@ class Sender:
                 break
             self._send(node, connection, self._take(sendable))
         due = (self._due_s(queue) for queue in queues if queue.batches)
-        # Queues that cannot be sent now for another reason wait for an event, not for the clock.
+        # Queues that cannot be served now for another reason wait for an event, not for a time.
         return min((due_s for due_s in due if due_s > now_s), default=math.inf)
 
     def _mark_blocked(self, node_id: int, node: _Node, now_s: float) -> float:

@@ -12,9 +12,9 @@ to the following rules:
   missing (a lost connection, a timeout, a deposed leader), the batch is *in doubt* and stays so.
 - At most five batches lie between the oldest unsettled one and the newest, because the broker does
   not remember more. Retries are sent one at a time, oldest first.
-- A broker that does not know a producer accepts any number. So the first batch is sent alone until
-  it is written; otherwise the broker could accept a later batch and reject the first. The same
-  holds for the first batch to a topic that was recreated.
+- A broker that does not know a producer accepts any number. Therefore, the first batch is sent
+  alone, until it is written. Otherwise, the broker could accept a later batch and reject the first.
+  The same applies to the first batch to a topic that was recreated.
 - When a batch fails, its numbers may be missing from the log. No new batch is sent until every
   batch that was sent is settled. If the newest of them was written, the numbers continue. Otherwise
   they restart in the next epoch (KIP-360), and batches that were certainly not written get new

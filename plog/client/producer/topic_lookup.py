@@ -106,8 +106,8 @@ class TopicLookup:
         except PlogError as error:
             self._failures[topic] = error
             self._news.set()
-        # Also after success: callers whose partition is still missing must not send requests
-        # without a pause.
+        # Waits after a success as well: callers whose partition is still missing must not send
+        # requests without a pause.
         await self._cluster.backoff().wait()
         self._asking.discard(topic)
         self._news.set()

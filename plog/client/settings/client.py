@@ -84,7 +84,7 @@ class ClientSettings(SecuritySettings, CommonSettings):
         # Removed before the loader sees it: the loader accepts only values that a file can contain.
         token = keywords.pop("sasl_oauthbearer_token", None)
         if options and "sasl_oauthbearer_token" in options:
-            # A copy: the mapping belongs to the caller.
+            # Copied, because the mapping belongs to the caller.
             options = dict(options)
             token = token or options.pop("sasl_oauthbearer_token")
         found = read_options(settings_of(cls), path, options or {}, keywords)

@@ -1,7 +1,7 @@
 """Settings of every client: brokers, time limits, retries and connections.
 
-A part of `ClientSettings` (client.py). Names, types, bounds and defaults are Kafka's unless the
-text says otherwise. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
+They are part of `ClientSettings` (client.py). Names, types, bounds and defaults are Kafka's unless
+the description says otherwise. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Settings for TLS and SASL: encryption and the authentication of brokers and clients.
 
-A part of `ClientSettings` (client.py), with Kafka's names. Keys and certificates must be in PEM
-format, which is the default here but not in Kafka. network/tls_context.py reads the files, and
-jaas.py parses ``sasl.jaas.config``. Source: Kafka 4.3 SslConfigs, SaslConfigs; KIP-651.
+They are part of `ClientSettings` (client.py). Keys and certificates must be in PEM format, which is
+the default here but not in Kafka. network/tls_context.py reads the files, and jaas.py parses
+``sasl.jaas.config``. Source: Kafka 4.3 SslConfigs, SaslConfigs; KIP-651.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Given:
     @property
     def name(self) -> str:
         """The name with dots."""
-        # Keywords of Python cannot contain dots.
+        # The names of Python's arguments cannot contain dots, so programs write underscores.
         return self.written.strip().replace("_", ".")
 
     @property
@@ -97,7 +97,7 @@ def read_options(
                 _check_unknown_name(given, reading)
                 continue
             earlier = in_layer.get(name)
-            # In a file the last line wins, as in Java; in a program two names are a mistake.
+            # In a file, the last line wins, as in Java; in a program, two names are a mistake.
             if earlier is not None and not given.origin and earlier.value != given.value:
                 reading.problems.append(
                     f"{earlier.written} and {given.written} are the same setting; use one of them"

@@ -97,5 +97,5 @@ class AsyncTransaction(Generic[W]):
         try:
             await self._producer.abort_transaction(timeout_s)
         except PlogError as error:
-            # The exception of the block says more.
+            # Not raised: it would replace the exception of the block, which is more useful.
             log.warning("cannot abort a transaction: %s", error)

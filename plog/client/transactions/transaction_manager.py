@@ -162,7 +162,7 @@ class TransactionManager:
                 self._forget(call)
             if self._call is None:
                 self.state.check_may_add_offsets()
-                # As in Kafka's producer: an empty mapping does not even add the group.
+                # As in Kafka's producer, an empty mapping does not even add the group.
                 if not offsets:
                     return
             await self._run_call(
@@ -250,7 +250,7 @@ class TransactionManager:
             self._forget(call)
             raise
         if not in_time:
-            # Kept: the work continues, and repeating the call joins it.
+            # The call is kept, because its work continues and a repeated call joins it.
             raise self._timed_out(name, limit_s)
         self._forget(call)
 

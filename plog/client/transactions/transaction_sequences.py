@@ -1,8 +1,9 @@
 """Sequence numbers of a partition within transactions.
 
 An idempotent producer recovers from missing sequence numbers by raising the epoch itself
-(sequence_numbers.py). In transactions the coordinator assigns epochs: a batch that cannot be
-retried with its numbers fails, and so does the transaction. Numbers restart at 0 in the next epoch.
+(sequence_numbers.py). In transactions, the coordinator assigns epochs: a batch that cannot be
+retried with its numbers fails, and so does the transaction (decision 0014). Numbers restart at 0 in
+the next epoch.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@
 It also tracks the partitions of the transaction. In transactions of version 1, the producer adds a
 partition at the coordinator before it sends the first batch (`admits` returns False until then). In
 version 2 (KIP-890), the partition's leader adds it, and each transaction has its own epoch, which
-the coordinator returns when the previous one ends. In version 1 the epoch stays the same, unless
+the coordinator returns when the previous one ends. In version 1, the epoch stays the same, unless
 sequence numbers may be missing or a late request could do harm: then `needs_new_epoch` is set.
 
 Source: Kafka 4.3 TransactionManager.
@@ -220,7 +220,7 @@ class TransactionState:
 
     def raise_error(self) -> None:
         """Raise the recorded error, if there is one."""
-        # A new instance each time: tracebacks would accumulate on a single one.
+        # Raises a new instance each time, because a single one would accumulate tracebacks.
         if self._error is not None:
             raise type(self._error)(*self._error.args) from self._error.__cause__
 
