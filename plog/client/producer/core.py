@@ -437,7 +437,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
 
 def _closed() -> ClosedError:
-    return ClosedError("the producer is closed: create a new one")
+    return ClosedError("the producer is closed; create a new one")
 
 
 def _closed_before(batch: ProducerBatch) -> ClosedError:

@@ -30,7 +30,7 @@ _MAX_LIMIT_BYTES = 1 << 20
 (decision 0013)."""
 _MAX_KEYS = 4096
 """Size of a topic's cache of partitions by key. Keys recur, and hashing one takes longer than the
-rest of the work for a record."""
+rest of the work of `send` for a record."""
 
 
 class PartitionQueue:
