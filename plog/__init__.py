@@ -117,7 +117,7 @@ _MODULE_OF = {
 
 _FACES = ("aio", "twisted")
 
-__all__ = sorted(_MODULE_OF)  # Not a literal: the table is the only list of names.
+__all__ = sorted(_MODULE_OF)  # Derived, so that the names are listed only once.
 
 
 def __getattr__(name: str) -> object:
@@ -130,6 +130,7 @@ def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Stored, so that the next use of the name does not call this function.
     value = globals()[name] = getattr(import_module(module), name)
     return value
 

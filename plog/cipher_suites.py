@@ -1,4 +1,4 @@
-"""Translate the names of cipher suites from the standard's, which Kafka uses, to OpenSSL's.
+"""Translate the standard names of cipher suites, which Kafka uses, to OpenSSL's names.
 
 Pure. The names of TLS 1.3 suites are the same everywhere. Of the older suites, only those with
 forward secrecy are translated, because the others are insecure. Source: RFC 8446, RFC 5289, RFC

@@ -1,9 +1,9 @@
-"""Choice between the source of a module and the form compiled by Cython.
+"""Choice between the source form of a module and the form compiled by Cython.
 
-setup.py compiles some modules (decision 0011). The compiled modules are in a folder next to their
-sources, whose name contains a checksum of these sources. They are found only while they match the
-sources; a changed source runs interpreted. Other versions of Python cannot load the compiled
-modules, so they use the sources, too.
+setup.py compiles some modules (decision 0011) into a folder next to their sources. The name of the
+folder contains a checksum of the sources, so compiled modules are found only while they match; a
+changed source runs interpreted. Other versions of Python cannot load the compiled modules, so they
+use the sources, too.
 """
 
 from __future__ import annotations

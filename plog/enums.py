@@ -1,7 +1,7 @@
 """Enums of the protocol that both the client and the broker use.
 
-An enum that only one of them uses is in that one's own modules; enums with behavior have their own
-modules (plog/scram.py, plog/error_codes.py).
+An enum that only one side uses belongs to the modules of that side. Enums with behavior have their
+own modules (plog/scram.py, plog/error_codes.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ class WireEnum(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
+        # A newer peer may send numbers that this version does not define.
         return cls["UNKNOWN"] if isinstance(value, int) else None
 
     @property
@@ -65,7 +66,10 @@ class AclResourceType(WireEnum):
 
 
 class AclPatternType(WireEnum):
-    """How an ACL matches names. Only filters use ANY, and MATCH for every ACL that fits a name."""
+    """How an ACL matches names. Only filters use ANY and MATCH.
+
+    MATCH selects every ACL that applies to a name.
+    """
 
     UNKNOWN = 0
     ANY = 1

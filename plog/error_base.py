@@ -7,7 +7,8 @@ from typing import ClassVar, Self
 from plog.error_codes import RETRIABLE, ErrorCode
 
 MESSAGE_MAX_CHARACTERS = 8_000
-"""Limit on messages: a string in the protocol holds 32,767 bytes, a character takes up to 4."""
+"""Maximum length of a message: a string in the protocol holds at most 32,767 bytes, and a character
+takes up to four."""
 
 
 class PlogError(Exception):

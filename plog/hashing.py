@@ -16,6 +16,7 @@ _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
 _JAVA_BLOCK = 512
 _JAVA_POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_JAVA_BLOCK - 1, -1, -1)]
+# Created once for the usual lengths of keys, because `murmur2` is called for each record.
 _UNPACK_BY_WORDS = tuple(Struct(f"<{words}I").unpack_from for words in range(33))
 
 
@@ -31,6 +32,7 @@ def murmur2(data: bytes) -> int:
     value = _SEED ^ length
     words = length >> 2
     unpack = _UNPACK_BY_WORDS[words] if words < 33 else Struct(f"<{words}I").unpack_from
+    # Python's integers do not overflow: the mask keeps 32 bits, as Java's int does.
     for word in unpack(data):
         word = word * _MULTIPLIER & _MASK
         value = (value * _MULTIPLIER & _MASK) ^ ((word ^ word >> 24) * _MULTIPLIER & _MASK)
@@ -47,6 +49,7 @@ def partition_for_key(key: bytes, count: int) -> int:
     >>> partition_for_key(b"foobar", 12)
     6
     """
+    # As in Kafka's Utils.toPositive, the sign bit is cleared instead of negating the number.
     return (murmur2(key) & 0x7FFFFFFF) % count
 
 
@@ -56,6 +59,7 @@ def java_hash(text: str) -> int:
     >>> java_hash("polygenelubricants"), java_hash("g"), java_hash("")
     (-2147483648, 103, 0)
     """
+    # A Java string may contain unpaired surrogates.
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for start in range(0, len(units), 2 * _JAVA_BLOCK):

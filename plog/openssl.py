@@ -24,6 +24,7 @@ _VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
 def limit(context: SSL.Context, versions: Collection[str], suites: Sequence[str]) -> None:
     """Limit a context to these TLS versions and, if any are given, to these cipher suites."""
     allowed = set(versions)
+    # In a TLS version without any of these suites, OpenSSL would offer its default ones.
     if suites:
         allowed &= _limit_suites(context, suites)
     if not allowed:
@@ -69,7 +70,8 @@ def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> N
     )
     own, *others = for_openssl(chain)
     with warnings.catch_warnings():
-        # Newer versions prefer cryptography's own types, but older ones only accept these.
+        # Newer versions of pyOpenSSL prefer the types of `cryptography`, but the oldest supported
+        # one accepts only its own.
         warnings.simplefilter("ignore", DeprecationWarning)
         context.use_certificate(own)
         for certificate in others:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+# The magic numbers of Java's formats JKS and JCEKS.
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+# PKCS12 and DER files start with an ASN.1 SEQUENCE.
 _DER_SEQUENCE = b"\x30"
 
 

@@ -46,7 +46,7 @@ class PemSettings(Protocol):
 
 
 def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str, str]]:
-    """Yield problems of the keystore settings as (setting, problem); a keystore is optional."""
+    """Yield problems with the keystore settings as (setting, problem); a keystore is optional."""
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_type.upper() != "PEM":
         yield "ssl.keystore.type", f"only PEM is supported; {convert}"
@@ -59,7 +59,7 @@ def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str
 
 
 def check_truststore(settings: PemSettings) -> Iterator[tuple[str, str]]:
-    """Yield problems of the truststore settings as (setting, problem)."""
+    """Yield problems with the truststore settings as (setting, problem)."""
     if settings.ssl_truststore_type.upper() != "PEM":
         yield "ssl.truststore.type", f"only PEM is supported; {CONVERT_TRUSTSTORE}"
     elif settings.ssl_truststore_location and settings.ssl_truststore_certificates:

@@ -88,6 +88,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if not content or content[0] in "#!":
             continue
         while _is_continued(content):
+            # A backslash at the end of the file continues with an empty line.
             _, following = next(natural, (0, ""))
             content = content[:-1] + following.lstrip(_SPACE)
         yield number, content
@@ -118,5 +119,6 @@ def _unescape(text: str, line: int) -> str:
             parts.append(chr(int(digits, 16)))
             position += 4
         else:
+            # As in Java, an unknown escape is not an error.
             parts.append(_ESCAPES.get(escaped, escaped))
     return "".join(parts)

@@ -59,7 +59,9 @@ def release_level(release: str) -> int:
     >>> release_level("3.9-IV0"), release_level("4.0"), release_level("4.0.1")
     (21, 25, 25)
     """
+    # Patch releases have no levels of their own.
     short = ".".join(release.split(".")[:2])
+    # Searched from the newest level, so that the last internal version of a release is found first.
     for level in range(LAST_RELEASE, FIRST_RELEASE - 1, -1):
         name = METADATA_VERSIONS[level]
         if short in (name, name.partition("-")[0]):

@@ -4,8 +4,9 @@ The broker's `BrokerConfig` and `TopicConfig` and the clients' `ClientSettings` 
 fields. Parsing, validation, DescribeConfigs, and the pages and example files in docs/ and etc/ are
 all derived from them. This module does not define any setting itself.
 
-Type numbers are those of DescribeConfigs. Values are parsed as Kafka's ConfigDef does: trimmed;
-integers in decimal; booleans in any case; lists separated by commas.
+Type numbers are those of DescribeConfigs. Values are parsed as in Kafka's ConfigDef: they are
+trimmed, integers are decimal, booleans are case-insensitive, and commas separate the entries of
+lists.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ T = TypeVar("T")
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 UpdateMode: TypeAlias = Literal["read-only", "reload", "per-broker", "cluster-wide"]
-"""When a new value takes effect: after a restart; after the files are reloaded; or immediately when
-a client sets it, for one broker only, or for one or all. The last two kinds can also be
-reloaded."""
+"""When a new value takes effect: after a restart (read-only); after the files are reloaded
+(reload); or immediately when a client sets it, for one broker only (per-broker) or for one or all
+brokers (cluster-wide). The last two kinds can also be reloaded."""
 Importance: TypeAlias = Literal["high", "medium", "low"]
 
 INT_MAX = 2**31 - 1
@@ -42,7 +43,7 @@ GIB = 1024 * MIB
 class ConfigError(PlogError):
     """The settings are invalid; `problems` contains one line for each error.
 
-    `warnings` are the warnings that valid settings would cause: a misspelled name is often the
+    `warnings` contains the warnings about the same settings, because a misspelled name is often the
     reason for an invalid value.
     """
 
@@ -188,6 +189,7 @@ class Setting:
             if not isinstance(given, list | tuple):
                 raise ValueError(f"a {type(given).__name__} is not a list")
             return tuple(self._spelt(str(item).strip()) for item in given)
+        # Before the numbers, because a bool is also an int.
         if isinstance(given, bool):
             return self._read("true" if given else "false")
         if isinstance(given, float) and self.type is not SettingType.DOUBLE:
@@ -314,8 +316,8 @@ def setting(
         aliases=aliases,
         synonyms=synonyms,
     )
-    # For type checkers the field has the type of the default; at run time it is a dataclass field.
-    # Sensitive values are left out of the repr, which may appear in logs and tracebacks.
+    # For type checkers, the field has the type of the default; at run time, it is a dataclass
+    # field. The repr omits sensitive values, because it may appear in logs and tracebacks.
     return field(default=default, repr=not row.sensitive, metadata={"setting": row})
 
 

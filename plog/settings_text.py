@@ -95,6 +95,7 @@ def _readable(row: Setting) -> str:
 
 def commented(row: Setting, fact: str = "") -> str:
     """Return an entry of an example file: description and default of a setting, commented out."""
+    # 100 characters, less the two that start the comment.
     text = textwrap.wrap(row.doc.replace("`", ""), 98, break_on_hyphens=False)
     facts = [f"Allowed: {row.allowed}" if row.allowed else "", row.unit and f"Unit: {row.unit}"]
     facts.append(fact)

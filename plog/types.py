@@ -41,6 +41,7 @@ def uuid_from_text(text: str) -> Uuid:
     >>> uuid_from_text("AAAAAAAAAAAAAAAAAAAAAA") == ZERO_UUID
     True
     """
+    # Kafka omits the padding, but the decoder requires it.
     uuid = base64.urlsafe_b64decode(text + "==")
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not an id of 22 characters")

@@ -61,12 +61,12 @@ def check_assignors(assignors: object) -> Sequence[Assignor] | None:
     """
     if assignors is None:
         return None
-    # Imported only when needed.
+    # Imported here because few consumers pass their own assignors.
     from plog.client.assignors import assignors_from
 
     made: list[Any] = []
     for name, entry in _each("assignors", assignors):
-        # Each client needs its own instance, since assignors may keep state.
+        # A class stands for a new instance: assignors may keep state, so each client needs its own.
         one = entry() if isinstance(entry, type) else entry
         if not isinstance(one, str):
             _check_assignor(name, one)

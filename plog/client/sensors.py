@@ -1,8 +1,8 @@
-"""Sensors for client metrics: averages, maxima and rates over the last minute or so.
+"""Sensors for client metrics: averages, maxima and rates over about a minute.
 
-A `Sensor` keeps only the count, sum and maximum of each of the last few time windows; older values
-no longer count. Pure: each call takes the current time, in seconds. Source: Kafka 4.3 SampledStat,
-Rate, with metrics.num.samples windows of metrics.sample.window.ms.
+A `Sensor` keeps only the count, sum and maximum of each of the last few time windows, and drops
+older ones. Pure: each call takes the current time, in seconds. Source: Kafka 4.3 SampledStat, Rate,
+with metrics.num.samples windows of metrics.sample.window.ms.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sensor:
 
     def _recent(self, now_s: float) -> list[_Window]:
         oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
-        # A copy: another thread may append concurrently.
+        # Copied, because another thread may append concurrently.
         windows = tuple(self._windows)
         return [window for window in windows if window.begins_s >= oldest_s]
 
@@ -79,8 +79,8 @@ class Sensor:
         """Return the seconds since the oldest window began, counting missing windows as elapsed."""
         recent = self._recent(now_s)
         passed_s = now_s - recent[0].begins_s if recent else 0.0
-        # As in Kafka's Rate, all windows but the current one count as complete: a burst right after
-        # the start would otherwise appear as an enormous rate.
+        # As in Kafka's Rate, all windows but the current one are treated as complete. Otherwise, a
+        # burst right after the start would appear as an enormous rate.
         missing = (self._windows.maxlen or 1) - 1 - int(passed_s / self._window_s)
         # At least 1 ms, to avoid a division by zero.
         return max(passed_s + max(0, missing) * self._window_s, 1e-3)

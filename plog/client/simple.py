@@ -77,7 +77,7 @@ class SimpleClient:
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
         """Return the lowest and highest version that the broker serves, by API key."""
-        # Every broker, old or new, accepts version 0.
+        # Every broker accepts version 0, and its response shows which other versions it serves.
         response = self._connection.ask(
             api_versions.ApiVersionsRequest(), api_versions.ApiVersionsResponse, version=0
         )
@@ -141,7 +141,7 @@ class SimpleClient:
             timeout_ms=timeout_ms,
             topic_data=[produce.TopicProduceData(name=topic, partition_data=[data])],
         )
-        # With acks=0 the broker sends no response.
+        # With acks=0, the broker sends no response.
         if acks == 0:
             self._connection.send(request, self._version_of(request))
             return -1
@@ -176,7 +176,7 @@ class SimpleClient:
         _raise_if_error(response.error_code)
         result = _only(_only(response.responses).partitions)
         _raise_if_error(result.error_code, f"{topic}-{partition} at offset {offset}")
-        # Null means that there are no records.
+        # A response without records contains null instead.
         batches = result.records if isinstance(result.records, memoryview) else b""
         # A batch may begin before the requested offset.
         return list(iter_records(batches, from_offset=offset))
@@ -209,7 +209,7 @@ class SimpleClient:
         )
 
     def _version_of(self, request: ApiMessage) -> int:
-        # Requested once per connection.
+        # The versions of a broker do not change while a connection is open.
         if not self._versions:
             self.api_versions()
         return common_version(request, self._versions, self._connection.address)

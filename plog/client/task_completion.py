@@ -3,8 +3,8 @@
 If the application drops a client without closing it, along with its reactor or event loop, the
 garbage collector closes the suspended coroutines in arbitrary order and runs their ``finally``
 blocks. Waking other coroutines there would resume them in the middle of collection, or fail because
-they are closed already ("cannot reuse already awaited coroutine"). So a block that ends with
-GeneratorExit does not call the function.
+they are closed already ("cannot reuse already awaited coroutine"). Therefore, the function is not
+called if a block ends with GeneratorExit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TaskCompletion:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # The garbage collector closes suspended coroutines in arbitrary order: waking others now
-        # would resume them in the middle of a collection.
+        # GeneratorExit comes from the garbage collector: calling the function now would wake other
+        # coroutines in the middle of a collection.
         if not isinstance(error, GeneratorExit):
             self._function(*self._arguments)

@@ -102,10 +102,10 @@ def checked_partition(partition: object) -> TopicPartition:
 
     Raises TypeError for any other value.
     """
-    # The usual case first, since records already contain TopicPartitions.
+    # Checked first, because it is the usual case: records already contain TopicPartitions.
     if isinstance(partition, TopicPartition):
         return partition
-    # A plain pair, as in a literal of the application.
+    # Applications may write a partition as a plain pair.
     match partition:
         case (str(topic), int(number)):
             return TopicPartition(topic, number)
@@ -117,7 +117,8 @@ def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
 
     Raises TypeError for anything else, including a single partition.
     """
-    # A single partition is a tuple, hence iterable: its topic would be read as the first partition.
+    # A single partition is a tuple, and therefore iterable: its topic would be read as the first
+    # partition.
     match partitions:
         case (str(), int()):
             raise TypeError(

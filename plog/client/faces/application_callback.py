@@ -24,7 +24,7 @@ class ApplicationCallback:
         try:
             result = self.function(*self.arguments)
         except Exception:
-            # The Deferred belongs to the engine's thread.
+            # The Deferred must fire in the engine's thread.
             soon(self._complete, self.outcome.errback, Failure())
         else:
             soon(self._complete, self.outcome.callback, result)

@@ -32,6 +32,7 @@ class ConsumerFace:
         """The partitions that are paused."""
         return self._core.paused
 
+    # These methods only read, so any thread may call them directly.
     group_metadata = direct(PollingConsumer.group_metadata)
     lag = direct(PollingConsumer.lag)
     metrics = direct(PollingConsumer.metrics)

@@ -67,7 +67,7 @@ def check_topics(topics: Sequence[object]) -> None:
 
 def _named(call: F, method: Callable[..., Any]) -> F:
     """Return `call` with the name and the docstring of `method`."""
-    # Documentation tools and `help` then show the engine's method.
+    # Documentation tools and `help` then show the text of the engine's method.
     functools.update_wrapper(call, method)
     return call
 
@@ -92,7 +92,7 @@ def in_engine_thread(
     # A coroutine would be returned without being run.
     assert not inspect.iscoroutinefunction(method), f"{method} must be awaited"
 
-    # A coroutine, so that it runs in the engine's thread.
+    # `_run` runs coroutines in the engine's thread.
     async def run(*arguments: Any, **options: Any) -> T:
         return method(*arguments, **options)
 

@@ -2,8 +2,8 @@
 
 `ConsumerCore` never waits in `take`, and its positions advance past everything that was taken. This
 module adds what an application's poll loop needs: waiting for data, for the group and for
-`wake_up`. It also keeps the records that were taken but not yet returned (pending_records.py),
-which do not count as consumed.
+`wake_up`. It also keeps the records that were taken but not yet returned (pending_records.py);
+positions and commits do not include them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PollingConsumer(ConsumerCore):
     def polled(self, *, waits: bool = False) -> None:
         """Record that the application polls and has processed its earlier records. Any thread.
 
-        With `waits`, the application counts as polling until the next call of this method.
+        With `waits`, it keeps polling until the next call of this method.
         """
         self._member.polled(waits=waits)
 
@@ -113,12 +113,12 @@ class PollingConsumer(ConsumerCore):
         *,
         adapt: Callable[[Awaitable[Any]], Awaitable[Any]] = _unchanged,
     ) -> T:
-        """Call `take` until it returns something or `timeout_s` is over; return its last result.
+        """Call `take` until it returns something or `timeout_s` has passed; return its last result.
 
         A caller that does not run this as a coroutine of the engine passes `adapt`, which makes the
         engine's awaitables awaitable there. Raises WokenUp, and the errors of `prepare` and `take`.
         """
-        # Waiting without an assignment would never end.
+        # Without a subscription or an assignment, the wait would never end.
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
             raise IllegalState(
                 "cannot read records: the consumer has neither a subscription nor an assignment;"
@@ -137,19 +137,18 @@ class PollingConsumer(ConsumerCore):
             self.polled()
             if self.needs_prepare:
                 await adapt(self.prepare())
-            # After the group's work, which may revoke partitions.
+            # Called after `prepare`, which may revoke partitions.
             taken = take()
             left_s = None if deadline_s is None else deadline_s - now_s()
             if taken or (left_s is not None and left_s <= 0):
                 return taken
-            # While it waits, the application counts as polling, no matter how long no records
-            # arrive.
+            # Waiting is polling: max.poll.interval.ms must not expire because no records arrive.
             self.polled(waits=True)
             try:
                 await adapt(self._data.wait(left_s))
             finally:
-                # Also when the wait is cancelled: max.poll.interval.ms then runs until the next
-                # poll.
+                # From now on, even if the wait was cancelled, the application has
+                # max.poll.interval.ms until its next poll.
                 self.polled()
 
     def wake_up(self) -> None:
@@ -201,7 +200,7 @@ class PollingConsumer(ConsumerCore):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Continue at `offset`. Raises IllegalState if the partition is not assigned."""
         super().seek(partition, offset)
-        # The records that were taken are before or after the new position.
+        # The records that were taken do not start at the new position.
         self.unread.drop({partition})
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Any) -> None:

@@ -15,7 +15,7 @@ from plog.wire.schema import ApiMessage
 Ranges = dict[int, tuple[int, int]]
 """The lowest and highest version that a broker serves, by API key."""
 
-# The last versions with topic names; later ones identify topics by id (KIP-516, KIP-848).
+# Produce and Fetch change from names to ids in version 13, the offset APIs in version 10.
 _HIGHEST_BY_NAME = {
     ApiKey.PRODUCE: 12,
     ApiKey.FETCH: 12,

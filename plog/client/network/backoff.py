@@ -6,8 +6,10 @@ from plog.client.network.deadline import Deadline
 from plog.client.network.ports import Network
 from plog.errors import KafkaError, RequestTimedOut
 
+# As in Kafka (KIP-580).
 _JITTER = 0.2
 _GROWTH = 2
+# Marks an error text to which the time spent has been added.
 _TRIED = " (tried for "
 
 

@@ -13,6 +13,7 @@ from plog.errors import UnsupportedVersion, error_from_code
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
+# The endpoint types of DescribeCluster since version 1 (KIP-919).
 BROKER_ENDPOINTS: Final = 1
 CONTROLLER_ENDPOINTS: Final = 2
 
@@ -31,7 +32,8 @@ async def ask_controllers(
 def as_metadata(response: DescribeClusterResponse) -> MetadataResponse:
     """Return the controllers as if they were brokers without topics.
 
-    Raises MismatchedEndpointType if a broker responded, UnsupportedVersion before Kafka 3.7.
+    Raises MismatchedEndpointType if a broker responded, and UnsupportedVersion if it is older than
+    Kafka 3.7.
     """
     if response.error_code:
         raise error_from_code(response.error_code, response.error_message or "the controllers")

@@ -6,7 +6,7 @@ metadata comes from metadata_updater.py; callers interpret the responses. Every 
 ends at the call's `Deadline`; without one, ``default.api.timeout.ms`` applies to the request and
 its retries. Use only in the network's thread.
 
-Source: Kafka 4.3 NetworkClient, ClientUtils; KIP-1 to KIP-102.
+Source: Kafka 4.3 NetworkClient, ClientUtils; KIP-219, KIP-699, KIP-919.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("plog.client")
 
 R = TypeVar("R", bound=ApiMessage)
 
-# KIP-699: one FindCoordinator for many keys.
+# KIP-699: from this version on, a FindCoordinator request may contain several keys.
 _FIRST_COORDINATOR_BATCH = 4
 
 
@@ -55,7 +55,7 @@ class Cluster(MetadataUpdater):
     ) -> None:
         super().__init__(network, settings, auto_create_topics=auto_create_topics)
         self.trouble: KafkaError | None = None
-        """The error of the last request that was for any broker; None if it succeeded."""
+        """The error of the last request that any broker may answer; None if it succeeded."""
         self._security = security_of(settings)
         self._seeds = [
             # Negative ids, as in Kafka, so that a bootstrap server is never mistaken for a broker.
@@ -86,16 +86,16 @@ class Cluster(MetadataUpdater):
     def node_apart(self, broker: Broker) -> Node:
         """Return a node with its own connection, which the caller closes.
 
-        It is for requests whose responses may take long, because a broker answers the requests on a
-        connection in order.
+        Use it for requests whose responses may take long: a broker answers the requests on a
+        connection in order, so a slow response would delay all later ones.
         """
         return Node(
             self.network, self._settings, self._security, broker.id, broker.host, broker.port
         )
 
     def idle_connection(self, node_id: int) -> Connection | None:
-        """Return the connection to a broker if it is open. Never waits, for the hot path."""
-        # This counts as use, so that the connection is not closed as idle.
+        """Return the connection to a broker if it is open, without waiting, for the hot path."""
+        # `use` also ensures that the connection is not closed as idle.
         node = self._nodes.get(node_id)
         return None if node is None else node.use()
 
@@ -109,7 +109,7 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> R:
-        """Send a request to one broker, once. Raises like `connection` and `Connection.ask`."""
+        """Send a request to one broker, once. Raises the errors of `connection` and `ask`."""
         connection = await self.connection(node_id, deadline=deadline)
         return await self._ask(connection, request, response, deadline)
 
@@ -169,7 +169,7 @@ class Cluster(MetadataUpdater):
                 if self.metadata.controller_id == NO_NODE:
                     await self.refresh((), deadline=deadline)
                 controller = self.metadata.controller_id
-                # KRaft: any broker forwards the request.
+                # With KRaft, any broker forwards the request to the controller.
                 if controller == NO_NODE:
                     answer = await self.ask_any(request, response, deadline=deadline)
                 else:
@@ -178,14 +178,14 @@ class Cluster(MetadataUpdater):
                     return answer
                 error = error_from_code(ErrorCode.NOT_CONTROLLER, f"broker {controller}")
             except KafkaError as failure:
-                # The known controller may have left the cluster, so another one was elected.
+                # If the known controller has left the cluster, another one has been elected.
                 has_left = failure.code == ErrorCode.BROKER_NOT_AVAILABLE
                 if not failure.retriable and not has_left:
                     raise
                 error = failure
             await backoff.wait_or_raise(error)
-            # This finds the new controller. The pause precedes it because a broker may return the
-            # old one for a moment.
+            # The refresh finds the new controller. The backoff comes first, because brokers may
+            # still report the old one for a moment.
             await self.refresh((), deadline=deadline)
 
     async def _ask(
@@ -218,7 +218,7 @@ class Cluster(MetadataUpdater):
                 await backoff.wait_or_raise(failure)
 
     async def _first_reachable(self, deadline: Deadline) -> Connection:
-        # There is always a bootstrap server, so `error` is set.
+        # There is always a bootstrap server, so `error` is set when the loop ends.
         for candidate in self._candidates():
             try:
                 return await candidate.connected(deadline)
@@ -241,7 +241,8 @@ class Cluster(MetadataUpdater):
             # Ties are broken at random, so that clients do not all choose the same broker.
             return is_second, connection is None, busy, node.next_try_s, self.network.random()
 
-        # A bootstrap server that is also a known broker would get a second connection.
+        # Omitted, because a bootstrap server that is also a known broker would get a second
+        # connection.
         known = {(node.host, node.port) for node in self._nodes.values()}
         nodes = sorted(self._nodes.values(), key=cost)
         nodes += sorted((s for s in self._seeds if (s.host, s.port) not in known), key=cost)
@@ -331,7 +332,7 @@ class Cluster(MetadataUpdater):
         return None
 
     def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """Look the coordinator up again next time, because it has moved or does not respond."""
+        """Look up the coordinator again next time, because it has moved or does not respond."""
         self._coordinators.pop((kind, key), None)
 
     # -- close --------------------------------------------------------------------------------
@@ -346,4 +347,4 @@ class Cluster(MetadataUpdater):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ClosedError("the client is closed")
+            raise ClosedError("the client is closed; create a new one")

@@ -1,7 +1,7 @@
 """A connection that is ready for requests: authenticated, with negotiated versions.
 
-To open one, the network connects over TCP and TLS; then this module sends ApiVersions and, where
-configured, authenticates with SASL.
+To open one, the network connects over TCP and, if configured, TLS. Then this module sends
+ApiVersions and authenticates with SASL, if that is configured.
 Source: KIP-35, KIP-511, KIP-152, KIP-368.
 """
 
@@ -106,10 +106,10 @@ class Connection:
             version = self.version_of(request)
         if timeout_s is None:
             timeout_s = self._request_timeout_s
-        # A caller with enough time needs no separate timer.
+        # If the request times out before the deadline anyway, no second timer is needed.
         if deadline is None or (left_s := deadline.left_s) >= timeout_s:
             return self._channel.ask(request, response, version, timeout_s=timeout_s)
-        # Nothing was sent, so the outcome is not in doubt.
+        # Raised before the request is sent, so that its outcome is not in doubt.
         if left_s <= 0:
             raise RequestTimedOut(
                 f"cannot send a request to {self.address}: the call timed out after"
@@ -160,12 +160,13 @@ async def open_connection(
         try:
             versions = await _ask_versions(channel, _FIRST_WITH_NAME, bounded_s(request_timeout_s))
         except WireError:
-            # An older broker responds in version 0.
+            # An older broker has responded in version 0. The channel may have closed when it could
+            # not decode that as version 3, so connect again.
             channel.close()
             channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
             versions = await _ask_versions(channel, 0, bounded_s(request_timeout_s))
         except ConnectionFailed as error:
-            # With TLS the handshake has succeeded, so the protocol is right.
+            # With TLS, the handshake has succeeded, so the security protocol is right.
             if security is not None:
                 raise
             raise ConnectionFailed(

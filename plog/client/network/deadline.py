@@ -26,7 +26,7 @@ class Deadline:
     @property
     def left_s(self) -> float:
         """Seconds left; 0 after the deadline."""
-        # Never negative, as timers and sockets reject that.
+        # Never negative, because timers and sockets reject negative times.
         return max(0.0, self._at_s - self._network.now_s())
 
     @property

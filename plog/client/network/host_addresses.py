@@ -15,7 +15,7 @@ from plog.client.errors import ConnectionFailed
 
 
 def is_address(host: str) -> bool:
-    """Whether `host` is an IP address, which needs no resolver."""
+    """Return whether `host` is an IP address, which needs no resolver."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)
@@ -35,6 +35,7 @@ def look_up(host: str, port: int) -> list[str]:
     except OSError as error:
         raise ConnectionFailed(f"cannot resolve {host}:{port}: {error.strerror}") from error
     except UnicodeError as error:
+        # The host name has an empty label, or one too long for IDNA.
         raise ConnectionFailed(f"{host!r} is not a host name") from error
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 

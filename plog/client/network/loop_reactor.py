@@ -1,7 +1,7 @@
 """A Twisted reactor on a running asyncio loop, for the asyncio face. It is never installed.
 
-The engine then runs in the loop's own thread, and Deferreds fire in callbacks of the loop.
-All clients of a loop share one reactor, which is released when the last of them closes.
+The engine then runs in the loop's own thread, and Deferreds fire in callbacks of the loop. All
+clients of a loop share one reactor, which is closed when the last of them closes.
 
 The reactor uses the timers of the loop. Twisted would keep its own heap on top of the loop's heap,
 and each request has one or two timers: updating both heaps would delay every record.
@@ -96,7 +96,7 @@ class _Reactor(AsyncioSelectorReactor):
 
     def callLater(
         self, delay: float, callable: Callable[..., object], *args: object, **kw: object
-    ) -> Any:  # Twisted declares DelayedCall, but IDelayedCall is all it needs.
+    ) -> Any:  # Twisted declares DelayedCall, but needs only an IDelayedCall.
         call = partial(callable, *args, **kw) if args or kw else callable
         return _LoopCall(self._loop, self._pending, delay, call)
 
@@ -124,23 +124,24 @@ class LoopReactor:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.reactor: Any = _Reactor(loop)
         self._clients = 0
-        # No strong reference to the loop, which is the weak key of the table that holds this.
+        # A strong reference would keep the loop alive: it is the weak key of the table that holds
+        # this object.
         self._loop = weakref.ref(loop)
 
     async def release(self) -> None:
-        """Unregister a client. The last one closes the reactor, after its aborted connections."""
+        """Unregister a client; after the last one, close the reactor."""
         self._clients -= 1
         if self._clients:
             return
         loop = self._loop()
         if loop is not None:
-            # This comes first, so that a client created from now on gets a new reactor.
+            # Removed before the first wait, so that a client created meanwhile gets a new reactor.
             self._by_loop.pop(loop, None)
         # Aborted connections report their end in the next iterations of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         reactor = self.reactor
-        # A timer that fires after this would use a closed reactor.
+        # A timer that fired later would use a closed reactor.
         for call in reactor.getDelayedCalls():
             call.cancel()
         reactor.removeAll()

@@ -1,6 +1,6 @@
 """A snapshot of the cluster's metadata: brokers, topics and partition leaders.
 
-A snapshot is immutable; `Cluster` replaces it with each Metadata response, of any version.
+A snapshot is immutable; `Cluster` replaces it after each Metadata response, of any version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """A partition; `leader` is -1 if it has no leader, the leader epoch is -1 if it is unknown."""
+    """A partition. `leader` is -1 if it has no leader; `leader_epoch` is -1 if it is unknown."""
 
     index: int
     leader: int = NO_NODE
@@ -49,7 +49,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """A topic; `error` is the reason why it is unusable; `partitions` are in index order."""
+    """A topic. `error` is the reason why it is unusable; `partitions` are sorted by index."""
 
     name: str
     topic_id: Uuid = ZERO_UUID
@@ -91,8 +91,8 @@ class ClusterMetadata:
 
     def leader_of(self, partition: TopicPartition) -> int | None:
         """Return the id of the partition's leader, or None if there is no known leader."""
-        # The lists of brokers and partitions may come from different responses, so a leader that is
-        # not among the brokers does not count.
+        # The brokers and the partitions may come from different responses. A leader that is not
+        # among the brokers has no address, so it is treated as unknown.
         known = self.partition(partition)
         return None if known is None or known.leader not in self.brokers else known.leader
 
@@ -152,7 +152,8 @@ def check_topic_names(names: Iterable[str]) -> None:
 
 def _topic(received: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
     assert received.name is not None
-    # A recreated topic starts at epoch 0 again, so old epochs do not count (KIP-516).
+    # KIP-516: a recreated topic starts at epoch 0 again, so its epochs must not be compared with
+    # those of the deleted topic.
     same = known is not None and known.topic_id == received.topic_id
     before = {p.index: p for p in known.partitions} if known is not None and same else {}
     partitions = []

@@ -168,10 +168,8 @@ class MetadataUpdater:
         return self.metadata
 
     async def _refresh_controllers(self, deadline: Deadline) -> ClusterMetadata:
-        # Few clients bootstrap from controllers.
-        from plog.client.network.bootstrap_controllers import (
-            ask_controllers,  # Imported here because few clients need it.
-        )
+        # Imported here because few clients bootstrap from controllers.
+        from plog.client.network.bootstrap_controllers import ask_controllers
 
         response = await ask_controllers(
             lambda request, answer: self._ask_some(request, answer, deadline)
@@ -183,7 +181,7 @@ class MetadataUpdater:
         self.metadata = self.metadata.updated(response, replace_topics=replace_topics)
         self._brokers_changed()
         log.debug("%s", self.metadata)
-        # A listener may remove another.
+        # Iterates over a copy, because a listener may remove another one.
         for listener in tuple(self.on_update):
             listener(self.metadata)
 
@@ -198,7 +196,7 @@ class MetadataUpdater:
         while not self._is_closed:
             await self._stale.wait(settings.metadata_max_age_ms / 1000)
             self._stale.clear()
-            # Idle connections are checked here, so that they need no timer of their own.
+            # Idle connections are closed here, so that they need no timer of their own.
             self._close_idle_connections()
             try:
                 await self.refresh()
@@ -206,10 +204,10 @@ class MetadataUpdater:
             except (Cancelled, ClosedError):
                 raise
             except Exception as error:
-                # Retry even after a bug, since nothing works without metadata.
+                # Retries even after a bug, because nothing works without metadata.
                 self._refresh_failed(error)
                 self._stale.set()
-            # A topic was just created, or an election is in progress: refresh again after the
+            # If a topic was just created or an election is in progress, refresh again after the
             # backoff.
             if self._lacks_leaders():
                 self._stale.set()
@@ -225,7 +223,7 @@ class MetadataUpdater:
         is_bug = not isinstance(error, PlogError)
         level = logging.WARNING if is_news or is_bug else logging.DEBUG
         log.log(level, "metadata refresh failed: %s", error, exc_info=error if is_bug else None)
-        # For example a missing permission: retrying cannot help, so the application must be
+        # A retry cannot grant a missing permission, for example, so the application must be
         # notified.
         if isinstance(error, KafkaError) and not error.retriable:
             for listener in tuple(self.on_refusal):
@@ -235,7 +233,7 @@ class MetadataUpdater:
         brokers = self.metadata.brokers
 
         def lacks(topic: TopicMetadata | None) -> bool:
-            # Only these two errors pass by themselves.
+            # Of all errors, only these two are expected to disappear without intervention.
             if topic is None or topic.error:
                 return topic is None or topic.error in _NOT_YET
             return not topic.has_leaders or any(p.leader not in brokers for p in topic.partitions)

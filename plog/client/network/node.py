@@ -21,6 +21,7 @@ log = logging.getLogger("plog.client")
 
 # As in Kafka, so that clients that lost the same broker do not reconnect together.
 _JITTER = 0.2
+# After 30 doublings, every delay has reached its maximum.
 _MAX_DOUBLINGS = 30
 _DRAIN_S = 0.01
 """How often to check whether a connection has no requests in flight."""
@@ -72,7 +73,7 @@ class Node:
         return None if is_over else connection
 
     def use(self) -> Connection | None:
-        """Return `open_connection` and record its use, so that it does not count as idle."""
+        """Return `open_connection` and record its use, so that it is not closed as idle."""
         self._last_used_s = self._network.now_s()
         return self.open_connection
 
@@ -92,12 +93,11 @@ class Node:
                 await self._open_or_renew(deadline)
                 continue
             if not self._is_opening:
-                # A separate task, so that a call that times out does not end the attempt for the
-                # others.
+                # `spawn` runs the task up to its first wait, so the attempt may already have ended
+                # when it returns.
                 self._opening = self._network.spawn(
                     self._open_in_background(), f"connecting to {self.host}:{self.port}"
                 )
-            # The attempt has ended without waiting.
             if not self._is_opening:
                 self._raise_failure()
                 continue
@@ -110,12 +110,12 @@ class Node:
 
     def _raise_failure(self) -> None:
         if self._failure is not None and self.open_connection is None:
-            # Drop the frames of earlier raises.
+            # Several calls may raise this error: drop the traceback of earlier raises.
             raise self._failure.with_traceback(None)
 
     def _late(self, deadline: Deadline) -> Exception:
         """Return the error of a call that has waited for the connection until its deadline."""
-        # The error of the last attempt is more informative than the timeout.
+        # The error of the last attempt says more than a timeout.
         if self._failure is not None:
             return self._failure.with_traceback(None)
         return RequestTimedOut(
@@ -154,7 +154,7 @@ class Node:
         settings = self._settings
         wait_s = self.next_try_s - self._network.now_s()
         if wait_s > 0:
-            # The attempt could start only after the deadline.
+            # The next attempt could start only after the deadline.
             if deadline is not None and deadline.left_s < wait_s:
                 await self._network.sleep(deadline.left_s)
                 raise self._late(deadline)
@@ -215,7 +215,7 @@ class Node:
         return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
 
     def close_if_idle(self, longest_s: float) -> None:
-        """Close the connection if it has been unused for `longest_s`; never if that is negative."""
+        """Close the connection if it was unused for longer than `longest_s`; negative: never."""
         connection = self._connection
         # A connection that waits for a response is not idle.
         if connection is None or connection.in_flight or longest_s < 0:

@@ -1,8 +1,8 @@
 """The ports of the client's engine: time, connections and concurrent coroutines.
 
-The engine consists of coroutines over pure parts. It awaits only what a `Network` provides, so the
-same code runs on any reactor (twisted_network.py), on blocking sockets without a reactor
-(socket_network.py), and, in tests, on virtual time against a complete broker in the same process.
+The engine consists of coroutines that call pure code. It awaits only what a `Network` provides, so
+the same code runs on any reactor (twisted_network.py), on blocking sockets without a reactor
+(socket_network.py), and, in tests, in virtual time with a complete broker in the same process.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class PrivateReactor:
 
     @classmethod
     def check_caller(cls) -> None:
-        """Raise IllegalState in the reactor's thread, for which all blocking calls wait."""
+        """Raise IllegalState in the reactor's thread, which a blocking call would stop."""
         current = cls._current
         if current is not None and current.is_own_thread:
             raise IllegalState(
@@ -156,10 +156,10 @@ class Running(Generic[T]):
         arguments: tuple[Any, ...],
         options: dict[str, Any],
     ) -> None:
-        """Start the coroutine, in the reactor's thread."""
+        """Start the coroutine. Call this in the reactor's thread."""
         try:
             coroutine = function(*arguments, **options)
-        except Exception as error:  # For example, the caller passed wrong arguments.
+        except Exception as error:  # For example, the arguments do not match the parameters.
             self.outcome.set_exception(error)
             return
         self._deferred = Deferred.fromCoroutine(coroutine)
@@ -170,7 +170,7 @@ class Running(Generic[T]):
         self.outcome.set_exception(failure.value)
 
     def cancel(self) -> None:
-        """Cancel the coroutine, in the reactor's thread."""
+        """Cancel the coroutine. Call this in the reactor's thread."""
         if self._deferred is not None and not self.outcome.done():
             self._deferred.cancel()
 

@@ -183,8 +183,7 @@ class Scram:
         if match["kind"] == "e":
             raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
         assert self._signature is not None, "the proof was sent"
-        # Compared in constant time. The broker must prove itself, too: otherwise any server could
-        # pose as one.
+        # Compared in constant time. Without this proof, any server could pose as the broker.
         if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
             raise AuthenticationFailed(
                 "the broker did not prove that it knows the user's password;"
@@ -216,6 +215,7 @@ class OauthBearer:
             return None
         if self._refusal:
             raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
+        # The broker ends the exchange only after the client has acknowledged the refusal.
         self._refusal = challenge.decode("utf-8", "replace")
         return b"\x01"
 

@@ -1,8 +1,8 @@
 """Authenticate on a connection: SaslHandshake, then SaslAuthenticate until the exchange ends.
 
-This happens on a new connection before any other request, and again on the same connection before
-its session expires, if the broker limits the session. Meanwhile no other request may be sent: the
-broker accepts only these two.
+This happens on a new connection before any other request. If the broker limits the lifetime of
+sessions, it happens again on the same connection before the session expires. Meanwhile, no other
+request may be sent, because the broker accepts only these two.
 
 Source: Kafka 4.3 SaslClientAuthenticator; KIP-152, KIP-368.
 """
@@ -77,15 +77,17 @@ async def authenticate(
         lifetime_ms = await _converse(connection, mechanism)
     except AuthenticationFailed as error:
         raise AuthenticationFailed(
-            f"{address} and {settings.sasl_mechanism}: {error}"
+            f"cannot authenticate to {address} with {settings.sasl_mechanism}: {error}"
             # The host is repeated only if the address does not show it.
             if host in address
-            else f"{host} ({address}) and {settings.sasl_mechanism}: {error}"
+            else f"cannot authenticate to {host} ({address}) with {settings.sasl_mechanism}:"
+            f" {error}"
         ) from error
     # Only brokers with connections.max.reauth.ms limit sessions (KIP-368).
     if lifetime_ms <= 0:
         return Session()
-    # As in Kafka: at a random time, so that clients do not renew together, and well before the end.
+    # As in Kafka: well before the end, and at a random time, so that clients do not all renew their
+    # sessions together.
     share = 0.85 + 0.1 * network.random()
     return Session(renew_at_s=began_s + share * lifetime_ms / 1000)
 
@@ -114,7 +116,7 @@ async def _choose_mechanism(
             f"{address} does not enable {wanted}; set sasl.mechanism to one that it offers:"
             f" {offered}"
         )
-    # Kafka's answer on a listener without SASL.
+    # Kafka's response on a listener without SASL.
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(wrong_protocol)
     if answer.error_code:

@@ -1,7 +1,7 @@
 """A blocking connection to a broker: one request at a time is sent and its response received.
 
 The caller (simple.py) chooses the requests and their versions. A failed exchange closes the
-connection, because the next bytes could belong to either response. Not thread-safe.
+connection, because the next bytes could still belong to its response. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SIZE = Struct(">i")
 # Read as a size, the first bytes of an HTTP response or a TLS alert would exceed this limit.
 _MAX_RESPONSE_BYTES = 256 << 20
-# This bounds the memory for one call of recv, whatever size a response claims to have.
+# Bounds the memory that one call of recv allocates, whatever size a response claims to have.
 _RECEIVE_BYTES = 1 << 20
 
 _Response = TypeVar("_Response", bound=ApiMessage)
@@ -63,8 +63,8 @@ class SocketConnection:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             text = f"cannot connect to {self.address}: {error.strerror or error}"
-            # A broker closes the connection without an alert, for example if the port does not use
-            # TLS.
+            # A broker may close the connection without a TLS alert, for example if the port does
+            # not use TLS.
             if self._socket is not None and is_end(error):
                 text = handshake_failure(self.address, "the broker closed it")
             self.close()
@@ -97,13 +97,13 @@ class SocketConnection:
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + limit_s
-        # The connection's own limit applies to sending: a long wait for a response must not prolong
-        # it.
+        # Sending never takes longer than the connection's own limit, even if the caller waits
+        # longer for the response.
         self.send(request, version, timeout_s=min(limit_s, self._timeout_s))
         frame = self._receive_frame(deadline_s, limit_s)
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
-            # This is the response to an earlier request that has timed out, so the order is lost.
+            # The response belongs to another request, so later ones cannot be trusted either.
             if correlation_id != self._correlation_id:
                 self.close()
                 raise ConnectionFailed(
@@ -129,8 +129,8 @@ class SocketConnection:
         except TimeoutError as error:
             raise self._failed(error, limit_s) from error
         except OSError as error:
-            # A broker that rejects the client's certificate sends an alert before it closes (TLS
-            # 1.3).
+            # With TLS 1.3, a broker that rejects the client's certificate sends an alert and then
+            # closes the connection.
             raise self._failed(_pending_alert(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
@@ -164,9 +164,10 @@ class SocketConnection:
 def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """Return a socket connected to the first address of `host` that accepts.
 
-    Its timeout is what `timeout_s` leaves for a TLS handshake. Each address may use an equal part
-    of the remaining time, so that a silent one does not prevent the others. Raises
-    ConnectionFailed if the name has no address, and otherwise the OSError of the first address.
+    The socket's timeout is the rest of `timeout_s`, for a TLS handshake. Each address may use an
+    equal part of the remaining time, so that an address that does not respond leaves time for the
+    others. Raises ConnectionFailed if the name cannot be resolved, and the OSError of the first
+    address if none accepts.
     """
     deadline_s = time.monotonic() + timeout_s
 
@@ -205,8 +206,8 @@ def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) ->
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("timed out")
-        # Each part may take only the rest of the time, as a slow broker could otherwise prolong it
-        # forever.
+        # Each part may take only the rest of the time. Otherwise, a slow broker could prolong the
+        # wait with every byte.
         connection.settimeout(left_s)
         received = connection.recv(min(size - len(data), _RECEIVE_BYTES))
         if not received:

@@ -30,7 +30,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-    # A coroutine that suspends needs a reactor: a bug in the caller.
+    # The coroutine has suspended, so it needs a reactor: a bug in the caller.
     coroutine.close()
     raise AssertionError("the coroutine awaits something other than a blocking socket")
 
@@ -47,7 +47,7 @@ class _Done(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         if self._error is not None:
             raise self._error
-        # Makes this a generator, which an awaitable must return; it never suspends.
+        # `__await__` must return an iterator. This makes it a generator, which never suspends.
         yield from ()
         return self._value  # type: ignore[return-value]  # Set if there is no error.
 
@@ -156,7 +156,8 @@ class SocketChannel:
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        # Close it, because a late response would be mistaken for the next one.
+        # `wait_s` limits the exchange as `timeout_s` does. A channel that stayed open would mistake
+        # the late response for that of the next request.
         if wait_s is not None:
             timeout_s = min(timeout_s, wait_s)
         try:

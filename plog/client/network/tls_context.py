@@ -49,7 +49,7 @@ class PemSource:
             found = os.stat(self.path) if self.path is not None else None
         except OSError:
             return (0,)
-        # The inode changes when a file is replaced by renaming another one.
+        # The inode changes when another file is renamed over this one.
         return () if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def read(self) -> bytes:
@@ -62,7 +62,8 @@ class PemSource:
         except OSError as error:
             raise TlsFailed(f"cannot read {self.where}: {error.strerror}") from error
         form = other_form(data)
-        # Java keystores and PKCS #12 are common mistakes, so name the tool that converts them.
+        # Users of Java clients often have a Java keystore or a PKCS #12 file, so the error names
+        # the command that converts it.
         if form is not None:
             is_truststore = self.setting.startswith("ssl.truststore.")
             how = CONVERT_TRUSTSTORE if is_truststore else CONVERT_KEYSTORE
@@ -170,7 +171,7 @@ class Security:
         pems = self.read()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.checks_host_name
-        # As in twisted_tls.py, only the subject alternative names count (RFC 6125).
+        # RFC 6125: only the subject alternative names are checked, as in twisted_tls.py.
         context.hostname_checks_common_name = False
         self._limit(context)
         if pems.trusted is None:
@@ -195,7 +196,8 @@ class Security:
         allowed = set(self.versions)
         try:
             tls_1_2, tls_1_3 = openssl_cipher_lists(self.cipher_suites)
-            # In OpenSSL, the suites of TLS 1.2 and of TLS 1.3 are configured separately.
+            # OpenSSL configures the suites of TLS 1.2 and of TLS 1.3 separately. If only some
+            # suites are allowed, a version without any of them must be disabled.
             if self.cipher_suites:
                 allowed &= {"TLSv1.2"} if tls_1_2 else set()
             if tls_1_3:

@@ -22,8 +22,8 @@ _SET_TRUSTSTORE = (
 _NOT_ACCEPTED = "does not accept this client's certificate; add its CA to the broker's truststore"
 _NO_CERTIFICATE = "requires a certificate from this client; set ssl.keystore.location"
 _EXPIRED_HERE = "rejected this client's certificate because it has expired; renew it"
-# Texts in OpenSSL's reason, with their meaning. With TLS 1.3 a broker checks the client's
-# certificate when the client already considers the connection open.
+# Parts of OpenSSL's texts, with their meaning. They may arrive after the handshake: with TLS 1.3,
+# the client considers the connection open before the broker has checked its certificate.
 _MEANING_BY_ALERT = {
     "alert certificate required": _NO_CERTIFICATE,
     "alert unknown ca": _NOT_ACCEPTED,
@@ -53,7 +53,7 @@ def tls_failure(
 ) -> TlsFailed | None:
     """Return the exception for an error of the `ssl` module; None if a retry may succeed."""
     reason = getattr(error, "reason", None)
-    # Not a handshake error (for example, the connection was reset): worth a retry.
+    # The error is not about TLS (for example, the connection was reset): a retry may succeed.
     if not isinstance(reason, str):
         return None
     text = explain_tls(
@@ -86,7 +86,7 @@ def explain_tls(
     if verify_code:
         return f"the certificate of {address} {_verdict(verify_code, words, host)}"
     meanings = dict(_MEANING_BY_ALERT)
-    # After the handshake, these texts could be about anything.
+    # After the handshake, these texts may have other causes.
     if not has_begun:
         meanings |= _MEANING_BEFORE_IT_BEGINS
     return next((f"{address} {text}" for known, text in meanings.items() if known in words), None)

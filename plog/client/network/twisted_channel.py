@@ -87,7 +87,7 @@ def give_up_after(
         return outcome
 
     call = clock.callLater(wait_s, give_up)
-    # This also happens after a cancellation: the timer must not outlive the wait.
+    # Stops the timer after a cancellation as well: it must not outlive the wait.
     answer.addBoth(stop)
 
 
@@ -117,7 +117,8 @@ class TwistedChannel(Protocol):
 
     @property
     def in_flight(self) -> int:
-        # Requests with acks=0 count until they are written, because the caller waits for that.
+        # Requests with acks=0 are included until they are written, because their callers wait for
+        # that.
         return len(self._requests) + (0 if self._write_drain is None else len(self._write_drain))
 
     def ask(
@@ -129,25 +130,25 @@ class TwistedChannel(Protocol):
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        # Encoded and written before this method returns: the order of calls is the order on the
-        # wire.
+        # The request is written before this method returns, so that requests are sent in the order
+        # of the calls.
         rest = self._write_now(self._frame_of(request, version))
         deadline_s = self._clock.seconds() + timeout_s
         sent = _InFlight(request, response, version, self._correlation_id, deadline_s)
         self._requests.append(sent)
         self._watch_until(deadline_s)
-        # The socket accepted only a part.
+        # The socket has accepted only a part, or bytes before it are still buffered.
         if rest:
             assert self.transport is not None
             self.transport.write(rest)
-            # Write now; the reactor's next iteration writes the rest and handles errors.
+            # Tries to write now; the reactor's next iteration writes the rest and handles errors.
             self._write_out()
         if wait_s is not None:
             give_up_after(self._clock, sent.answer, wait_s, request, self.address)
         return sent.answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
-        # Not `_write_now`: the drain needs the bytes to be in the transport's buffer.
+        # `_write_now` is not used: the drain needs the bytes to be in the transport's buffer.
         frame = self._frame_of(request, version)
         assert self.transport is not None
         self.transport.write(frame)
@@ -221,7 +222,7 @@ class TwistedChannel(Protocol):
     def _ready(self) -> None:
         transport: Any = self.transport
         if self._factory_of.expects_handshake:
-            # The TCP transport below TLS, whose buffer counts as written.
+            # The TCP transport below TLS: bytes are written once its buffer is empty.
             transport = getattr(transport, "transport", transport)
         else:
             # With TLS, bytes must go through OpenSSL, never to the socket directly.
@@ -295,7 +296,7 @@ class TwistedChannel(Protocol):
         return used
 
     def _answered(self, frame: memoryview) -> None:
-        # Closed by this side: the callers already have their errors.
+        # This side has closed the connection, and the callers have their errors.
         if not self.is_open:
             return
         if not self._requests:
@@ -308,12 +309,12 @@ class TwistedChannel(Protocol):
             response = sent.response.decode(frame[position:], sent.version) if is_due else None
         except Exception as error:
             broken = BrokenAnswer(f"{self.address} sent a malformed response: {error}")
-            # This comes first, so that the callers of other requests find the connection closed.
+            # Called first, so that the connection is closed when the caller of this request runs.
             self._end(broken)
             self._finish(sent, broken)
             return
         if not is_due:
-            # It belongs to a request that still waits, so `_end` must fail it.
+            # `sent` still waits for its response, so `_end` must find it and fail it.
             self._requests.appendleft(sent)
             raise ConnectionFailed(
                 f"{self.address} sent response {number} instead of {sent.correlation_id}:"
@@ -356,8 +357,7 @@ class TwistedChannel(Protocol):
                 self._timer = self._clock.callLater(_CLOSE_TIMEOUT_S, self._forget)
             else:
                 _abort(self.transport)
-        # Detached first: a callback may send another request, which must fail instead of joining
-        # the list.
+        # Detached first: a callback may send another request, which must not be added to the list.
         sent, self._requests = self._requests, deque()
         self._frame = None
         for request in sent:

@@ -80,6 +80,7 @@ class DeferredNetwork:
         return DeferredSignal(self._clock)
 
     def job(self, work: Callable[[], T]) -> Deferred[T]:
+        # A clock has no threads; `TwistedNetwork` runs jobs in one.
         return defer.execute(work)
 
 
@@ -100,14 +101,15 @@ class DeferredTask:
         if self.done:
             return
         if getattr(self._coroutine, "cr_running", False):
-            # The task is indirectly cancelling itself, so it raises `Cancelled` at its next await.
+            # The task is indirectly cancelling itself. A running coroutine cannot be cancelled, so
+            # `Cancelled` is raised at its next await.
             self._clock.callLater(0, self.cancel)
         else:
             self._deferred.cancel()
 
     def _ended(self, outcome: object) -> None:
         self.done = True
-        # Tasks normally end by cancellation; anything else is a bug that no caller would notice.
+        # A task may end by cancellation; any other exception is a bug that no caller would notice.
         if isinstance(outcome, Failure) and outcome.check(Cancelled) is None:
             error = outcome.value
             log.error("%s failed: %s", self._what, error, exc_info=error)
@@ -123,7 +125,7 @@ class DeferredSignal:
 
     def set(self) -> None:
         self.is_set = True
-        # Detached first: a woken waiter may wait again immediately.
+        # Detached first, because a woken waiter may wait again immediately.
         waiting, self._waiting = self._waiting, []
         for deferred in waiting:
             # A waiter that was woken earlier may have cancelled this one.
@@ -187,7 +189,7 @@ class TwistedNetwork(DeferredNetwork):
         )
 
     def now_s(self) -> float:
-        # The reactor's own clock may jump.
+        # The clock of most reactors is the system's time, which may jump.
         return time.monotonic()
 
     async def connect(
@@ -210,7 +212,7 @@ class TwistedNetwork(DeferredNetwork):
     async def _connect_to(
         self, host: str, address: str, port: int, security: Security | None, deadline_s: float
     ) -> TwistedChannel:
-        # Include the address, because one name may have several.
+        # The name in errors includes the address, because a host may have several.
         name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
         factory = ChannelFactory(
             self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
@@ -256,7 +258,8 @@ class TwistedNetwork(DeferredNetwork):
             # The Deferred must fire in the reactor's thread.
             self._reactor.callFromThread(_settle, *outcome)
 
-        # A separate thread: a resolver that hangs must not delay other jobs or the exit.
+        # Each job has its own daemon thread: a resolver that hangs must not delay other jobs or the
+        # exit of the process.
         threading.Thread(target=run, name="plog-job", daemon=True).start()
         return done
 

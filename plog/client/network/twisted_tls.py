@@ -1,4 +1,4 @@
-"""The client's TLS connections for Twisted, on any reactor, which is never imported.
+"""The client's TLS connections for Twisted, on any reactor; this module imports none.
 
     tls = TlsClient.of(security, host)
     reactor.connectTCP(host, port, tls.factory(protocol_factory, clock=reactor))
@@ -35,7 +35,7 @@ from plog.openssl import limit, reason_of, show, trust
 from plog.pem import is_encrypted
 
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
-"""The exceptions of the library for malformed or unsupported keys and certificates."""
+"""The exceptions of `cryptography` for malformed or unsupported keys and certificates."""
 
 _T = TypeVar("_T")
 
@@ -52,7 +52,7 @@ def make_openssl_context(security: Security) -> SSL.Context:
 def _new_context(security: Security) -> SSL.Context:
     pems = security.read()
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
-    # There are known attacks on renegotiation and compression.
+    # There are known attacks on renegotiation and on compression.
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
     # Idle connections release their buffers.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
@@ -77,7 +77,7 @@ def _load_key_pair(context: SSL.Context, security: Security, pems: Pems) -> None
     assert pems.key is not None
     where = security.key.where
     has_password = is_encrypted(pems.key)
-    # The library rejects a password for a key that is not encrypted.
+    # `cryptography` rejects a password for a key that is not encrypted.
     password = (security.key_password or "").encode() if has_password else None
     block = pems.key
     key = _read(
@@ -171,7 +171,7 @@ class TlsClient:
         self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
     ) -> bool:
         """Store OpenSSL's verdict, and also check the host name."""
-        # OpenSSL's own verdict comes first, as the certificate may be forged.
+        # OpenSSL's own verdict comes first: the names in a forged certificate mean nothing.
         if not ok:
             self._verify_code = error
             return False

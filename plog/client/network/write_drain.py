@@ -1,8 +1,8 @@
 """Detect when the bytes written to a connection have left this process.
 
-Twisted resumes a pull producer whenever the system has taken all written bytes. Until then the
-bytes stay in memory without a limit, so a sender of requests without a response (acks=0) waits
-until they are written. Kafka's own producer does the same. Use only in the reactor's thread.
+Twisted resumes a pull producer whenever the system has accepted all written bytes. Until then, the
+bytes stay in memory, without a limit. A sender of requests without a response (acks=0) therefore
+waits until they are written, as Kafka's own producer does. Use only in the reactor's thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def _cancel(written: Deferred[None]) -> None:
 
 @implementer(IPullProducer)
 class WriteDrain:
-    """The pending writes of one connection; `tcp` is its transport or, with TLS, the one below."""
+    """The pending writes of one connection.
+
+    `tcp` is its transport or, with TLS, the TCP transport below it.
+    """
 
     def __init__(self, tcp: Any) -> None:
         self._tcp = tcp
@@ -58,7 +61,7 @@ class WriteDrain:
 
     def resumeProducing(self) -> None:
         """Complete the pending writes: the transport's buffer is empty."""
-        # Detached first: a waiter may send again.
+        # Detached first, because a waiter may send again.
         waiting, self._waiting = self._waiting, []
         for _, written in waiting:
             if not written.called:  # The caller may have cancelled the wait.

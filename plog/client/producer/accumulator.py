@@ -41,7 +41,7 @@ class Claim(IntEnum):
     NEW = 0
     """Free memory, unless other records are waiting for it."""
     FIRST = 1
-    """Free memory; the record is the first of those that wait."""
+    """Free memory, for the record that has waited longest."""
     GRANTED = 2
     """As much memory as it needs: the caller has just checked that there is room."""
 
@@ -49,7 +49,7 @@ class Claim(IntEnum):
 class Accumulator(Generic[H]):
     """The open and full batches of a producer, and the buffer memory they reserve.
 
-    Engine's thread only, except for methods marked "any thread".
+    Use only in the engine's thread, except for methods marked "any thread".
     """
 
     def __init__(
@@ -114,23 +114,23 @@ class Accumulator(Generic[H]):
         on_delivery: OnDelivery | None = None,
         claim: Claim = Claim.NEW,
     ) -> H | None:
-        """Add a record and return its handle, or None if a topic, partition or memory is missing.
+        """Add a record; return its handle, or None if it needs memory or its partition is unknown.
 
         `size_bytes` estimates the record's size. A record that fits into the memory that its batch
         has already reserved is added regardless of `claim`.
         """
-        # Without the lock: the look-up is atomic, and `close` also empties topics found before it.
+        # No lock is needed: the lookup is atomic, and `close` also empties topics found before it.
         topic = self._topics.get(topic_name)
         if topic is None:
             return None
-        # Hashed outside the lock, which all sending threads share.
+        # Keys are hashed outside the lock, which all sending threads share.
         if partition is None and key is not None and not self._ignore_keys:
             partition = topic.partition_of(key)
         with self._lock:
             try:
                 queue = topic.sticky if partition is None else topic.queues[partition]
             except IndexError:
-                # A recreated topic may have fewer partitions.
+                # A recreated topic may have fewer partitions; in a closed producer, it has none.
                 return None
             batch = queue.open if queue is not None else None
             if batch is None or (
@@ -145,9 +145,10 @@ class Accumulator(Generic[H]):
                 batch.records.append((NO_OFFSET, timestamp, key, value, headers))
                 batch.size_bytes += size_bytes
                 if on_delivery is not None:
-                    # Under the lock, so that the batch cannot be taken before it has the callback.
+                    # Added under the lock, so that the batch is not taken without the callback.
                     batch.watch_new(on_delivery)
-        if self._must_wake:  # Without the lock: the call may run the engine in this thread.
+        # Called without the lock, because it may run the engine in this thread.
+        if self._must_wake:
             self._must_wake = False
             self._wake()
         return None if batch is None else self._make_handle(batch, index)
@@ -158,7 +159,7 @@ class Accumulator(Generic[H]):
         # KIP-794: keep the partition until it has received batch.size bytes, in any number of
         # batches.
         if queue is not None and queue.open is None and topic.sticky_bytes < self._batch_size:
-            return queue  # Its batch was sent before it was full.
+            return queue  # Its last batch was sent before it was full.
         if queue is not None and queue.open is not None:
             queue.open = None
             self._check_at(0)
@@ -184,8 +185,8 @@ class Accumulator(Generic[H]):
         # A new record must not overtake those that wait for memory.
         if claim is Claim.NEW and self.line_length:
             return False
-        # With nothing reserved, any batch is admitted: one that reserves more than all of
-        # buffer.memory could otherwise never be sent.
+        # If nothing is reserved, any batch is admitted: otherwise, a batch that needs more than all
+        # of buffer.memory could never be sent.
         return not self.used_bytes or self.used_bytes + nbytes <= self._buffer_memory
 
     def _new_batch(
@@ -201,7 +202,7 @@ class Accumulator(Generic[H]):
         limit_bytes = max(topic.limit_bytes, HEADER_SIZE + size_bytes)
         reserved_bytes = min(limit_bytes, max(_FIRST_BYTES, HEADER_SIZE + size_bytes))
         if not self._may_take(reserved_bytes, claim):
-            # `has_room` must not wake a waiter before this amount is free.
+            # `has_room` returns False until this amount is free.
             self.refused_bytes = reserved_bytes
             return None
         self.used_bytes += reserved_bytes
@@ -303,12 +304,12 @@ class Accumulator(Generic[H]):
             if queue.open is batch:
                 queue.open = None
                 if queue is queue.topic.sticky:
-                    # A batch sent before it was full counts towards the bytes of the sticky
-                    # partition.
+                    # KIP-794: the bytes of a batch sent before it was full also bring the next
+                    # change of the sticky partition closer.
                     queue.topic.sticky_bytes += batch.size_bytes
             del self.waiting[queue]
             if queue.batches:
-                self.waiting[queue] = None  # Move it to the end.
+                self.waiting[queue] = None  # At the end, so that the other queues are served first.
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -333,30 +334,31 @@ class Accumulator(Generic[H]):
         """Queue `parts` in place of `batch`, which has been taken."""
         with self._lock:
             incomplete: dict[ProducerBatch, None] = {}
-            for other in self.incomplete:  # The parts are as old as the batch.
+            # The parts take the place of `batch`, because `oldest` relies on the order.
+            for other in self.incomplete:
                 incomplete.update(dict.fromkeys(parts) if other is batch else {other: None})
             self.used_bytes += sum(part.reserved_bytes for part in parts) - batch.reserved_bytes
             self.incomplete = incomplete
-        # Outside the lock, which `put_back` takes.
+        # Called without the lock, because `put_back` acquires it.
         for part in parts:
             self.put_back(part)
 
     def free(self, batch: ProducerBatch) -> None:
-        """Release the memory of `batch` just before its outcome is reported."""
+        """Release the memory of `batch`; call this before its outcome is reported."""
+        # A callback for the outcome may then send another record.
         with self._lock:
-            # Before the outcome is reported, so that a callback can send again.
             self.used_bytes -= batch.reserved_bytes
             self.refused_bytes = 0
 
     def forget(self, batch: ProducerBatch) -> None:
         """Remove a batch whose outcome has been reported."""
-        # Not earlier: whenever the process forks, the batch must be in `incomplete` or done.
+        # Until it is done, a batch stays here, where `ProducerCore.forked` finds it.
         with self._lock:
             del self.incomplete[batch]
 
     def has_room(self, claim: Claim = Claim.NEW) -> bool:
         """Return whether there is room for the last refused reservation and for a new batch."""
-        # Records already wait, and freed memory goes to them first.
+        # Freed memory goes first to the records that already wait.
         if claim is Claim.NEW and self.line_length:
             return False
         wanted_bytes = max(self.refused_bytes, self._batch_size)
@@ -377,7 +379,8 @@ class Accumulator(Generic[H]):
         """Accept no further records; queued batches are still sent."""
         with self._lock:
             for topic in self._topics.values():
-                # Other threads may hold a topic: without queues, they cannot add to it either.
+                # Another thread may have looked up the topic already. Without queues, it cannot
+                # add records to it.
                 topic.queues, topic.sticky = [], None
             self._topics = {}
         self.expedite()

@@ -26,6 +26,7 @@ from plog.wire.messages.produce import PartitionProduceResponse
 
 log = logging.getLogger("plog.client")
 
+# As in Kafka's producer (KIP-580).
 _JITTER = 0.2
 _GROWTH = 2
 # By then every backoff has reached its maximum; counting further would only compute huge powers.
@@ -76,7 +77,7 @@ STALE_METADATA = frozenset(
 
 
 class BatchCompletion:
-    """Completes the batches of a producer. Engine's thread only."""
+    """Completes the batches of a producer. Use only in the engine's thread."""
 
     def __init__(
         self,
@@ -111,11 +112,12 @@ class BatchCompletion:
         elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # A retry of a batch that was written: the broker no longer knows its offset (KIP-98).
             self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        elif batch.is_done:  # It has timed out while it was in flight.
-            # Its records have failed already; only its sequence numbers still matter.
+        elif batch.is_done:
+            # It expired in flight, so its records have failed already; only its sequence numbers
+            # still matter.
             self._abandon(batch)
         elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and self.may_retry():
-            # One record cannot be split, and after a failed transaction nothing is sent again.
+            # A single record cannot be split, and a failed transaction sends nothing again.
             self._split(batch)
         elif not self._retried_or_deferred(batch, answer):
             self._refused(batch, answer)
@@ -137,7 +139,7 @@ class BatchCompletion:
     def unsent(self, batch: ProducerBatch, error: Exception) -> None:
         """Fail `batch`, which was taken but could not be sent."""
         self._left_wire(batch)
-        # Expired while it was in flight.
+        # A callback for another batch of the same request may have aborted this one.
         if batch.is_done:
             self._abandon(batch)
             self._recover(batch)
@@ -160,7 +162,7 @@ class BatchCompletion:
         sequences = self._sequences_of(batch)
         late: list[ProducerBatch] = []
         if sequences is not None:
-            # Before `written`, which settles `batch`: `overtaken` needs its place among the
+            # Called before `written`, which settles `batch`: `overtaken` needs its place among the
             # unsettled batches.
             late = sequences.overtaken(batch)
             for earlier in sequences.written(batch, base_offset):
@@ -184,7 +186,7 @@ class BatchCompletion:
         code = answer.error_code
         sequences = self._sequences_of(batch)
         waits = code in RETRIABLE
-        # The error does not rule out that the batch was written: it stays in doubt.
+        # The batch may have been written despite the error: from now on, it is in doubt.
         if code not in NOT_WRITTEN:
             batch.unanswered()
         if sequences is not None:
@@ -193,7 +195,8 @@ class BatchCompletion:
                 if not waits:
                     return True
             elif code == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start_offset < 0:
-                # The partition has left the broker, which no longer knows the log start offset.
+                # The broker no longer hosts the partition, so it returned no log start offset. The
+                # new leader may still know the producer.
                 waits = True
             elif code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH):
                 is_fenced = code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -205,7 +208,7 @@ class BatchCompletion:
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         """Fail `batch` with the broker's error, and single records with their own (KIP-467)."""
-        # An earlier attempt may have been written although the last one was refused.
+        # The broker may have written an earlier attempt although it refused the last one.
         doubt = "; the record may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(
             answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}{doubt}"
@@ -229,7 +232,7 @@ class BatchCompletion:
 
     def _may_retry(self, batch: ProducerBatch) -> bool:
         age_s = self._now_s() - batch.created_s
-        # A transaction that can only be aborted retries nothing.
+        # If the transaction can only be aborted, a retry would be wasted (decision 0014).
         if not self.may_retry():
             return False
         return batch.attempts < self._settings.retries and age_s < self._delivery_timeout_s
@@ -243,7 +246,7 @@ class BatchCompletion:
         batch.attempts += 1
         batch.trouble = why
         batch.retry_at_s = self._now_s() + wait_ms / 1000 * jitter
-        # It has already lingered.
+        # It has already lingered once.
         batch.is_urgent = True
         self._metrics.retried(batch.count)
         log.debug("retrying a batch of %s: %s", batch.topic_partition, why)
@@ -255,7 +258,7 @@ class BatchCompletion:
         sequences = self._sequences_of(batch)
         if sequences is not None:
             sequences.replace(batch, parts)
-        # The records compress worse than expected: later batches start without that expectation.
+        # The records compressed worse than expected, so the estimate starts over at no compression.
         self._accumulator.queue_of(batch).topic.expect_ratio(1.0)
         self._accumulator.replace(batch, parts)
         self._metrics.split()
@@ -264,6 +267,7 @@ class BatchCompletion:
     def _recover(self, batch: ProducerBatch) -> None:
         """Resume sending to the partition if it was waiting for the outcome of `batch`."""
         sequences = self._sequences_of(batch)
+        # The usual case: no numbers are missing.
         if sequences is None or not sequences.is_broken:
             return
         lost, renumbered = sequences.recover()
@@ -313,7 +317,8 @@ class BatchCompletion:
         errors_by_index: Mapping[int, Exception] | None = None,
     ) -> None:
         """Fail `batch` without further retries."""
-        # First: a Deferred's callbacks run immediately and may commit, which must already fail.
+        # Called first: a Deferred's callbacks run immediately and may commit, and that commit must
+        # already fail (decision 0014).
         self.on_failure(batch, error)
         sequences = self._sequences_of(batch)
         if sequences is not None:

@@ -1,7 +1,7 @@
 """Encoding of batches: records are encoded and compressed together, just before they are sent.
 
-Runs in the engine's thread, so that the application's threads do not pay for it. A retry with
-unchanged sequence numbers reuses the encoded bytes.
+This runs in the engine's thread, so it does not slow down the application's calls of `send`. A
+retry with unchanged sequence numbers reuses the encoded bytes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ class BatchEncoder:
     def expected_bytes(self, queue: PartitionQueue) -> int:
         """Return the actual or estimated encoded size of the first batch of `queue`."""
         batch = queue.batches[0]
-        # A retry: the size is known exactly.
+        # The batch was sent before, so its size is known exactly.
         if batch.encoded is not None:
             return len(batch.encoded)
         if self._compression is Compression.NONE:
             return batch.size_bytes
+        # Like Kafka's producer, estimate: exact sizes would mean compressing batches that may not
+        # fit into this request.
         return int(batch.size_bytes * queue.topic.ratio)
 
     def uncompressed_bytes(self, batch: ProducerBatch) -> int:
@@ -52,7 +54,8 @@ class BatchEncoder:
 
         Raises InvalidTimestamp if its timestamps do not fit into one batch.
         """
-        # Unchanged sequence numbers: the encoded bytes of the last attempt are still valid.
+        # A retry need not compress again: `encoded` is cleared whenever the sequence numbers
+        # change.
         if batch.encoded is not None:
             return batch.encoded
         identity = batch.identity
@@ -67,7 +70,7 @@ class BatchEncoder:
         )
         batch.encoded = encoded
         if self._compression is not Compression.NONE:
-            # Feeds back into the size limit of later batches, so that compressed ones reach
-            # batch.size.
+            # This raises or lowers the size limit of later batches, so that they reach batch.size
+            # after compression.
             queue.topic.expect_ratio(len(encoded) / batch.size_bytes)
         return encoded

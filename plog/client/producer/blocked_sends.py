@@ -1,6 +1,6 @@
 """Blocked sends: records that wait for their topic's metadata or for memory, up to max.block.ms.
 
-Most records never get here: `ProducerCore.send` accepts them immediately, in the caller's thread.
+Most records need not wait: `ProducerCore.send` accepts them immediately, in the caller's thread.
 Waiting records receive memory in the order of the calls.
 """
 
@@ -28,7 +28,10 @@ T = TypeVar("T")
 
 
 class BlockedSends(Generic[H]):
-    """The records of a producer that wait for their topic or for memory. Engine's thread only."""
+    """The records of a producer that wait for their topic or for memory.
+
+    Use only in the engine's thread.
+    """
 
     _cluster: Cluster
     _metrics: ProducerMetrics
@@ -121,11 +124,11 @@ class BlockedSends(Generic[H]):
         check_topic_names((topic,))
         self._blocked[topic] += 1
         with TaskCompletion(self._unblocked, topic):
-            # With waiters, this record must not overtake them.
+            # If records are waiting, this one must not overtake them.
             handle = None if self._waiters else attempt()
             while handle is None:
-                # The topic may be forgotten or shrink while the record waits for memory, hence the
-                # loop.
+                # In a loop, because the topic may be forgotten or recreated with fewer partitions
+                # while the record waits for memory.
                 await self._find(topic, partition, deadline_s)
                 handle = await self._in_turn(attempt, topic, partition, deadline_s)
             return handle
@@ -148,7 +151,7 @@ class BlockedSends(Generic[H]):
 
         def attempt() -> bool | None:
             self._check_open()
-            # `Claim.FIRST`: `_in_turn` checks the place in the queue.
+            # `Claim.FIRST`, because `_in_turn` calls this only for the first waiter.
             return self._accumulator.has_room(Claim.FIRST) or None
 
         deadline_s = self._network.now_s() + timeout_s
@@ -157,7 +160,7 @@ class BlockedSends(Generic[H]):
 
     async def _find(self, topic: str, partition: int | None, deadline_s: float) -> None:
         """Wait until the topic, or its `partition`, is known."""
-        # The sender must run, or no memory will become free.
+        # No memory becomes free unless the sender runs.
         self.woken()
         if not self._accumulator.knows(topic, partition):
             await self._lookup.find(topic, partition, deadline_s - self._network.now_s())
@@ -171,9 +174,9 @@ class BlockedSends(Generic[H]):
         partition: int | None,
         deadline_s: float,
     ) -> T | None:
-        """Return the result of `attempt`, made after all sends that already wait for memory.
+        """Call `attempt` after all sends that already wait for memory, and return its result.
 
-        Returns None if something other than memory is missing.
+        Returns None if the topic or the partition is not known.
         """
         with self._waiters.place() as place:
             while True:
@@ -182,7 +185,7 @@ class BlockedSends(Generic[H]):
                 if place.is_first and (got := attempt()) is not None:
                     return got
                 self._check_open()
-                # Memory would not help: the caller looks up the topic again.
+                # Waiting for memory would not help: the caller must look up the topic again.
                 if not self._accumulator.knows(topic, partition):
                     return None
                 self.woken()

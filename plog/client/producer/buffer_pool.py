@@ -1,8 +1,8 @@
 """The queue of sends that wait for buffer memory, served in the order in which they arrived.
 
-Freed memory wakes only the first waiter, so that ten thousand waiting records cost no more than
-those that are accepted, and a small record never takes memory that an earlier large record waits
-for. Engine's thread only.
+Freed memory wakes only the first waiter. Waking all of them would cost time for each waiting
+record, and a small record could take the memory that an earlier large record waits for. Use only in
+the engine's thread.
 
 Source: Kafka 4.3 BufferPool.
 """
@@ -35,22 +35,23 @@ class BufferPoolQueue:
 
     def serve(self) -> None:
         """Notify the first waiter that memory may be free; if it leaves, notify the next one."""
-        # A notified waiter that leaves the queue calls this method as well.
+        # A notified waiter that leaves the queue calls this method as well; the loop below already
+        # notifies the next one.
         if self._is_serving:
             return
         self._is_serving = True
         try:
             while (first := self.first) is not None:
                 first.news.set()
-                # The first still waits, so the freed memory was not enough for it; the others must
-                # not overtake it.
+                # It still waits, so the freed memory was not enough for it; the others must not
+                # overtake it.
                 if self.first is first:
                     break
         finally:
             self._is_serving = False
 
     def wake_all(self) -> None:
-        """Notify all waiters that the producer is closing."""
+        """Notify all waiters, because the producer is closing."""
         for place in tuple(self._places):
             place.news.set()
 
@@ -69,7 +70,7 @@ class BufferPoolQueue:
         was_first = place is self.first
         del self._places[place]
         self._on_change(len(self._places))
-        # The next waiter may need less memory than the one that gave up.
+        # The free memory may be enough for the next waiter, even if it was not for this one.
         if was_first:
             self.serve()
 

@@ -69,7 +69,10 @@ T = TypeVar("T")
 
 
 class ProducerCore(BlockedSends[H], TransactionCalls):
-    """A producer without a face. Engine's thread only, except for methods marked "any thread"."""
+    """A producer without a face.
+
+    Use only in the engine's thread, except for methods marked "any thread".
+    """
 
     def __init__(
         self,
@@ -120,7 +123,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             self._accumulator,
             self._deliveries,
             self._metrics,
-            # A slow broker counts as unavailable for records without a key (KIP-794).
+            # KIP-794: records without a key avoid the partitions of slow brokers.
             on_slow=lambda: self._update_topics(cluster.metadata),
             transaction=transaction,
         )
@@ -176,7 +179,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     ) -> H | None:
         size_bytes = RECORD_OVERHEAD
         if value is not None:
-            # `type(...) is not bytes` instead of isinstance: the cheapest test for the usual case.
+            # In the usual case, `type(...) is not bytes` is cheaper than isinstance.
             if type(value) is not bytes:
                 value = as_bytes(value, "value", topic)
             size_bytes += len(value)
@@ -189,7 +192,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             size_bytes += size_of_headers(headers)
         else:
             headers = ()
-        # Before the append: a record that cannot be sent must not wait for memory first.
+        # Checked before the append: a record that cannot be sent must not wait for memory first.
         if size_bytes > self._largest_bytes:
             raise self._too_large(topic, size_bytes)
         if timestamp is None:
@@ -201,7 +204,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 partition = checked_partition(partition, topic)
         elif self._choose is not None:
             partition = self._chosen(self._choose, topic, key, value)
-            # No partition means unknown metadata, or a producer that is closing.
+            # The metadata is not known yet, or the producer is closing.
             if partition is None:
                 self._check_open()
                 return None
@@ -210,8 +213,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, claim
             )
         except TypeError:
-            # A name that is not hashable fails in the accumulator, which spares the hot path a
-            # check.
+            # An unhashable topic name raises TypeError in the accumulator, so the hot path needs no
+            # check of its own.
             check_topic_names((topic,))
             raise
         if handle is None:
@@ -250,8 +253,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 record.timestamp,
                 record.headers,
                 on_delivery,
-                # If another thread took the memory meanwhile, exceed the limit: the hooks cannot
-                # run again.
+                # If another thread has taken the memory meanwhile, exceed the limit: the hooks must
+                # not run twice for a record.
                 Claim.GRANTED,
             )
         except Exception as error:
@@ -268,8 +271,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if known is None or not count:  # A producer that is closing has no partitions.
             return None
         partition = choose(topic, key, value, count, known.available)
-        # A function of the application may return anything, and a wrong index would misroute the
-        # record.
+        # The application's function may return anything, and a negative index would silently select
+        # another partition.
         if not isinstance(partition, int) or not 0 <= partition < count:
             raise ValueError(
                 f"invalid partition {partition!r} from the partitioner: topic {topic} has {count}"
@@ -322,8 +325,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         """Wait until all `batches` are finished, or until `timeout_s` have passed."""
         deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
         while batches:
-            # From the end: the newest batch usually finishes last, and the others need no check
-            # until then.
+            # Checked from the end: the newest batch usually finishes last, and the others need no
+            # check until then.
             if batches[-1].is_finished:
                 batches.pop()
                 continue
@@ -335,20 +338,18 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     async def close(self, timeout_s: float | None = None) -> None:
         """Refuse further records, send the pending ones, and close.
 
-        A `timeout_s` of None means no time limit.
-
-        Records not acknowledged after `timeout_s` fail with ClosedError. Repeated calls have no
-        effect; a concurrent call waits until the first one has finished. Connections belong to
-        the cluster and stay open.
+        Records not acknowledged after `timeout_s` (None: no limit) fail with ClosedError. Repeated
+        calls have no effect; a concurrent call waits until the first one has finished. Connections
+        belong to the cluster and stay open.
         """
         self._refuse_records()
-        # Also if the wait is cancelled: every record needs an outcome.
+        # Every record needs an outcome, even if the wait is cancelled.
         with TaskCompletion(self._close_rest):
             await self._until_finished(list(self._accumulator.incomplete), timeout_s)
 
     def _refuse_records(self) -> None:
         self._is_closed = True
-        # Blocked sends that are woken now fail, so count them before.
+        # The blocked sends fail as soon as they are woken, so they are counted first.
         self._refused += self._blocked
         self._accumulator.close()
         self._lookup.close()
@@ -389,8 +390,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
     def forked(self, error: Exception) -> None:
         """Fail all pending records in a forked child, which cannot send them. Takes no lock."""
-        # A copy, since no lock protects the dictionary here: the child lacks the thread that held
-        # it.
+        # Iterates over a copy, without the lock: the thread that holds it may exist only in the
+        # parent.
         for batch in tuple(self._accumulator.incomplete):
             if not batch.is_done:
                 batch.abandon(error)
@@ -417,8 +418,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             idle_s = self._settings.metadata_max_idle_ms / 1000
             self._cluster.forget_topics(self._accumulator.forget_idle_topics(idle_s))
         for name in self._accumulator.topics if topic is None else (topic,):
-            # An empty list means an error, or a topic that is just being created: keep the known
-            # partitions.
+            # A topic without partitions has an error or is being created: keep the partitions that
+            # are known.
             known = metadata.topics.get(name)
             if known is not None and known.partitions:
                 slow = self._sender.slow_nodes
@@ -436,7 +437,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
 
 def _closed() -> ClosedError:
-    return ClosedError("the producer is closed: create a new one")
+    return ClosedError("the producer is closed; create a new one")
 
 
 def _closed_before(batch: ProducerBatch) -> ClosedError:

@@ -20,7 +20,7 @@ _UNKNOWN_SIZE = -1
 
 
 class ProducerInterceptor(Protocol):
-    """An interceptor, and a base class for interceptors. They are called in the order given."""
+    """An interceptor; also usable as a base class. Interceptors are called in the given order."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Return the record to send instead of `record`; `send` calls this before serialization."""
@@ -40,7 +40,7 @@ class ProducerInterceptor(Protocol):
 
 
 class Interceptors:
-    """All interceptors of a producer, called in order."""
+    """All interceptors of a producer, called in the given order."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
@@ -54,8 +54,8 @@ class Interceptors:
             try:
                 changed: object = interceptor.on_send(record)
             except Exception:
-                # KIP-42: a failing interceptor must not stop the record; the next one receives the
-                # unchanged record.
+                # KIP-42: a failing interceptor must not prevent the send; the next interceptor
+                # receives the record that this one received.
                 log.exception("on_send of %r failed for topic %s", interceptor, record.topic)
                 continue
             if isinstance(changed, ProducerRecord):
@@ -74,7 +74,8 @@ class Interceptors:
         """Report the outcome of every record of `batch`."""
         for index in range(batch.count):
             error = batch.error_at(index)
-            # Also asyncio's CancelledError: the engine continues, as after a callback that raises.
+            # Ignores asyncio's CancelledError as well: the engine continues, as after a callback
+            # that raises.
             self._acknowledge(batch.metadata_at(index), error, BaseException)
 
     def on_refusal(self, record: ProducerRecord, error: Exception) -> None:
@@ -84,6 +85,7 @@ class Interceptors:
         metadata = RecordMetadata(
             record.topic, partition, UNKNOWN_OFFSET, NO_TIMESTAMP, _UNKNOWN_SIZE, _UNKNOWN_SIZE
         )
+        # This runs in the caller's thread, which must receive its KeyboardInterrupt.
         self._acknowledge(metadata, error, Exception)
 
     def close(self) -> None:

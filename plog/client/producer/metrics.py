@@ -1,8 +1,8 @@
 """Metrics of a producer, under the names of Kafka's producer (group producer-metrics).
 
-They are updated once per batch or request, in the engine's thread, so that records cost nothing.
-Averages, maxima and rates come from sensors.py. Times are in milliseconds. Source: KIP-13; Kafka
-4.3 SenderMetricsRegistry, KafkaProducerMetrics.
+They are updated once per batch or request, in the engine's thread, so that single records add no
+cost. sensors.py computes the averages, maxima and rates. Times are in milliseconds. Source: KIP-13;
+Kafka 4.3 SenderMetricsRegistry, KafkaProducerMetrics.
 """
 
 from __future__ import annotations
@@ -93,12 +93,16 @@ class ProducerMetrics:
             "produce-throttle-time": self._throttle_ms,
         }
         found: dict[str, float] = {}
+        # As in Kafka, what is counted has a total and a rate; what is measured has an average and a
+        # maximum.
         for name, sensor in totals.items():
             found[f"{name}-total"] = sensor.total
             found[f"{name}-rate"] = sensor.rate(now_s)
         for name, sensor in averages.items():
             found[f"{name}-avg"] = sensor.average(now_s)
             found[f"{name}-max"] = sensor.maximum(now_s)
+        # Kafka has no maximum of the compression rate, and computes that of the record size from
+        # the largest record of each batch, which this producer does not know.
         found["compression-rate-avg"] = self._compression_rate.average(now_s)
         found["records-per-request-avg"] = self._records_by_request.average(now_s)
         found["record-size-avg"] = self._record_size.average(now_s)

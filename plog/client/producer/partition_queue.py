@@ -1,6 +1,7 @@
 """Queues of batches waiting to be sent, one per partition, and the topics they belong to.
 
-Changed under the accumulator's lock, by any thread that adds a record and by the engine's thread.
+All changes are made under the accumulator's lock, by the threads that add records and by the
+engine's thread.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from plog.client.producer.sequence_numbers import PartitionSequences
 from plog.hashing import partition_for_key
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 
+# Source: Kafka 4.3 MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR.
 _SAFETY = 1.05
-"""How much larger a compressed batch may be than expected."""
+"""How much larger a compressed batch may be than expected, as a factor."""
 # The expected ratio falls slowly and rises fast, because a batch that is too large must be split.
 # Source: Kafka 4.3 CompressionRatioEstimator.
 _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
@@ -24,16 +26,17 @@ _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
 _MAX_LIMIT_RATIO = 16
 """The maximum uncompressed size of a batch of compressible records, as a multiple of batch.size."""
 _MAX_LIMIT_BYTES = 1 << 20
-"""The maximum uncompressed size of a compressible batch: compressing it blocks the event loop."""
+"""The maximum uncompressed size of a compressible batch: compressing it blocks the event loop
+(decision 0013)."""
 _MAX_KEYS = 4096
 """Size of a topic's cache of partitions by key. Keys recur, and hashing one takes longer than the
-rest of the work for a record."""
+rest of the work of `send` for a record."""
 
 
 class PartitionQueue:
-    """Batches of a partition in the order in which they must be written; retries come first.
+    """The batches of a partition in the order in which they must be written; retries come first.
 
-    Only the last may be `open`, that is, accept further records.
+    Only the last batch may be `open`, that is, accept further records.
     """
 
     __slots__ = ("_begun", "batches", "on_wire", "open", "sequences", "topic", "topic_partition")
@@ -71,7 +74,7 @@ class PartitionQueue:
     def insert(self, batch: ProducerBatch) -> None:
         """Queue `batch` again, before all batches created after it."""
         place = 0
-        # From the front: the batches that are queued again are usually the oldest.
+        # Searched from the front: the batches that are queued again are usually the oldest.
         while place < len(self.batches) and self.batches[place].order < batch.order:
             place += 1
         self.batches.insert(place, batch)
@@ -123,7 +126,8 @@ class TopicQueues:
         known = self._partition_by_key  # `use` replaces it when the number of partitions changes.
         partition = known.get(key)
         if partition is None:
-            partition = partition_for_key(key, len(self.queues) or 1)  # 0 after close.
+            # After `close`, there are no queues, and the result is not used.
+            partition = partition_for_key(key, len(self.queues) or 1)
             # Keys recur, so an emptied cache soon holds the frequent ones again.
             if len(known) >= _MAX_KEYS:
                 known.clear()
@@ -158,7 +162,8 @@ class TopicQueues:
     def set_available(self, available: Sequence[int]) -> None:
         """Set the partitions for records without a key; an empty set stands for all partitions."""
         self.available = tuple(available)
-        # The next record without a key goes to another partition instead of waiting for a leader.
+        # The next record without a key goes to another partition instead of waiting until this one
+        # has a leader.
         if self.sticky is not None and self.sticky.topic_partition.partition not in available:
             self.sticky = None
 
@@ -168,7 +173,7 @@ class TopicQueues:
             return None
         available = self.available
         queued = [len(self.queues[x].batches) for x in available] if is_adaptive else ()
-        # With empty queues all weights would be equal, so the random choice is enough (KIP-794).
+        # KIP-794: if all queues are empty, all weights are equal, so a random choice is enough.
         if any(queued):
             partition = choose_sticky(available, queued, chance)
         else:

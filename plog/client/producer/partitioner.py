@@ -19,7 +19,7 @@ from plog.hashing import partition_for_key
 
 
 class Partitioner(Protocol):
-    """Chooses partitions. Called in the threads that send, possibly by several at a time."""
+    """Chooses partitions. The sending threads call it, possibly several at the same time."""
 
     def partition(
         self,
@@ -37,7 +37,7 @@ class Partitioner(Protocol):
 
 
 class RoundRobinPartitioner:
-    """Uses partitions in rotation, with or without a key, skipping partitions without a leader."""
+    """Uses partitions in rotation and ignores keys; skips partitions without a leader."""
 
     def __init__(self) -> None:
         self._next_by_topic: dict[str, int] = {}
@@ -51,8 +51,8 @@ class RoundRobinPartitioner:
         available: Sequence[int],
     ) -> int:
         """Return the next partition in rotation."""
-        # Two threads may read the same number: the rotation is then uneven, which costs less than a
-        # lock.
+        # Two threads may read the same number. The rotation is then slightly uneven, which does
+        # less harm than a lock for each record.
         turn = self._next_by_topic.get(topic, 0)
         self._next_by_topic[topic] = turn + 1
         return available[turn % len(available)] if available else turn % count
@@ -103,7 +103,7 @@ def chooser(
 
     Raises TypeError if `partitioner` cannot choose partitions.
     """
-    # The setting is RoundRobinPartitioner, the only class that ``partitioner.class`` accepts.
+    # ``partitioner.class`` accepts only one class, RoundRobinPartitioner.
     if partitioner is None and in_turn:
         return RoundRobinPartitioner().partition
     return check_partitioner(partitioner)

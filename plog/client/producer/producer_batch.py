@@ -32,6 +32,7 @@ RECORD_OVERHEAD = 11
 follows the first record of its batch within seconds."""
 RECORD_OVERHEAD_MAX = 21
 """The maximum overhead of any record. Source: Kafka 4.3 DefaultRecord."""
+# One byte for the length of the name and two for the length of the value.
 _HEADER_OVERHEAD = 3
 _NULL = -1
 
@@ -90,7 +91,8 @@ class ProducerBatch(SequencedBatch):
         super().__init__()
         self.topic_partition = topic_partition
         self.order = order
-        """The batch's number in its partition and, for a part, the index of its first record."""
+        """The batch's number in its partition and, for a part of a split batch, the index of its
+        first record."""
         self.created_s = created_s
         self.records: list[RecordFields] = []
         self.size_bytes = HEADER_SIZE
@@ -156,7 +158,8 @@ class ProducerBatch(SequencedBatch):
             for _, timestamp, key, value, _ in self.records
         ]
         self.records, self.encoded = [], None
-        # Under the lock: `watch` must either add its callback before this point or see the outcome.
+        # Set under the lock: `watch` must either add its callback before this point or see the
+        # outcome.
         with self._lock:
             self.is_done = True
             watchers, self._watchers = self._watchers, []
@@ -166,14 +169,15 @@ class ProducerBatch(SequencedBatch):
 
     def abandon(self, error: Exception) -> None:
         """Fail the batch in a forked child."""
-        # Without the lock, which a thread of the parent may have held during the fork.
+        # The lock is not acquired, because a thread of the parent may have held it during the fork.
         self.error, self.is_done = error, True
 
     def _notify(self, index: int, on_delivery: OnDelivery) -> None:
         error = self.error_at(index)
         try:
             on_delivery(None if error else self.metadata_at(index), error)
-        except BaseException:  # Also asyncio's CancelledError: other records must be notified.
+        except BaseException:
+            # Even asyncio's CancelledError is caught, because other records must be notified.
             log.exception("a callback for a record of %s failed", self.topic_partition)
 
     # -- single records -------------------------------------------------------------------------
@@ -188,8 +192,8 @@ class ProducerBatch(SequencedBatch):
         return RecordMetadata(
             self.topic_partition.topic,
             self.topic_partition.partition,
-            # With acks=0 and for a duplicate, the base offset is unknown, and so is that of each
-            # record.
+            # With acks=0 and for a duplicate, the base offset is unknown, and so are the offsets of
+            # the records.
             self.base_offset if self.base_offset == UNKNOWN_OFFSET else self.base_offset + index,
             timestamp if self.append_time == NO_TIMESTAMP else self.append_time,
             key_size,
@@ -203,7 +207,7 @@ class ProducerBatch(SequencedBatch):
         known.
         """
         batch, place = self.locate(index)
-        # The usual case, checked without the lock, and then again with it.
+        # A batch that is done stays done, so the lock is needed only if it is not.
         if not batch.is_done:
             with self._lock:
                 batch, place = self.locate(index)
@@ -228,12 +232,14 @@ class ProducerBatch(SequencedBatch):
         return batch, index
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
-        """Return the batches that replace this one, each at most `limit_bytes` and half its size.
+        """Return parts that replace this batch, each limited to `limit_bytes` and half its size.
 
-        Handles and callbacks follow their records. The batch must have at least two records.
+        Only a part with a single record may be larger. Handles and callbacks follow their records.
+        The batch must have at least two records.
         """
         sizes = [size_of_record(record) for record in self.records]
-        # At most half the size, so that every split makes progress: the sizes are estimates.
+        # The sizes are estimates: without the limit of half the size, a split might return the same
+        # batch again.
         limit_bytes = min(limit_bytes, HEADER_SIZE + (sum(sizes) + 1) // 2)
         starts = [0]
         room = limit_bytes - HEADER_SIZE
@@ -267,7 +273,7 @@ class ProducerBatch(SequencedBatch):
         )
         part.records = self.records[start:end]
         part.size_bytes = size_bytes
-        # It has lingered already.
+        # Its records have already lingered.
         part.is_urgent = True
         return part
 
@@ -275,8 +281,8 @@ class ProducerBatch(SequencedBatch):
 class RecordHandle:
     """A handle of one sent record: a batch and an index. Any thread may use it.
 
-    The base class of the futures that faces return. The functions below are not methods, so that
-    editors do not offer them to users for completion.
+    This is the base class of the futures that the faces return. The functions below are not
+    methods, so that editors do not suggest them to users of the futures.
     """
 
     __slots__ = ("_batch", "_index")
@@ -325,7 +331,10 @@ def call_when_done(handle: R, function: Callable[[R], Any]) -> None:
 
 
 def share_batch(handle: RecordHandle, other: RecordHandle) -> bool:
-    """Return whether both records are in the same batch, and are therefore done together."""
+    """Return whether both records were added to the same batch.
+
+    They are done together, unless the batch is split.
+    """
     return handle._batch is other._batch
 
 
@@ -346,11 +355,11 @@ class SendHandle(RecordHandle):
     __slots__ = ()
 
     def error(self) -> Exception | None:
-        """Return `error_of` this handle."""
+        """Return why the record failed, or None; see `error_of`."""
         return error_of(self)
 
     def metadata(self) -> RecordMetadata:
-        """Return `metadata_of` this handle."""
+        """Return the record's metadata, or raise its error; see `metadata_of`."""
         return metadata_of(self)
 
     def add_outcome(self, on_delivery: OnDelivery) -> None:

@@ -1,7 +1,7 @@
 """The producer ID of an idempotent producer, requested when it is first needed or must be replaced.
 
-Any broker assigns one (InitProducerId without a transactional ID). sequence_numbers.py describes
-its use and when a new one is needed.
+Any broker can assign one (InitProducerId without a transactional ID). sequence_numbers.py describes
+how it is used and when a new one is needed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ProducerIds:
         """Return whether an ID other than `past_producer_id` is available; request one if not."""
         if self._identity is not None and self._identity.producer_id != past_producer_id:
             return True
-        # Other partitions keep using the old one.
+        # Meanwhile, other partitions keep using the old ID.
         if self._task is None or self._task.done:
             self._task = self._network.spawn(self._ask(), "requesting a producer ID")
         return False
@@ -65,7 +65,7 @@ class ProducerIds:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
-            # Any broker can assign an ID (KIP-98).
+            # KIP-98: without a transactional ID, any broker can assign a producer ID.
             try:
                 response = await self._cluster.ask_any(request, InitProducerIdResponse)
                 if response.error_code:

@@ -1,4 +1,4 @@
-"""Checks of the parts of a record. Each error identifies the part and the fault.
+"""Checks of the parts of a record. Each error names the part and what is wrong with it.
 
 Pure. The hot path (core.py) calls these functions only for unusual arguments.
 """
@@ -67,7 +67,7 @@ def checked_headers(headers: Headers) -> tuple[Header, ...]:
 
 
 def checked_timestamp(timestamp: object) -> int:
-    """Return a timestamp in ms. Raises ValueError if it is not an integer, or before 1970."""
+    """Return a timestamp in ms. Raises ValueError if it is not a valid timestamp."""
     if not isinstance(timestamp, int) or not 0 <= timestamp <= _LAST_TIMESTAMP:
         raise ValueError(f"timestamp {timestamp!r} is not a whole number of ms since 1970")
     return timestamp

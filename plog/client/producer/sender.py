@@ -62,13 +62,14 @@ class _Node:
         """The last attempt to connect failed; the failure is logged only once."""
         self.was_connected = False
         self.not_before_s = 0.0
-        """Send nothing before this time: the broker throttles, or a connection just failed."""
+        """Send nothing before this time: the broker has throttled this client, or connecting to it
+        has just failed."""
         self.blocked_since_s = math.inf
-        """When the broker last started to refuse requests while batches were waiting for it."""
+        """Since when batches have been waiting for the broker; infinity if none are waiting."""
 
 
 class Sender:
-    """Sends the accumulator's batches to their leaders. Engine's thread only, except for `wake`."""
+    """Sends the accumulator's batches to their leaders. Use only in the engine's thread."""
 
     def __init__(
         self,
@@ -98,7 +99,8 @@ class Sender:
         # 0 disables the detection of slow brokers, as in Kafka.
         self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
         self._is_saturated = False
-        """No broker accepts more: the next response triggers a check, but new records do not."""
+        """No broker accepts more requests: the next response triggers a check, new records do
+        not."""
         self._is_stopped = False
         self.slow_nodes: set[int] = set()
         """Brokers that have accepted nothing for partitioner.availability.timeout.ms."""
@@ -130,14 +132,14 @@ class Sender:
 
     def _check_queues(self) -> float:
         """Send every batch that is due, and return when to check again unless woken earlier."""
-        # First, so that records added during the check wake the sender again.
+        # Called first, so that records added during the check wake the sender again.
         self._accumulator.begin_check()
-        # Before sending: an expired batch must not be sent once more.
+        # Called before sending: an expired batch must not be sent once more.
         next_check_s = self._deliveries.expire()
         now_s = self._network.now_s()
         ready: dict[int, list[PartitionQueue]] = {}
-        # A copy, since sending changes the dictionary. Its order is fair: served queues move to the
-        # end.
+        # Iterates over a copy, because sending changes the dictionary. The order is fair: a queue
+        # that was served has moved to the end.
         for queue in list(self._accumulator.waiting):
             due_s = self._due_s(queue)
             if due_s > now_s:
@@ -211,7 +213,7 @@ class Sender:
         Returns when to check again, or infinity if an event will trigger the check.
         """
         node = self._nodes.setdefault(node_id, _Node())
-        # KIP-219: the broker has throttled this client, or connecting to it has just failed.
+        # The broker has throttled this client (KIP-219), or connecting to it has just failed.
         if node.not_before_s > now_s:
             return min(node.not_before_s, self._mark_blocked(node_id, node, now_s))
         connection = self._cluster.idle_connection(node_id)
@@ -234,11 +236,14 @@ class Sender:
                 break
             self._send(node, connection, self._take(sendable))
         due = (self._due_s(queue) for queue in queues if queue.batches)
-        # Queues that cannot be sent now for another reason wait for an event, not for the clock.
+        # Queues that cannot be served now for another reason wait for an event, not for a time.
         return min((due_s for due_s in due if due_s > now_s), default=math.inf)
 
     def _mark_blocked(self, node_id: int, node: _Node, now_s: float) -> float:
-        """Record that a broker accepts nothing now. Returns when it will count as slow."""
+        """Record that a broker accepts no batches now.
+
+        Returns when it becomes a slow broker, or infinity if it already is one.
+        """
         node.blocked_since_s = min(node.blocked_since_s, now_s)
         slow_at_s = node.blocked_since_s + self._slow_after_s
         if slow_at_s > now_s:
@@ -256,11 +261,11 @@ class Sender:
             self._on_slow()
 
     def _take(self, queues: Sequence[PartitionQueue]) -> list[ProducerBatch]:
-        """Take and encode the first batch of each queue: at least one, at most max.request.size."""
+        """Take and encode the first batch of each queue, up to max.request.size in total."""
         batches: list[ProducerBatch] = []
         size_bytes = 0
         for queue in queues:
-            # At least one batch, even a large one: the broker decides whether to accept it.
+            # The first batch is taken whatever its size: the broker decides whether to accept it.
             expected_bytes = self._encoder.expected_bytes(queue)
             if batches and size_bytes + expected_bytes > self._settings.max_request_size:
                 break
@@ -268,15 +273,15 @@ class Sender:
             queue.on_wire += 1
             batch.on_wire = True
             if queue.sequences is not None:
-                # Numbers are assigned in the order of sending, hence not before this point
-                # (KIP-98).
+                # KIP-98: a broker accepts numbers only in sequence, so they are assigned in the
+                # order of sending.
                 queue.sequences.sent(batch, queue.sequences.identity or self._ids.identity)
             try:
                 encoded = self._encoder.encode(batch, queue)
             except Exception as error:
                 if not isinstance(error, PlogError | ValueError):  # A bug; fail only this batch.
                     log.exception("cannot encode a batch for %s", batch.topic_partition)
-                # The others in this request do not depend on it.
+                # The other batches of this request do not depend on it.
                 self._deliveries.unsent(batch, error)
                 continue
             size_bytes += len(encoded)
@@ -291,7 +296,7 @@ class Sender:
             return
         for batch in batches:
             known = self._cluster.metadata.partition(batch.topic_partition)
-            # The epoch known when sending, to detect a change of leader later (KIP-951).
+            # KIP-951: if the leader changes later, a retry need not wait for its backoff.
             batch.leader_epoch = -1 if known is None else known.leader_epoch
         request = self._request(batches)
         try:
@@ -299,15 +304,16 @@ class Sender:
                 rest = self._await_written(node, connection.send(request), batches)
             else:
                 version = None  # The highest.
-                # KIP-890: later versions of Produce add their partitions to the transaction, which
-                # version 1 does with a separate request.
+                # KIP-890: newer versions of Produce add their partitions to the transaction. In
+                # version 1 of transactions, a separate request does that.
                 if self._transaction is not None:
                     highest = connection.version_of(ProduceRequest)
                     version = self._transaction.produce_version(highest)
                 answer = connection.ask(request, ProduceResponse, version=version)
                 rest = self._await_answer(node, answer, batches)
         except Exception as error:
-            # The connection broke: a later attempt may succeed. Anything else would fail again.
+            # If the connection broke, a later attempt may succeed. After any other error, a retry
+            # would fail again.
             if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
                 self._fail_request(batches, error)
                 return
@@ -320,7 +326,7 @@ class Sender:
             self._network.spawn(rest, "sending a produce request")
 
     def _count(self, batches: Sequence[ProducerBatch]) -> None:
-        """Update the metrics after a send, when this no longer delays the request."""
+        """Update the metrics; call this after the send, so that it does not delay the request."""
         now_s = self._network.now_s()
         size_bytes = 0
         for batch in batches:
@@ -368,8 +374,7 @@ class Sender:
                 )
                 if response.throttle_time_ms > 0:
                     throttle_s = response.throttle_time_ms / 1000
-                    # KIP-219: the broker has already responded and expects the client to pause by
-                    # itself.
+                    # KIP-219: the broker responds immediately and expects the client to pause.
                     node.not_before_s = self._network.now_s() + throttle_s
                 if not self._is_stopped:
                     self._answered(batches, response)
@@ -377,8 +382,8 @@ class Sender:
     async def _await_written(
         self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
     ) -> None:
-        # The memory of `batches` is released after this wait, which throttles a fast producer with
-        # acks=0.
+        # The memory of `batches` is released only after this wait. Otherwise, a producer with
+        # acks=0 could send faster than the broker reads, and buffer.memory would not limit it.
         with TaskCompletion(self._finish_request, node):
             try:
                 await departure
@@ -392,7 +397,7 @@ class Sender:
     def _finish_request(self, node: _Node) -> None:
         node.in_flight -= 1
         self._metrics.requests_in_flight -= 1
-        # Without batches waiting, a response changes nothing for the queues.
+        # If no batch waits, there is nothing that the response could release.
         if self._accumulator.waiting or self._is_saturated:
             self.wake()
 
@@ -422,15 +427,15 @@ class Sender:
 
     async def _connect(self, node_id: int, node: _Node) -> None:
         if node.was_connected:
-            # With acks=0, a broker rejects a request by closing the connection, usually because it
-            # is no longer the leader.
+            # With acks=0, a broker can reject a request only by closing the connection. The usual
+            # reason is that it is no longer the leader.
             self._cluster.request_update()
         with TaskCompletion(self._finish_connecting, node_id, node):
             try:
                 await self._cluster.connection(node_id)
-                # A configuration error: retrying until delivery.timeout.ms would only hide it.
                 node.has_failed, node.was_connected = False, True
             except AuthenticationFailed as error:
+                # A configuration error: retrying until delivery.timeout.ms would only hide it.
                 for queue in list(self._accumulator.waiting):
                     if self._cluster.metadata.leader_of(queue.topic_partition) == node_id:
                         self._fail_waiting(queue, error)

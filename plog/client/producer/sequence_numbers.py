@@ -3,8 +3,8 @@
 Pure: no clock, queue or network. batch_completion.py reports the outcome of a batch, and sender.py
 asks which batch may be sent next. For each partition and producer ID, a broker remembers the epoch,
 the last sequence number and the last five batches. It accepts only the next batch in sequence,
-repeats its response to a remembered batch, and rejects any other batch as out of order. The
-following rules result:
+repeats its response to a remembered batch, and rejects any other batch as out of order. This leads
+to the following rules:
 
 - A batch keeps its numbers until it is settled. Sending it again with the same numbers is always
   safe.
@@ -12,9 +12,9 @@ following rules result:
   missing (a lost connection, a timeout, a deposed leader), the batch is *in doubt* and stays so.
 - At most five batches lie between the oldest unsettled one and the newest, because the broker does
   not remember more. Retries are sent one at a time, oldest first.
-- A broker that does not know a producer accepts any number. So the first batch is sent alone until
-  it is written; otherwise the broker could accept a later batch and reject the first. The same
-  holds for the first batch to a topic that was recreated.
+- A broker that does not know a producer accepts any number. Therefore, the first batch is sent
+  alone, until it is written. Otherwise, the broker could accept a later batch and reject the first.
+  The same applies to the first batch to a topic that was recreated.
 - When a batch fails, its numbers may be missing from the log. No new batch is sent until every
   batch that was sent is settled. If the newest of them was written, the numbers continue. Otherwise
   they restart in the next epoch (KIP-360), and batches that were certainly not written get new
@@ -44,8 +44,10 @@ from typing import Generic, NamedTuple, TypeVar
 NO_SEQUENCE = -1
 # An epoch is a 16-bit integer in the protocol.
 MAX_EPOCH = 0x7FFF
+# Source: Kafka 4.3 ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 REMEMBERED_BATCHES = 5
 """Number of recent batches of a producer that a broker recognizes."""
+# Sequence numbers are nonnegative 32-bit integers and wrap around.
 _SEQUENCE_MODULUS = 1 << 31
 
 
@@ -91,7 +93,7 @@ B = TypeVar("B", bound=SequencedBatch)
 
 
 class PartitionSequences(Generic[B]):
-    """The sequence numbers of one partition. Engine's thread only."""
+    """The sequence numbers of one partition. Use only in the engine's thread."""
 
     def __init__(self, *, window_max: int = REMEMBERED_BATCHES) -> None:
         self.identity: ProducerIdentity | None = None
@@ -118,7 +120,7 @@ class PartitionSequences(Generic[B]):
             allowed = self._window_max if self._is_known else 1
             return not self.is_broken and len(self._window) < allowed
         if self.is_broken and not batch.in_doubt:
-            return False  # It will be renumbered.
+            return False  # `recover` will clear its numbers.
         # Retries are sent one at a time, oldest first: the broker checks each against the last
         # batch that it wrote.
         return next((x for x in self._unsettled() if not x.is_deferred), None) is batch
@@ -155,7 +157,9 @@ class PartitionSequences(Generic[B]):
         found = [earlier for earlier in before if earlier.is_deferred]
         if base_offset >= 0:
             if base_offset < self._end_offset + sum(earlier.count for earlier in found):
-                found = []  # The log has no room for them: it is not the same log as before.
+                # The offsets leave no room for them, so this is not the log to which they were
+                # sent.
+                found = []
             self._end_offset = base_offset + batch.count
         for earlier in found:
             earlier.is_settled = True
@@ -208,8 +212,8 @@ class PartitionSequences(Generic[B]):
         """
         if batch.base_sequence == NO_SEQUENCE or batch.is_settled:
             return
-        # Its numbers may now be missing in the log, which only a new epoch or a written successor
-        # resolves.
+        # Its numbers may now be missing from the log. Only a new epoch, or a later batch that is
+        # written, resolves this.
         self.is_broken = True
         if not batch.on_wire:
             batch.is_settled = True
@@ -225,7 +229,8 @@ class PartitionSequences(Generic[B]):
             sequence = _end_sequence(part)
         batch.is_settled = True
         sent: list[B] = []
-        # In the same place, so that the parts are sent in the order of their numbers.
+        # The parts take the place of the batch, so that they are sent in the order of their
+        # numbers.
         for earlier in self._window:
             sent.extend(parts if earlier is batch else (earlier,))
         self._window = deque(sent)
@@ -279,16 +284,16 @@ class PartitionSequences(Generic[B]):
 
 
 def _is_undecided(unsettled: Sequence[SequencedBatch]) -> bool:
-    """Return whether waiting for, or sending, some of these batches can decide their outcome.
+    """Return whether a response to, or a retry of, one of these batches may decide their outcome.
 
     `unsettled` is sorted, oldest first.
     """
-    # A response in flight may settle the rest.
+    # The response to a batch in flight may settle the others.
     for batch in unsettled:
         if batch.on_wire:
             return True
-    # Only the oldest that is not deferred decides: no batch after one that was certainly not
-    # written can have been written.
+    # Only the oldest batch that is not deferred matters: if it was certainly not written, no later
+    # batch was written either.
     for batch in unsettled:
         if not batch.is_deferred:
             return batch.in_doubt

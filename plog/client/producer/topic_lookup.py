@@ -1,6 +1,6 @@
-"""Look-up of a topic before its first record: wait until its partitions are known.
+"""Lookup of a topic before its first record: wait until its partitions are known.
 
-A look-up ends at its caller's deadline, however long metadata requests take.
+A lookup ends at its caller's deadline, however long metadata requests take.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class TopicLookup:
     async def find(self, topic: str, partition: int | None, timeout_s: float) -> None:
         """Wait up to `timeout_s` until the topic is known and has `partition`.
 
-        A topic without leaders counts as known: its records can wait for a leader. Immediately
-        raises errors that a retry cannot fix. After the timeout, raises UnknownTopicOrPartition,
-        LeaderNotAvailable, RequestTimedOut or the last error of a metadata request. Raises
-        ClosedError if the producer closes.
+        Does not wait for leaders, because records can wait for them in the accumulator. Errors that
+        a retry cannot fix are raised immediately. After the timeout, raises
+        UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last error of a metadata
+        request. Raises ClosedError if the producer closes.
         """
         check_topic_names((topic,))
         deadline_s = self._network.now_s() + timeout_s
@@ -58,12 +58,13 @@ class TopicLookup:
                 raise self._failures.pop(topic, self._missing(topic, partition) or error)
             if self._is_closed:
                 raise ClosedError(f"the producer was closed before it found topic {topic}")
-            # Such as a missing permission: waiting until the deadline would only delay the error.
+            # A missing permission, for example: waiting until the deadline would only delay the
+            # error.
             failure = self._failures.get(topic)
             if failure is not None and not getattr(failure, "retriable", False):
                 raise self._failures.pop(topic)
             error = self._missing(topic, partition)
-            # An error in older metadata does not count: this look-up needs its own response.
+            # An error in older metadata may be out of date, so wait for a response to this lookup.
             if error is not None and not error.retriable and topic in self._answered:
                 raise error
 
@@ -76,13 +77,13 @@ class TopicLookup:
         """Return the error for a topic or partition missing from the current metadata, or None."""
         known = self._cluster.metadata.topics.get(topic)
         if known is None:
-            # The reason why no broker responded says more than the timeout.
+            # The reason why no broker responded is more useful than the timeout alone.
             trouble = self._cluster.trouble
             why = f": {trouble}" if trouble is not None else ""
             return RequestTimedOut(f"timed out waiting for metadata of topic {topic}{why}")
         if known.error:
             return error_about(known.error, f"topic {topic}")
-        # A topic that was just created.
+        # Brokers may report a topic that was just created without partitions for a while.
         if not known.partitions:
             return LeaderNotAvailable(f"topic {topic} has no partitions yet")
         if partition is not None and partition >= len(known.partitions):
@@ -105,8 +106,8 @@ class TopicLookup:
         except PlogError as error:
             self._failures[topic] = error
             self._news.set()
-        # Also after success: callers whose partition is still missing must not send requests
-        # without a pause.
+        # Waits after a success as well: callers whose partition is still missing must not send
+        # requests without a pause.
         await self._cluster.backoff().wait()
         self._asking.discard(topic)
         self._news.set()

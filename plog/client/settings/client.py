@@ -84,7 +84,7 @@ class ClientSettings(SecuritySettings, CommonSettings):
         # Removed before the loader sees it: the loader accepts only values that a file can contain.
         token = keywords.pop("sasl_oauthbearer_token", None)
         if options and "sasl_oauthbearer_token" in options:
-            # A copy: the mapping belongs to the caller.
+            # Copied, because the mapping belongs to the caller.
             options = dict(options)
             token = token or options.pop("sasl_oauthbearer_token")
         found = read_options(settings_of(cls), path, options or {}, keywords)
@@ -112,7 +112,7 @@ class ClientSettings(SecuritySettings, CommonSettings):
             *self.doubts(),
             *(each.warning for each in consequences if each.warning),
         ]
-        # After all checks, so that settings that are refused log nothing.
+        # Logged after all checks, so that settings that are refused log nothing.
         log_warnings(warnings)
         changes: dict[str, Any] = {each.attribute: each.value for each in consequences}
         return dataclasses.replace(self, warnings=tuple(warnings), **changes)
@@ -136,8 +136,8 @@ class ClientSettings(SecuritySettings, CommonSettings):
         yield from doubtful_security(self, self.explicit)
 
     def consequences(self) -> Iterator[Consequence]:
-        """Yield defaults that follow from other settings, as in Kafka."""
-        # As in Kafka: a single explicit value means a constant backoff.
+        """Yield defaults that follow from other settings."""
+        # As in Kafka: if only the first backoff is set, the backoff is constant.
         if self.explicit & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"} == {
             "reconnect.backoff.ms"
         }:

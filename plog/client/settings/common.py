@@ -1,7 +1,7 @@
 """Settings of every client: brokers, time limits, retries and connections.
 
-A part of `ClientSettings` (client.py). Names, types, bounds and defaults are Kafka's unless the
-text says otherwise. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
+They are part of `ClientSettings` (client.py). Names, types, bounds and defaults are Kafka's unless
+the description says otherwise. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plog.settings import INT_MAX, KIB, MINUTE_MS, SECOND_MS, SettingType, setti
 
 DEFAULT_PORT = 9092
 
-# [scheme://]host[:port], an IPv6 address in brackets if a port follows.
+# [scheme://]host[:port]; an IPv6 address must be in brackets.
 _ADDRESS = re.compile(
     r"(?:(?P<scheme>[A-Za-z_]+)://)?"
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%A-Za-z_-]+)\]|(?P<host>[^\s:/\[\],]+))"
@@ -197,7 +197,7 @@ class CommonSettings:
 
 
 def parse_address(text: str) -> tuple[str, Address]:
-    """Return the security protocol in front of a server's address, if any, and the address.
+    """Return the security protocol that precedes a server's address, if any, and the address.
 
     >>> parse_address("SSL://[::1]:9093")
     ('SSL', Address(host='::1', port=9093))
@@ -230,7 +230,7 @@ def check_servers(name: str, servers: Iterable[str], protocol: str) -> Iterator[
         except ValueError as error:
             yield name, str(error)
             continue
-        # An address may be copied from a broker's listeners, with their protocol.
+        # An address that is copied from a broker's listeners starts with their protocol.
         if scheme and scheme != protocol:
             yield name, f"{server} starts with {scheme}, but security.protocol is {protocol}"
 

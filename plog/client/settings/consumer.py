@@ -271,7 +271,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
             raise ValueError("the duration is negative; use a positive duration")
         return OffsetReset("by_duration", ago_ms)
     for kind in get_args(ResetKind):
-        # ``by_duration`` needs a duration.
+        # ``by_duration`` without a duration is not valid.
         if text == kind and kind != "by_duration":
             return OffsetReset(kind)
     raise ValueError(

@@ -3,7 +3,7 @@
     python -m plog.client.settings.docs markdown > docs/client-configuration.md
     python -m plog.client.settings.docs properties > etc/client.properties
 
-Pure: tables in, text out. Both files are in the repository, and a test compares them with the
+Pure: it turns tables into text. Both files are in the repository, and a test compares them with the
 output.
 """
 

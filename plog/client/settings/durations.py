@@ -24,9 +24,11 @@ def duration_ms(text: str) -> int:
     """
     match = _DURATION.fullmatch(text.strip())
     given = match.groupdict() if match else {}
+    # As in Java, at least one unit is required, and one must follow the T.
     if not any(given.get(unit) for unit in _UNITS_MS) or (given.get("time") or "").upper() == "T":
         raise ValueError("not a duration like PT1H30M or P7D")
     total_ms = sum(int(given[unit] or 0) * size_ms for unit, size_ms in _UNITS_MS.items())
+    # As in Java, the fraction has the sign of the seconds, even for "-0.5".
     fraction_ms = int((given["fraction"] or "").ljust(3, "0")[:3])
     total_ms += -fraction_ms if (given["seconds"] or "").startswith("-") else fraction_ms
     return -total_ms if given["sign"] == "-" else total_ms

@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
-Pure: text in, module and options out. Source: javax.security.auth.login.Configuration; Kafka 4.3
-JaasConfig, which also allows only one module and requires the semicolon.
+Pure: it turns text into a module and its options. Source: javax.security.auth.login.Configuration;
+Kafka 4.3 JaasConfig, which also allows only one module and requires the semicolon.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def parse_jaas(text: str) -> JaasEntry:
         raise JaasError("does not end with a semicolon")
     options: dict[str, str] = {}
     position = 2
-    # The tokens end with a semicolon, checked above, so the loop stops there.
+    # The tokens contain a semicolon, as checked above, so the loop ends there at the latest.
     while tokens[position].is_text:
         name, *rest = tokens[position : position + 3]
         if len(rest) < 2 or rest[0] != _EQUALS or not rest[1].is_text:
-            # Numbered instead of quoted, since the text may contain the password.
+            # The option is numbered instead of quoted, because it may contain the password.
             raise JaasError(f"option {len(options) + 1} is not of the form name=value")
         if name.text in options:
             raise JaasError(f"contains the option {name.text} twice")
@@ -66,7 +66,7 @@ def parse_jaas(text: str) -> JaasEntry:
         position += 3
     if tokens[position] == _EQUALS:
         raise JaasError(f"option {len(options) + 1} is not of the form name=value")
-    # As in Kafka's JaasConfig, a single module is allowed.
+    # As in Kafka's JaasConfig, only a single module is allowed.
     if position + 1 < len(tokens):
         raise JaasError("continues after the semicolon; use a single login module")
     return JaasEntry(module=tokens[0].text, options=options)

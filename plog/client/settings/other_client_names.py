@@ -1,8 +1,8 @@
 """Settings of kafka-python, aiokafka and librdkafka, with their equivalents in plog.
 
-Data. A program or file written for one of those clients may contain these names. For each, the
-client reports the equivalent, or why there is nothing to set. Names with the same meaning and unit
-are not in this table; they are `aliases` of a setting.
+A program or file written for one of those clients may contain these names. For each, the client
+reports the equivalent, or why there is nothing to set. Names with the same meaning and unit are not
+in this table; they are `aliases` of a setting. This module contains only data.
 Source: kafka-python 3.0, aiokafka 0.14, librdkafka 2.12 CONFIGURATION.md.
 """
 
@@ -49,6 +49,8 @@ _NO_REVOCATION = _refused("certificate revocation lists are not supported")
 _TOKEN = _refused("pass a function that returns the token, sasl_oauthbearer_token=…")
 _TLS_SETTINGS = "ssl.truststore.location, ssl.keystore.location and the other ssl. settings"
 
+# The names contain dots even if the other client uses underscores, because settings_loader.py
+# replaces underscores before it looks up a name.
 OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "api.version": _VERSIONS,
     "api.version.auto.timeout.ms": _VERSIONS,
@@ -77,7 +79,7 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "dr.cb": _OUTCOME,
     "dr.msg.cb": _OUTCOME,
     "enable.auto.offset.store": _refused(
-        "records that were returned count as consumed; to control this yourself, set"
+        "records are considered consumed once they are returned; to control this yourself, set"
         " enable.auto.commit=false and call commit({partition: offset})",
         "true",
     ),
@@ -89,7 +91,7 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
         "certificates are always verified; set ssl.truststore.location to the CA certificates",
         "true",
     ),
-    "error.cb": _idle("calls raise their errors; others are logged to plog.client"),
+    "error.cb": _idle("calls raise their errors; other errors are logged to plog.client"),
     "fetch.error.backoff.ms": _renamed("retry.backoff.ms"),
     "kafka.client": _idle("each client has its own connections"),
     "log.cb": _LOGGER,
@@ -146,7 +148,7 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "ssl.crlfile": _NO_REVOCATION,
     "statistics.interval.ms": _idle("metrics() returns the metrics", "0"),
     "stats.cb": _METRICS,
-    "sticky.partitioning.linger.ms": _idle("the partition changes with each batch.size bytes"),
+    "sticky.partitioning.linger.ms": _idle("the partition changes after batch.size bytes"),
     "throttle.cb": _idle("metrics() returns how long brokers have throttled this client"),
     "topic.metadata.refresh.interval.ms": _renamed("metadata.max.age.ms"),
 }

@@ -1,6 +1,7 @@
 """`ProducerSettings`: the settings of producers, in addition to those of every client.
 
-Names, types, bounds and defaults are Kafka's. Source: Kafka 4.3 ProducerConfig, KafkaProducer.
+Names, types, bounds and defaults are Kafka's, except for the default of ``batch.size``. Source:
+Kafka 4.3 ProducerConfig, KafkaProducer.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class ProducerSettings(ClientSettings):
     acks: str = setting(
         "acks",
         "all",
-        "When a batch counts as written: when all in-sync replicas have it (`all`), when its leader"
-        " has it (`1`), or when it was sent (`0`), which also hides all errors.",
+        "When a batch is considered written: when all in-sync replicas have it (`all`), when its"
+        " leader has it (`1`), or when it was sent (`0`), which also hides all errors.",
         one_of=("all", "0", "1"),
         spellings=(("-1", "all"),),
         any_case=True,
@@ -110,6 +111,7 @@ class ProducerSettings(ClientSettings):
         group="Batches and memory",
         aliases=("queue.buffering.max.ms",),
     )
+    # Larger than in Kafka: in Python, the fixed costs of a batch dominate (decision 0013).
     batch_size: int = setting(
         "batch.size",
         128 * KIB,
@@ -244,9 +246,9 @@ class ProducerSettings(ClientSettings):
 
     def _wants_idempotence(self) -> bool:
         """Whether idempotence is enabled: explicitly, or by default if no setting conflicts."""
-        # As in Kafka (KIP-679), these settings disable idempotence silently unless it is explicit.
+        # As in Kafka (KIP-679), other values disable idempotence silently unless it is explicit.
         is_possible = self.acks == "all" and self.retries > 0
-        # Transactions need it in any case.
+        # Transactions require it, so conflicting values are then reported instead.
         is_possible = is_possible or self.transactional_id is not None
         return self.enable_idempotence and (is_possible or "enable.idempotence" in self.explicit)
 
@@ -263,7 +265,7 @@ class ProducerSettings(ClientSettings):
             )
 
     def _shortest_delivery_ms(self) -> int:
-        # linger.ms is a 64-bit setting, the sum a 32-bit one.
+        # linger.ms is a 64-bit setting, but delivery.timeout.ms is a 32-bit one.
         return min(min(self.linger_ms, INT_MAX) + self.request_timeout_ms, INT_MAX)
 
     def consequences(self) -> Iterator[Consequence]:

@@ -1,8 +1,8 @@
 """Settings for TLS and SASL: encryption and the authentication of brokers and clients.
 
-A part of `ClientSettings` (client.py), with Kafka's names. Keys and certificates must be in PEM
-format, which is the default here but not in Kafka. network/tls_context.py reads the files, and
-jaas.py parses ``sasl.jaas.config``. Source: Kafka 4.3 SslConfigs, SaslConfigs; KIP-651.
+They are part of `ClientSettings` (client.py). Keys and certificates must be in PEM format, which is
+the default here but not in Kafka. network/tls_context.py reads the files, and jaas.py parses
+``sasl.jaas.config``. Source: Kafka 4.3 SslConfigs, SaslConfigs; KIP-651.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class SecuritySettings:
     security_protocol: str = setting(
         "security.protocol",
         "PLAINTEXT",
-        "How to connect to brokers: unencrypted, over TLS (`SSL`), or either with SASL"
-        " authentication.",
+        "How to connect to brokers: unencrypted (`PLAINTEXT`) or over TLS (`SSL`), with or without"
+        " SASL authentication.",
         one_of=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         any_case=True,
         group="Security",
@@ -180,7 +180,7 @@ def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple
     elif mechanism in _PASSWORD_MECHANISMS:
         yield from _check_password(settings)
     elif not has_token:
-        # A function of the application needs no settings.
+        # A function of the application provides the token without further settings.
         yield from _check_token_file(settings)
 
 
@@ -216,7 +216,8 @@ def _check_token_file(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
             " sasl.oauthbearer.token.endpoint.url with the file: URL of a token",
         )
     elif not url.startswith("file:"):
-        # KIP-768's http URLs need an OAuth client, which the application provides as a function.
+        # KIP-768 also allows http URLs. These need an OAuth client, which an application can
+        # provide as a function.
         yield (
             "sasl.oauthbearer.token.endpoint.url",
             "only file: URLs are supported; to get the token from a server, pass a function as"

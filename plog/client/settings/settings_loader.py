@@ -39,7 +39,7 @@ class Given:
     @property
     def name(self) -> str:
         """The name with dots."""
-        # Keywords of Python cannot contain dots.
+        # The names of Python's arguments cannot contain dots, so programs write underscores.
         return self.written.strip().replace("_", ".")
 
     @property
@@ -87,7 +87,7 @@ def read_options(
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     layers: list[Iterable[Given]] = [_of_mapping(options), _of_mapping(keywords)]
     if path is not None:
-        # Later layers override earlier ones.
+        # The file comes first, because later layers override earlier ones.
         layers.insert(0, _of_file(path, reading.problems))
     for layer in layers:
         in_layer: dict[str, Given] = {}
@@ -97,7 +97,7 @@ def read_options(
                 _check_unknown_name(given, reading)
                 continue
             earlier = in_layer.get(name)
-            # In a file the last line wins, as in Java; in a program two names are a mistake.
+            # In a file, the last line wins, as in Java; in a program, two names are a mistake.
             if earlier is not None and not given.origin and earlier.value != given.value:
                 reading.problems.append(
                     f"{earlier.written} and {given.written} are the same setting; use one of them"
@@ -152,14 +152,15 @@ def _check_unknown_name(given: Given, reading: Reading) -> None:
             return
         reading.warnings.append(f"{where} has no effect: {reason}")
         return
-    # Files are shared by programs, so names that are clearly for others are ignored.
+    # Programs share files, so names that are clearly meant for other programs are ignored.
     if given.origin and name.startswith(FOREIGN_PREFIXES):
         return
     aliases = [alias for row in reading.rows.values() for alias in row.aliases]
     nearest = nearest_name(name, [*reading.rows, *aliases])
-    # A misspelled security setting would leave connections open that the user believes secure.
+    # If a misspelled security setting were ignored, connections that the user believes to be secure
+    # would not be.
     is_about_security = name.startswith(_SECURITY) or (nearest or "").startswith(_SECURITY)
-    # In the user's spelling.
+    # The suggestion uses the user's spelling.
     if nearest is not None and "_" in given.written:
         nearest = nearest.replace(".", "_")
     hint = f"; did you mean {nearest}?" if nearest else ""
@@ -169,7 +170,7 @@ def _check_unknown_name(given: Given, reading: Reading) -> None:
 
 def _check_other_client_name(given: Given, where: str, reading: Reading) -> None:
     advice, kind, matching_values = OTHER_CLIENTS[given.name]
-    # In the user's spelling.
+    # The advice uses the user's spelling.
     if kind == "renamed" and "_" in given.written:
         advice = advice.replace(".", "_")
     if given.is_blank or str(given.value).strip().lower() in matching_values:
@@ -184,7 +185,7 @@ def _check_other_client_name(given: Given, where: str, reading: Reading) -> None
 
 
 def _shown(row: Setting, value: object) -> str:
-    # Errors end up in logs.
+    # Errors end up in logs, which must not contain passwords.
     if row.sensitive:
         return "(hidden)"
     return value if isinstance(value, str) else repr(value)

@@ -1,8 +1,8 @@
 """Settings of other clients that plog does not support but that users may have in their files.
 
-Data, and a lookup of the reason for each name. All settings of Kafka's clients are listed, so that
-a typo can be distinguished from a setting of the Java client. Source: Kafka 4.3 ProducerConfig,
-ConsumerConfig, AdminClientConfig.
+`why_without_effect` returns the reason for each name. All settings of Kafka's clients are listed,
+so that a typo can be distinguished from a setting of the Java client. Source: Kafka 4.3
+ProducerConfig, ConsumerConfig, AdminClientConfig.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ REFUSED: Mapping[str, str] = {
     "config.providers": "Java classes cannot look up values; write the values themselves",
     "group.remote.assignor": "it is for group.protocol=consumer, which is not supported",
     "interceptor.classes": f"{_JAVA}; pass Python objects, interceptors=[…]",
-    "ssl.certfile": "put key and certificate into one PEM file and set ssl.keystore.location",
+    "ssl.certfile": "put the key and the certificate in one PEM file and set ssl.keystore.location",
     "ssl.certificate.location": (
-        "put key and certificate into one PEM file and set ssl.keystore.location"
+        "put the key and the certificate in one PEM file and set ssl.keystore.location"
     ),
     "ssl.engine.factory.class": f"{_JAVA}; set the certificates with ssl.keystore.… and"
     " ssl.truststore.…",
-    "ssl.key.location": "put key and certificate into one PEM file and set ssl.keystore.location",
-    "ssl.keyfile": "put key and certificate into one PEM file and set ssl.keystore.location",
+    "ssl.key.location": (
+        "put the key and the certificate in one PEM file and set ssl.keystore.location"
+    ),
+    "ssl.keyfile": "put the key and the certificate in one PEM file and set ssl.keystore.location",
     "ssl.keystore.password": f"{_JAVA_STORE}; {CONVERT_KEYSTORE}",
     "ssl.truststore.password": f"{_JAVA_STORE}; {CONVERT_TRUSTSTORE}",
     "transaction.two.phase.commit.enable": "two-phase commit is not supported",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TransactionCalls:
-    """The transaction methods that applications call. Engine's thread only.
+    """The transaction methods that applications call. Use only in the engine's thread.
 
     Every method raises IllegalState if the producer's state does not allow the call,
     TransactionAbortable if the transaction must be aborted and may then be retried, and
@@ -30,7 +30,7 @@ class TransactionCalls:
         """Prepare the producer for transactions; call it once, before the first transaction.
 
         Fences other producers with the same ``transactional.id``, and aborts their open
-        transactions. Call it again if it fails, also after RequestTimedOut.
+        transactions. If it fails, even with RequestTimedOut, call it again.
         """
         await self._transactions().init(timeout_s)
 
@@ -59,7 +59,8 @@ class TransactionCalls:
                 f"{group_metadata!r} is not a group: pass the value of consumer.group_metadata(),"
                 " or a group ID"
             )
-        # Before the call starts, so that an invalid argument does not make the transaction fail.
+        # Checked before the call starts, so that an invalid argument does not make the transaction
+        # fail.
         checked = {
             checked_partition(partition): checked_offset(offset)
             for partition, offset in offsets.items()

@@ -1,7 +1,7 @@
 """Context managers for transactions: commit at the end of the block, abort if it raises.
 
-An exception from the block or the commit propagates. After TransactionAbortable the block may be
-retried, because the transaction was aborted. An exception leaves the block within moments even if
+An exception from the block or the commit propagates. After TransactionAbortable, the block may be
+retried, because the transaction was aborted. An exception leaves the block within seconds, even if
 no broker can be reached: the abort continues in the background, and the next transaction waits for
 it before it begins.
 """
@@ -51,7 +51,8 @@ class Transaction(Generic[P]):
         self, kind: Any, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            # Brief: an exception must leave the block promptly even if no broker can be reached.
+            # With a short timeout, because an exception must leave the block promptly even if no
+            # broker can be reached.
             self._abort(EXIT_TIMEOUT_S)
             return
         try:
@@ -66,7 +67,7 @@ class Transaction(Generic[P]):
         try:
             self._producer.abort_transaction(timeout_s)
         except PlogError as error:
-            # The exception of the block says more.
+            # Not raised: it would replace the exception of the block, which is more useful.
             log.warning("cannot abort a transaction: %s", error)
 
 
@@ -96,5 +97,5 @@ class AsyncTransaction(Generic[W]):
         try:
             await self._producer.abort_transaction(timeout_s)
         except PlogError as error:
-            # The exception of the block says more.
+            # Not raised: it would replace the exception of the block, which is more useful.
             log.warning("cannot abort a transaction: %s", error)

@@ -1,8 +1,8 @@
 """Requests to the coordinators of a transaction and a group, retried until they have an outcome.
 
-All of these requests are idempotent: a coordinator that has already carried out a request says so.
-Therefore the same request is retried without a time limit when a response is lost, when the
-coordinator has moved, and while it is still completing the previous transaction
+All of these requests are idempotent: it does no harm to repeat a request that the coordinator has
+already carried out. Therefore, the same request is retried without a time limit when a response is
+lost, when the coordinator has moved, and while it is still completing the previous transaction
 (CONCURRENT_TRANSACTIONS).
 
 Source: Kafka 4.3 TransactionManager's handlers; KIP-98, KIP-360, KIP-447, KIP-890.
@@ -59,8 +59,9 @@ _FIRST_WITH_GROUP = 3
 """First version of TxnOffsetCommit that identifies the group member."""
 _FIRST_WITH_EPOCH = 3
 """First version of InitProducerId in which a producer can request its next epoch."""
+# As Kafka's ADD_PARTITIONS_RETRY_BACKOFF_MS.
 _FIRST_BACKOFF_S = 0.02
-"""Short, because the previous transaction usually completes within moments."""
+"""The first backoff is short, because the previous transaction usually completes within moments."""
 
 
 class TransactionCoordinator:
@@ -246,8 +247,7 @@ class TransactionCoordinator:
             except (KafkaError, WireError) as failure:
                 error = failure
             verdict = verdict_of(error)
-            # After a lost connection the coordinator may have moved; the request itself is
-            # idempotent.
+            # If the connection was lost, the coordinator may have moved.
             if verdict is Verdict.FIND_COORDINATOR or _is_connection_error(error):
                 self._cluster.forget_coordinator(key, kind)
             elif verdict is not Verdict.RETRY:
@@ -288,7 +288,7 @@ def _has_version_2(connection: Connection) -> bool:
     )
     return (
         level >= 2
-        # All three requests must follow the rules of version 2, or none.
+        # Either all three requests follow the rules of version 2, or none of them.
         and connection.version_of(ProduceRequest) > LAST_PRODUCE_VERSION_1
         and connection.version_of(EndTxnRequest) > _LAST_VERSION_1
         and connection.version_of(TxnOffsetCommitRequest) > _LAST_VERSION_1

@@ -1,4 +1,4 @@
-"""Classification of errors for transactions: retry, abort and begin again, or give up.
+"""Classification of errors for transactions: retry, abort and begin again, or close the producer.
 
 Source: Kafka 4.3 TransactionManager; KIP-360, KIP-588, KIP-654, KIP-1050.
 """
@@ -33,7 +33,7 @@ _ABORT = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        # Offsets of a consumer that is no longer a member of the group.
+        # The offsets come from a consumer that is no longer a member of the group (KIP-447).
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
@@ -60,7 +60,8 @@ _FATAL_FOR_A_BATCH = frozenset(
 
 def verdict_of(error: Exception) -> Verdict:
     """Classify an error returned by a coordinator, or raised by a request to one."""
-    # A malformed response has closed the connection, so its broker is looked up again.
+    # A malformed response has closed the connection. Its broker may not be the coordinator, so the
+    # coordinator is looked up again.
     if isinstance(error, WireError):
         return Verdict.FIND_COORDINATOR
     if not isinstance(error, KafkaError):

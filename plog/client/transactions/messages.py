@@ -49,7 +49,7 @@ def add_partitions_request(
 ) -> AddPartitionsToTxnRequest:
     """Build a request that adds partitions to the transaction."""
     return AddPartitionsToTxnRequest(
-        # Version 3 and older; later versions batch transactions and are for brokers only (KIP-890).
+        # KIP-890: versions after 3 contain several transactions and are only for brokers.
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
@@ -144,7 +144,7 @@ def _codes(
     answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse,
 ) -> Iterator[tuple[TopicPartition, int]]:
     if isinstance(answer, AddPartitionsToTxnResponse):
-        # The response of version 3 and older.
+        # The client sends at most version 3, so only these fields are set.
         for result in answer.results_by_topic_v3_and_below:
             for one in result.results_by_partition:
                 yield TopicPartition(result.name, one.partition_index), one.partition_error_code

@@ -45,7 +45,7 @@ _ABORT = "abort_transaction()"
 
 
 class Outbox(Protocol):
-    """The producer's records, as the transaction manager controls them."""
+    """The operations on the producer's records that the transaction manager needs."""
 
     async def wait_for_blocked(self) -> None:
         """Wait until sends that wait for their topic or for memory have added their records."""
@@ -105,7 +105,7 @@ class _Call:
 
 
 class TransactionManager:
-    """The transactions of one producer. Engine's thread only."""
+    """The transactions of one producer. Use only in the engine's thread."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class TransactionManager:
                 self._forget(call)
             if self._call is None:
                 self.state.check_may_add_offsets()
-                # As in Kafka's producer: an empty mapping does not even add the group.
+                # As in Kafka's producer, an empty mapping does not even add the group.
                 if not offsets:
                     return
             await self._run_call(
@@ -250,7 +250,7 @@ class TransactionManager:
             self._forget(call)
             raise
         if not in_time:
-            # Kept: the work continues, and repeating the call joins it.
+            # The call is kept, because its work continues and a repeated call joins it.
             raise self._timed_out(name, limit_s)
         self._forget(call)
 
@@ -311,7 +311,7 @@ class TransactionManager:
         await self._outbox.wait_for_blocked()
         self._outbox.close_gate(self.state.begin_commit)
         await self._outbox.finish()
-        # A record failed meanwhile: the transaction must be aborted.
+        # If a record has failed meanwhile, the transaction can only be aborted.
         self.state.raise_error()
         await self._end(committed=True)
 
@@ -319,7 +319,7 @@ class TransactionManager:
         self._outbox.close_gate(self.state.begin_abort)
 
     async def _abort(self) -> None:
-        # No more partitions may be added.
+        # An AddPartitionsToTxn that arrives after EndTxn would begin another transaction.
         if self._adder is not None:
             self._adder.cancel()
             self._is_adding = False
@@ -340,7 +340,8 @@ class TransactionManager:
         state = self.state
         assert state.identity is not None
         identity = state.identity
-        # The coordinator does not know a transaction to which nothing was added: EndTxn would fail.
+        # If nothing was added, the coordinator does not know the transaction, and EndTxn would
+        # fail.
         if state.begun and not state.is_forgotten:
             try:
                 identity = await self._coordinator.end(committed=committed)
@@ -381,7 +382,7 @@ class TransactionManager:
         try:
             self.state.identity = await self._coordinator.init(self.state.identity)
         except (KafkaError, WireError) as error:
-            # Without an epoch the producer cannot continue.
+            # Without a new epoch, the producer cannot continue.
             self._fail_producer(error)
             self.state.raise_error()
 
@@ -393,7 +394,8 @@ class TransactionManager:
             self._adder = self._network.spawn(self._add(), "adding partitions to a transaction")
 
     async def _add(self) -> None:
-        await self._network.sleep(0)  # Collect all partitions of this check of the queues.
+        # This check of the queues may find more new partitions: add them in the same request.
+        await self._network.sleep(0)
         try:
             while self.state.may_retry and (partitions := self.state.new_partitions):
                 self.state.begin_adding()
@@ -453,7 +455,7 @@ class TransactionManager:
             f" {cause}"
         )
         error.__cause__ = cause
-        # Later, because the caller may be iterating over the batches.
+        # Not now, because the caller may be iterating over the batches.
         dropping = self._drop_soon(error, self.state.number)
         self._network.spawn(dropping, "dropping the records of a transaction")
 

@@ -1,8 +1,9 @@
 """Sequence numbers of a partition within transactions.
 
 An idempotent producer recovers from missing sequence numbers by raising the epoch itself
-(sequence_numbers.py). In transactions the coordinator assigns epochs: a batch that cannot be
-retried with its numbers fails, and so does the transaction. Numbers restart at 0 in the next epoch.
+(sequence_numbers.py). In transactions, the coordinator assigns epochs: a batch that cannot be
+retried with its numbers fails, and so does the transaction (decision 0014). Numbers restart at 0 in
+the next epoch.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TransactionSequences(PartitionSequences[B]):
         self._state = state
 
     def may_send(self, batch: B) -> bool:
-        # The coordinator has returned a new epoch since the last batch.
+        # The identity changes if the coordinator has returned a new epoch since the last batch.
         if self.identity != self._state.identity:
             self._restart(self._state.identity)
         # A broken partition stays broken until the next epoch: only the coordinator assigns epochs.
@@ -61,7 +62,7 @@ class TransactionSequences(PartitionSequences[B]):
     def out_of_order(self, batch: B) -> bool:
         """Return whether to retry `batch`: only if earlier batches may still fill the gap."""
         waits = super().out_of_order(batch)
-        # No batch in flight can fill the gap, so waiting is pointless.
+        # No batch in flight can fill the gap, so `batch` could only fail again.
         if self.is_broken:
             batch.is_deferred, waits = True, False
         return waits

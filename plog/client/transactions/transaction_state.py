@@ -12,7 +12,7 @@
 It also tracks the partitions of the transaction. In transactions of version 1, the producer adds a
 partition at the coordinator before it sends the first batch (`admits` returns False until then). In
 version 2 (KIP-890), the partition's leader adds it, and each transaction has its own epoch, which
-the coordinator returns when the previous one ends. In version 1 the epoch stays the same, unless
+the coordinator returns when the previous one ends. In version 1, the epoch stays the same, unless
 sequence numbers may be missing or a late request could do harm: then `needs_new_epoch` is set.
 
 Source: Kafka 4.3 TransactionManager.
@@ -50,14 +50,14 @@ class Begun(IntEnum):
 
     NO = 0
     PERHAPS = 1
-    """A request that adds to the transaction was sent but not answered."""
+    """A request that adds to the transaction was sent, but no response has arrived."""
     YES = 2
 
 
 class TransactionState:
     """The state of one producer's transactions.
 
-    Engine's thread only, except for `check_may_send` and `send_failed`.
+    Use only in the engine's thread, except for `check_may_send` and `send_failed`.
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -163,7 +163,7 @@ class TransactionState:
         self.phase = Phase.IN_TRANSACTION
         self.is_v2 = is_v2
         self.number += 1
-        # A late error of the previous transaction.
+        # A `send` of the previous transaction may have failed after it ended.
         self._send_error = None
 
     def check_may_add_offsets(self) -> None:
@@ -207,7 +207,7 @@ class TransactionState:
 
     def fail_transaction(self, error: Exception) -> None:
         """Record that the transaction can only be aborted, because of `error`."""
-        # A fatal error, or an abort in progress, outranks it.
+        # A fatal error or an abort in progress outranks this error.
         if self.may_retry:
             self.phase = Phase.ABORTABLE_ERROR
             self._error = abortable(error, self.transactional_id)
@@ -220,7 +220,7 @@ class TransactionState:
 
     def raise_error(self) -> None:
         """Raise the recorded error, if there is one."""
-        # A new instance each time: tracebacks would accumulate on a single one.
+        # Raises a new instance each time, because a single one would accumulate tracebacks.
         if self._error is not None:
             raise type(self._error)(*self._error.args) from self._error.__cause__
 

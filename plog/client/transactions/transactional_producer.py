@@ -75,14 +75,14 @@ class TransactionalCore(ProducerCore[H]):
         and the error with which the producer has failed. A refused record makes the transaction
         fail.
         """
-        # Before any work on the record; the append checks again.
+        # Checked before any work on the record; `_append_in_transaction` checks again.
         self._state.check_may_send()
         try:
             return super().send(
                 topic, value, key, partition, timestamp, headers, on_delivery, claim
             )
         except (IllegalState, ClosedError):
-            # These errors refuse the call, so the transaction lacks no record.
+            # The state does not allow the call at all, so the transaction lacks no record.
             raise
         except Exception as error:
             # The application may ignore the exception, but the record is then missing from the
@@ -141,8 +141,8 @@ class TransactionalCore(ProducerCore[H]):
         """Close as `ProducerCore.close` does, after aborting an open transaction."""
         if self._is_closed:
             return
-        # As for other transaction calls, max.block.ms limits the abort if the application gave no
-        # limit.
+        # Without a limit of the application, max.block.ms limits the abort, as it does other
+        # transaction calls.
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
         deadline_s = self._network.now_s() + limit_s
         try:
@@ -158,7 +158,7 @@ class TransactionalCore(ProducerCore[H]):
 
     async def _end_transaction(self, deadline_s: float) -> None:
         assert self.transactions is not None
-        # A commit in progress decides the outcome; an abort now would race with it.
+        # A commit in progress decides the outcome, so no abort is sent until it has ended.
         await self.transactions.settled(max(0.0, deadline_s - self._network.now_s()))
         if self.transactions.is_open:
             try:
@@ -184,14 +184,15 @@ class TransactionalCore(ProducerCore[H]):
     async def _discard(self, error: Exception) -> None:
         self._drop(error)
         await self._until_finished(list(self._accumulator.incomplete))
-        # A batch that has expired has its outcome, but its request may still reach the broker.
+        # An expired batch has its outcome, but its request may still be in flight and write records
+        # after EndTxn.
         while self._metrics.requests_in_flight:
             await self._network.sleep(_POLL_S)
 
     def _drop(self, error: Exception) -> None:
         for batch in list(self._accumulator.incomplete):
-            # In-flight batches may be written, so only their responses may settle them. Failing one
-            # batch may settle others.
+            # A batch in flight may be written, so only its response may settle it. Failing a batch
+            # may settle others.
             if not batch.on_wire and not batch.is_done:
                 self._accumulator.remove(batch)
                 self._deliveries.fail(batch, error)

@@ -81,7 +81,7 @@ def test_harmless_name_is_only_a_warning() -> None:
     assert made.warnings == (
         "queued.max.messages.kbytes has no effect: fetch.max.bytes limits the records that are"
         " fetched ahead",
-        "error_cb has no effect: calls raise their errors; others are logged to plog.client",
+        "error_cb has no effect: calls raise their errors; other errors are logged to plog.client",
     )
 
 
