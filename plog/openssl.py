@@ -1,7 +1,8 @@
 """Configuration of a pyOpenSSL context, for both ends of a TLS connection.
 
-plogd/net/tls_context.py creates the server's context, network/twisted_tls.py the client's. Values
-that OpenSSL rejects raise a ValueError with the remedy; the callers add the setting's name.
+plogd/net/tls/tls_context.py creates the context of the server, network/twisted_tls.py that of the
+client. Values that OpenSSL rejects raise a ValueError with the remedy; the callers add the name of
+the setting.
 
 Source: OpenSSL's SSL_CTX_set_min_proto_version(3), X509_VERIFY_PARAM_set_flags(3).
 """

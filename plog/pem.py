@@ -1,6 +1,6 @@
 """Find keys and certificates in PEM data, and recognize other formats.
 
-Pure. The callers interpret the blocks: plogd/net/tls_files.py for the broker,
+Pure. The callers interpret the blocks: plogd/net/tls/tls_files.py for the broker,
 network/tls_context.py for clients.
 
 Source: RFC 7468; KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which also accepts PEM

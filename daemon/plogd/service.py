@@ -45,7 +45,7 @@ from plogd.supervision import Supervision
 from plogd.tasks import BROKER_TASKS, Running, RunningTasks, start_tasks
 
 if TYPE_CHECKING:
-    from plogd.net.tls_reload import PreparedTls, TlsServers
+    from plogd.net.tls.tls_reload import PreparedTls, TlsServers
 
 log = Logger()
 
@@ -191,7 +191,7 @@ class BrokerService(Service):
     def _make_tls(self) -> TlsServers | None:
         if not self._loaded.config.tls_listeners():
             return None
-        from plogd.net.tls_reload import TlsServers, prepare_tls
+        from plogd.net.tls.tls_reload import TlsServers, prepare_tls
 
         prepared = prepare_tls(self._loaded.config, self._clock.now_ms())
         for warning in prepared.warnings:
@@ -321,7 +321,7 @@ class BrokerService(Service):
             self._reload_tls(self._tls, loaded, reload)
 
     def _reload_tls(self, tls: TlsServers, loaded: LoadedConfig, reload: Reload) -> None:
-        from plogd.net.tls_reload import prepare_tls
+        from plogd.net.tls.tls_reload import prepare_tls
 
         def prepared(new: PreparedTls) -> None:
             if self._stopping:

@@ -117,7 +117,7 @@ def _check_certificates(loaded: LoadedConfig) -> tuple[str, ...]:
     """Read the certificates of the TLS listeners; return warnings. Raises UsageError."""
     if not loaded.config.tls_listeners():
         return ()
-    from plogd.net.tls_reload import prepare_tls
+    from plogd.net.tls.tls_reload import prepare_tls
 
     try:
         return prepare_tls(loaded.config, time.time_ns() // 1_000_000).warnings

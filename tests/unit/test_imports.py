@@ -163,10 +163,10 @@ ROWS = (
     ),
     Row(
         names=(
-            "plogd.net.tls_context",
-            "plogd.net.tls_files",
-            "plogd.net.tls_port",
-            "plogd.net.tls_reload",
+            "plogd.net.tls.tls_context",
+            "plogd.net.tls.tls_files",
+            "plogd.net.tls.tls_port",
+            "plogd.net.tls.tls_reload",
         ),
         may_import=("plog", "plogd"),
         outside=("OpenSSL", "cryptography", "twisted", "zope"),

@@ -2,7 +2,7 @@
 
 `BrokerConfig` (broker_config.py) inherits them; ``listener.name.<name>.ssl.…`` sets a value for one
 listener (listener_overrides.py). Names are Kafka's. Keys and certificates must be PEM, which is
-plog's default but not Kafka's. net/tls_files.py reads and validates the files.
+plog's default but not Kafka's. net/tls/tls_files.py reads and validates the files.
 Source: Kafka 4.3 SslConfigs, DefaultSslEngineFactory; KIP-651.
 """
 

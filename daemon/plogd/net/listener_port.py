@@ -25,7 +25,7 @@ from twisted.logger import Logger
 from plogd.config.listener import Listener
 from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
-from plogd.net.protocol_connection import ProtocolConnection
+from plogd.net.tls.protocol_connection import ProtocolConnection
 from plogd.net.transport import ServerTransport
 
 log = Logger()

@@ -25,7 +25,7 @@ from plogd.net.listener_port import ListenerFactory, PlainPort
 from plogd.net.passed_sockets import PassedSocket, listening_addresses
 
 if TYPE_CHECKING:
-    from plogd.net.tls_context import TlsServer
+    from plogd.net.tls.tls_context import TlsServer
 
 # Not an error if another address works: localhost may resolve to ::1 on a host without IPv6.
 _NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -147,7 +147,7 @@ class Listeners:
 
     def _tls_port(self, listener: Listener) -> tuple[type[PlainPort], Any]:
         # Imported here because OpenSSL is not needed without TLS listeners.
-        from plogd.net.tls_port import TlsFactory, TlsListenerFactory, TlsPort
+        from plogd.net.tls.tls_port import TlsFactory, TlsListenerFactory, TlsPort
 
         above = TlsListenerFactory(self._shared, listener)
         return TlsPort, TlsFactory(self._tls[listener.name], above, self._reactor)

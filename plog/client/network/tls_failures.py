@@ -2,7 +2,7 @@
 
 OpenSSL reports failures as numbers and texts, which differ slightly between the standard library
 and pyOpenSSL. This module handles both and imports neither. The server side is
-plogd/net/tls_failures.py. Source: OpenSSL's X509_STORE_CTX_get_error(3), RFC 8446 section 6.2.
+plogd/net/tls/tls_failures.py. Source: OpenSSL's X509_STORE_CTX_get_error(3), RFC 8446 section 6.2.
 """
 
 from __future__ import annotations

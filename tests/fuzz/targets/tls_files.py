@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from plogd.config.tls_settings import TlsSettings
-from plogd.net.tls_files import TlsFileError, owner, read_material
+from plogd.net.tls.tls_files import TlsFileError, owner, read_material
 from tests.fuzz.target import Target
 from tests.helpers.certificates import Authority
 

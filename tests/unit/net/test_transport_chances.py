@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plogd.log.segment.file_records import FileRegion
-from plogd.net.protocol_connection import ProtocolConnection
+from plogd.net.tls.protocol_connection import ProtocolConnection
 from plogd.net.transport import ServerTransport
 from tests.helpers.net_parts import (
     FETCH,

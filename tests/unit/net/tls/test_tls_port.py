@@ -19,7 +19,7 @@ from plogd.config import load_config
 from plogd.connection_context import ANONYMOUS
 from plogd.log.segment.file_records import FileRegion
 from plogd.net.listeners import Listeners
-from plogd.net.tls_reload import TlsServers, prepare_tls
+from plogd.net.tls.tls_reload import TlsServers, prepare_tls
 from plogd.net.transport import ServerTransport
 from tests.helpers.certificates import DAY, Authority
 from tests.helpers.net_parts import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plogd.config.tls_settings import TlsSettings
-from plogd.net.tls_files import TlsFileError, TlsMaterial, owner, read_material
+from plogd.net.tls.tls_files import TlsFileError, TlsMaterial, owner, read_material
 from tests.helpers.certificates import DAY, Authority
 
 CA = Authority()

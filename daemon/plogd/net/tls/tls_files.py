@@ -25,7 +25,7 @@ from plog.errors import PlogError
 from plog.pem import is_encrypted, other_form, pem_blocks
 from plog.pem_settings import CONVERT_TRUSTSTORE
 from plogd.config.tls_settings import CONVERT_KEYSTORE, TlsSettings
-from plogd.net.x500_name import rfc2253_name
+from plogd.net.tls.x500_name import rfc2253_name
 
 EXPIRES_SOON = timedelta(days=14)
 _FILE_MAX_BYTES = 8 << 20

@@ -27,9 +27,9 @@ from plog.openssl import reason_of
 from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
 from plogd.net.listener_port import ListenerFactory, PlainPort
-from plogd.net.protocol_connection import ProtocolConnection
-from plogd.net.tls_context import TlsServer, VerifyFailure, owner_of
-from plogd.net.tls_failures import explain_handshake_failure
+from plogd.net.tls.protocol_connection import ProtocolConnection
+from plogd.net.tls.tls_context import TlsServer, VerifyFailure, owner_of
+from plogd.net.tls.tls_failures import explain_handshake_failure
 from plogd.net.wrong_protocol import explain_not_tls
 from plogd.ports import Timer
 

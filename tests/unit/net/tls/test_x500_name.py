@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plogd.net.x500_name import rfc2253_name
+from plogd.net.tls.x500_name import rfc2253_name
 
 JAVA_SAYS = {
     "3000": "",

@@ -22,8 +22,8 @@ from zope.interface import implementer
 
 from plog.openssl import for_openssl, limit, reason_of, show, trust
 from plogd.config.tls_settings import TlsSettings
-from plogd.net.tls_files import TlsFileError, TlsMaterial
-from plogd.net.x500_name import rfc2253_name
+from plogd.net.tls.tls_files import TlsFileError, TlsMaterial
+from plogd.net.tls.x500_name import rfc2253_name
 
 _VERIFY = {
     "none": SSL.VERIFY_NONE,

@@ -15,8 +15,8 @@ from functools import partial
 from OpenSSL import SSL
 
 from plogd.config import BrokerConfig, ConfigError
-from plogd.net.tls_context import TlsServer, make_context
-from plogd.net.tls_files import TlsFileError, read_material
+from plogd.net.tls.tls_context import TlsServer, make_context
+from plogd.net.tls.tls_files import TlsFileError, read_material
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plogd.config import BrokerConfig, ConfigError, load_config
-from plogd.net.tls_reload import prepare_tls
+from plogd.net.tls.tls_reload import prepare_tls
 from tests.helpers.certificates import DAY, Authority
 
 CA = Authority()
@@ -64,7 +64,10 @@ def test_incompatible_versions_and_suites_are_rejected(tmp_path: Path) -> None:
 
 
 def test_openssl_is_not_imported_without_tls_listeners() -> None:
-    program = "import sys, plogd.service; print([m for m in sys.modules if 'net.tls' in m])"
+    program = (
+        "import sys, plogd.service;"
+        "print([m for m in sys.modules if m == 'OpenSSL' or '.net.tls.tls_' in m])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={"PYTHONPATH": ":".join(sys.path)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plogd.net.tls_failures import explain_handshake_failure
+from plogd.net.tls.tls_failures import explain_handshake_failure
 
 
 @pytest.mark.parametrize(

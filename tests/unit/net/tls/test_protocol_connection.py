@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 
 from plogd.connection_context import ConnectionContext
 from plogd.log.segment.file_records import FileRegion
-from plogd.net.protocol_connection import ProtocolConnection
+from plogd.net.tls.protocol_connection import ProtocolConnection
 from plogd.net.transport import can_send_files
 from tests.helpers.net_parts import (
     FETCH,
