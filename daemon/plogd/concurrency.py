@@ -97,6 +97,8 @@ class OneAtATime:
         if self._is_busy:
             turn: Later[None] = Later()
             self._waiting.append(turn)
+            # `run` shields this wait, so a turn is never granted to an operation that was
+            # cancelled.
             await turn
         self._is_busy = True
         try:

@@ -21,6 +21,7 @@ _IDLE_MAX: Final = 4096
 """Each idle file takes a kilobyte of memory, and the kernel's cache makes reopening one cheap."""
 
 UNLIMITED: Final = 1 << 31
+"""More than a process can open, because the kernel numbers descriptors with a signed int."""
 
 
 class DescriptorBudget:
@@ -71,6 +72,7 @@ class DescriptorBudget:
         Raises OSError (EMFILE) with `path` if the logs' share is used up. A reserved file, that
         is, one of the metadata log, is never refused.
         """
+        # The spare part remains free, so reads work however many logs are being written.
         if not is_reserved and self.writing >= self._logs_max() - self._spare:
             raise OSError(
                 errno.EMFILE,

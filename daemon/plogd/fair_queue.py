@@ -57,6 +57,7 @@ class FairQueue:
 
     def turn(self) -> Later[None]:
         """Wait until all calls that are due and all earlier turns have run."""
+        # First: if the timer cannot be set, no request waits for a turn that never comes.
         self._schedule()
         turn: Later[None] = Later()
         self._waiting.append(turn)
@@ -79,6 +80,7 @@ class FairQueue:
             if turn.done:  # Cancelled: its client has disconnected.
                 continue
             self._turns += 1
+            # Before this turn: an exception in it must not stop the turns that follow.
             if self._waiting:
                 self._schedule()
             turn.succeed(None)

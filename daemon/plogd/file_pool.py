@@ -79,6 +79,7 @@ class FilePool:
         except BaseException:
             self.end_writing(file)
             raise
+        # If the file was already open, it was idle until now.
         with self._lock:
             self._idle.pop(file, None)
         return opened

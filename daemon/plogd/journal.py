@@ -110,6 +110,7 @@ class JournalSender:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        # Not connected: each send looks up the path and so finds a journal that has restarted.
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ from plogd.journal import (
 )
 
 _VALUE_CHARACTERS_MAX = 256
+"""Enough for any topic name, which has up to 249 characters; a client id may be longer."""
 _SYSLOG_PRIORITY = {
     LogLevel.debug: 7,
     LogLevel.info: 6,
@@ -40,6 +41,7 @@ _IMPORTANCE = {level: 7 - priority for level, priority in _SYSLOG_PRIORITY.items
 # Twisted's own "info" events (factories, ports, web requests) are useful only for debugging.
 _CHATTY_NAMESPACES = ("twisted", "log_legacy")
 
+# C0, DEL and C1: terminals may interpret them.
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)]}
 _CONTROL_CHARACTERS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _CONTROL_CHARACTERS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}  # Some readers split lines at these.

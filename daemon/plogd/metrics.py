@@ -164,6 +164,7 @@ class Registry:
 
     def lines(self) -> Iterator[str]:
         """Yield all metrics in Prometheus' text format; other code may run between two lines."""
+        # A copy, because metrics may be registered while this is suspended.
         for name, (help, metric) in list(self._metrics.items()):
             yield f"# HELP {name} {_escaped_help(help)}"
             yield f"# TYPE {name} {metric.kind}"

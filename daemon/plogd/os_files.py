@@ -115,6 +115,7 @@ class OsFile:
             if error.errno != errno.EOPNOTSUPP:
                 raise
             return self.pread(length, position)
+        # A short read stops at the first page that is not cached, or at the end of the file.
         return data if nbytes == length else None
 
     def size(self) -> int:
@@ -202,6 +203,8 @@ class OsFile:
             assert self._holders, f"{self.path} is closed"
             self._holders -= 1
             if not self._holders:
+                # A call in progress in another thread has its own reference, so the kernel closes
+                # the descriptor only after it. Calling os.close here would close it immediately.
                 self._fd = -1
 
     def __repr__(self) -> str:
@@ -290,6 +293,7 @@ class OsFiles:
     def exchange(self, first: str, second: str) -> None:
         """Exchange two names atomically. Raises OSError if the file system cannot do this."""
         paths = (os.fsencode(first), os.fsencode(second))
+        # Part of glibc since version 2.28.
         if not hasattr(_libc, "renameat2"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first, None, second)
         if _libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) != 0:

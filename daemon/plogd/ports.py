@@ -361,6 +361,7 @@ class Turn:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._timers.call_later(0, self._run_scheduled)
+            # Set last: if the timer cannot be set, the next `defer` tries again.
             self._scheduled = True
 
     def _run_scheduled(self) -> None:

@@ -121,6 +121,7 @@ class BrokerService(Service):
         try:
             self._tls = self._make_tls()
             self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
+            # Before the data is loaded, so that /ready answers while logs are recovered.
             self._http = self._listen_http()
         except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
@@ -412,9 +413,11 @@ class BrokerService(Service):
         if abort.active():
             abort.cancel()
         if self._tasks is not None:
+            # Before the logs are closed, because tasks use them.
             await self._tasks.stop()
         await as_deferred(self.broker.stop())
         self._detached_jobs.close()
+        # Last, because closing the logs requires jobs.
         self._jobs.close()
         self._supervision.ended()
         log.info("stopped")

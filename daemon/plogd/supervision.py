@@ -32,9 +32,9 @@ STALL_MAX_MS: Final = 300_000
 """How long a start or stop may last without progress once the unit's own timeout has passed."""
 _LOG_PROGRESS_MS: Final = 10_000.0
 _REFUSAL_SHOWN_MS: Final = 60_000.0
-"""How long after its last refused write a log directory counts as full."""
+"""How long after its last refused write a log directory is shown in the status."""
 _FULL_BYTES: Final = 1 << 20
-"""Less free space counts as full: a batch of the default maximum size does not fit."""
+"""Less free space is reported as full: no batch of the default maximum size fits."""
 
 
 class Supervision:
@@ -232,6 +232,7 @@ class _Progress:
         self._timer = timers.call_later(PROGRESS_MS, self._report)
 
     def _report(self) -> None:
+        # First: an exception below must not end the reports.
         self._timer = self._timers.call_later(PROGRESS_MS, self._report)
         counted = self._count()
         if counted == self._counted:

@@ -62,6 +62,7 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
     Task(
         name="log-retention",
         interval_setting="log.retention.check.interval.ms",
+        # The wall clock, because retention compares it with the timestamps of records.
         function=lambda at: at.broker.log_manager.apply_retention(at.broker.clock.now_ms()),
     ),
     Task(
