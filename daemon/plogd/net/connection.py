@@ -206,6 +206,7 @@ class Connection:
             self.close("the client has closed the connection")
             run_queue.spent(clock.monotonic_ms() - began_ms)
             return
+        # The reactor would report the end of the stream in every pass.
         self._wire.set_reading(False)
         if is_free:
             self._may_start_again()
@@ -367,6 +368,7 @@ class Connection:
 
     def _may_start(self) -> None:
         """Start requests again after an earlier one has completed or a mute has ended."""
+        # With NO, no request was refused, but reading stopped while earlier ones were pending.
         if self._blocked in (Blocked.PARKED, Blocked.NO):
             self._may_start_again()
 
@@ -382,7 +384,7 @@ class Connection:
     def _waits_for_quota(self) -> bool:
         """Return whether only a quota prevents the received requests from starting.
 
-        Those are handled even if the client has disconnected, which it may do with acks=0.
+        They are handled even if the client has disconnected: with acks=0, it awaits no response.
         """
         return self._queue.is_muted and self._inbox.has_frame()
 
@@ -413,7 +415,7 @@ class Connection:
             self._wire.set_reading(has_room and not self._at_end_of_stream)
 
     def _memory_granted(self) -> None:
-        """Continue to read a large request; the time without memory does not count as slow."""
+        """Continue to read a large request; restart its timeout, because reading had stopped."""
         self._partial_since = (self._shared.clock.monotonic_ms(), self._bytes_in)
         self._read_as_allowed()
 

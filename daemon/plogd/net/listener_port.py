@@ -30,8 +30,8 @@ from plogd.net.transport import ServerTransport
 
 log = Logger()
 
-# As in Twisted's tcp.Port.
 ACCEPTS_PER_TURN = 100
+"""The limit of Twisted's tcp.Port."""
 ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)

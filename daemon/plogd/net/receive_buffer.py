@@ -131,6 +131,7 @@ class ReceiveBuffer:
     def target(self, *, is_blocked: bool) -> memoryview:
         """Return the buffer for the next bytes; empty if none may be read now."""
         shared, memory = self._shared, self._memory
+        # `holds_too_much`, inlined because this runs at every read.
         is_scarce = memory.held_bytes > memory.held_limit_bytes
         if self._view is shared and not is_blocked and not is_scarce:
             return shared[:]  # It contains no bytes of this connection between turns.
@@ -197,6 +198,8 @@ class ReceiveBuffer:
             if is_unfinished and self._needs_lease(size, left) and may_grow():
                 self._lease = self._memory.lease(size, self._host, self._granted)
                 self._grow(self._lease)
+            # A copy is kept, unless it begins with handled requests: it would waste memory while
+            # the rest of the request arrives.
             elif not self._is_own or (is_unfinished and self._start):
                 self._hold()
 

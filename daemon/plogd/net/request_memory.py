@@ -153,6 +153,7 @@ class RequestMemory:
         self._large.limit_bytes = large_bytes if is_bounded else None
         self._ordinary.limit_bytes = limit_bytes - large_bytes if is_bounded else None
         self._set_held_limit()
+        # A higher limit may have room for waiting leases.
         self._large.serve_line()
         self._ordinary.serve_line()
 
@@ -226,6 +227,7 @@ class _Part:
 
     def serve(self, lease: Lease) -> bool:
         """Grow `lease` now and return True, or make it wait."""
+        # A lease does not overtake those that wait, except the largest, whose memory is reserved.
         if (not self._line or lease is self._largest) and self._fits(lease):
             self._grow(lease)
             return True
@@ -299,8 +301,10 @@ class _Part:
             return not self.copied_bytes or self.used_bytes + _whole(lease.frame_bytes) <= limit
         charge = _charge_of(lease) - lease.charged_bytes
         if lease.frame_bytes > largest.frame_bytes:
+            # It becomes the largest, so its whole size must fit.
             others = self.used_bytes - lease.charged_bytes
             return others + _whole(lease.frame_bytes) <= limit
+        # The part of its reservation that the largest does not use yet.
         set_aside = _whole(largest.frame_bytes) - largest.charged_bytes
         return self.used_bytes + set_aside + charge <= limit
 

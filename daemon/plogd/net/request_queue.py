@@ -221,6 +221,7 @@ class RequestQueue:
             is_produce=dispatched.is_produce, runs_alone=dispatched.runs_alone, later=later
         )
         self._pending.append(request)
+        # Only a Produce that others may follow needs a slot: it is the only kind that accumulates.
         self._slots.in_use += not request.runs_alone
         later.then(
             lambda answer: self._answered(request, answer),
@@ -235,6 +236,7 @@ class RequestQueue:
         self._slots.in_use -= not request.runs_alone
         request.later = None
         request.answer = answer
+        # The handler of a request that waits sets the time only when the request is complete.
         if self._context.mute_ms:
             self._begin_mute()
         if request is self._pending[0]:

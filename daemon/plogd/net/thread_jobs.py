@@ -140,6 +140,8 @@ class ThreadJobs:
         return later
 
     def _has_running_jobs(self) -> bool:
+        # No lock is needed: only this thread hands out jobs, so if the answer is outdated, the jobs
+        # have just ended.
         return len(self._free) < len(self._workers)
 
     def _use_existing_threads(self, lane: _Lane, error: Exception) -> None:

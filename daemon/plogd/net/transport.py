@@ -93,6 +93,7 @@ class ServerTransport(tcp.Server):
             super().connectionLost(reason)
             return
         run_queue, clock = self._shared.run_queue, self._shared.clock
+        # Thousands of connections may be lost in one pass, and each takes about 30 µs.
         began_ms = clock.monotonic_ms()
         connection.lost()
         self._output.close()
@@ -151,6 +152,7 @@ class ServerTransport(tcp.Server):
 
     def close(self) -> None:
         """Close the connection after all responses are sent."""
+        # loseConnection starts writing, because `doWrite` ends the connection.
         self._is_writing = True
         self.loseConnection()  # type: ignore[no-untyped-call]
 
