@@ -133,6 +133,7 @@ class Row:
 def _handle_api_versions(
     request: ApiVersionsRequest, context: RequestContext, broker: Broker
 ) -> ApiVersionsResponse:
+    # Not a partial function: ADVERTISED is derived from the table that contains this handler.
     return handle_api_versions(request, context, broker, ADVERTISED)
 
 

@@ -56,6 +56,7 @@ def handle_delete_topics(
     """Delete every existing topic that is listed once."""
     if not broker.config.delete_topic_enable:
         if context.version < _FIRST_VERSION_WITH_DISABLED:
+            # Older clients do not know TOPIC_DELETION_DISABLED.
             raise InvalidRequest("Topic deletion is disabled.")
         raise TopicDeletionDisabled()
     check_changes(request.topics or request.topic_names, "topics")

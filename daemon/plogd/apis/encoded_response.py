@@ -135,6 +135,7 @@ class SharedResponses:
                 del self._entries[key]
 
     def _failed(self, key: Hashable, entry: _Shared, error: Exception) -> None:
+        # A request for a newer state may have replaced the entry.
         if self._entries.get(key) is entry:
             del self._entries[key]
         entry.waiters.fail(error)

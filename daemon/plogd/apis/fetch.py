@@ -181,6 +181,7 @@ class _Answer:
         if may_send:
             return throttle_ms, None
         _close_all(reads)
+        # The client may have sent its next request while this one was waiting.
         self._fetch.check()
         error = self._fetch.error
         empty = FetchResponse(

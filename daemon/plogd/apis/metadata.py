@@ -61,9 +61,10 @@ _Asked = dict[tuple[Uuid, str | None], MetadataRequestTopic]
 """The distinct topics of a request, by id and name."""
 
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: one bit each."""
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: for each, the bit
+with the number of its `AclOperation`. All are set, because ACLs are not enforced."""
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-"""One bit each for CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and
+"""In the same way: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and
 IDEMPOTENT_WRITE."""
 
 
@@ -188,6 +189,7 @@ async def _create_and_respond(
             case TopicAlreadyExists():
                 pass  # Another request has created it.
             case CoordinatorNotAvailable():
+                # An error that clients retry in Metadata; the coordinator's is for groups.
                 errors[name] = LeaderNotAvailable(outcome.message)
             case KafkaError():
                 errors[name] = outcome

@@ -142,6 +142,7 @@ def _slices(request: ProduceRequest) -> Iterator[tuple[bool, ProduceRequest]]:
     topics: list[TopicProduceData] = []
     count, continues = 0, False
     for topic in request.topic_data:
+        # Once even without partitions, because the response contains every topic.
         for start in range(0, len(topic.partition_data) or 1, _SLICE):
             data = topic.partition_data[start : start + _SLICE]
             continues = start > 0 if not topics else continues

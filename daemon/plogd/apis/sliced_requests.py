@@ -122,7 +122,7 @@ async def numbers_by_topic(
     asked: dict[K, dict[int, None]] = {}
     async for topic in slices.over(topics):
         named = numbers(topic)
-        # dict.fromkeys() is so fast that 16 numbers count as one element.
+        # dict.fromkeys() is so fast that 16 numbers are counted as one element.
         slices.spend(len(named) // 16)
         asked.setdefault(topic_key(topic), {}).update(dict.fromkeys(named))
     return {key: list(of_topic) for key, of_topic in asked.items()}
