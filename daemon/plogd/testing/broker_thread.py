@@ -270,6 +270,8 @@ class _Run:
             self._observer = None
 
     def _close_reactor(self) -> None:
+        # Twisted does not close the descriptors of a reactor: the global one lives as long as the
+        # process.
         self.reactor.disconnectAll()
         for waker in list(self.reactor._internalReaders):
             waker.connectionLost(None)
@@ -277,6 +279,7 @@ class _Run:
 
     def forget(self) -> None:
         """Close the inherited descriptors in a forked child, which lacks the thread."""
+        # Without locks, because a thread that does not exist in the child may hold them.
         self._is_forked = True
         for selectable in {*self.reactor.getReaders(), *self.reactor.getWriters()}:
             held = getattr(selectable, "socket", selectable)

@@ -143,6 +143,7 @@ class HookedDispatch:
         # Checked before the frame is copied, so that other requests cost little.
         if not any(rule.row is row for rule in self.rules):
             return None
+        # The copy is writable because an append writes offsets into the batches.
         return _Call(row, header, memoryview(bytearray(frame)), position, connection)
 
     def _fits(self, rule: Rule, call: _Call) -> bool:

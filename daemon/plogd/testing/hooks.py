@@ -158,7 +158,7 @@ class Hooks:
             hooks[number].ended(hits)
 
     def forget(self) -> None:
-        """End all hooks after the broker has ended; hits not reported by then count as zero."""
+        """End all hooks after the broker has ended; a hook without a reported count has 0 hits."""
         hooks, self._hooks = self._hooks, {}
         for hook in hooks.values():
             hook.ended(0)

@@ -102,6 +102,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the brokers after the test, before its fixtures are torn down."""
     if any(name.startswith("plog_") for name in getattr(item, "fixturenames", ())):
+        # Finalizers run in reverse order, and those of the fixtures have been added by now.
         item.addfinalizer(item.config.stash[_BROKERS].end_test)
 
 

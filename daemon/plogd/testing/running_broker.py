@@ -22,6 +22,7 @@ ASK_TIMEOUT_S = 120.0
 NOT_RUNNING = "the broker is not running; call start() or restart()"
 RUNS_ALREADY = "the broker is already running; call stop() first, or call restart()"
 _LOG_TAIL_CHARACTERS = 4000
+# The level at which log.failure reports unexpected errors.
 _BUG = re.compile(r"^\S+Z CRITICAL ", re.MULTILINE)
 _NAME_CHARACTERS_MAX = 60
 
@@ -166,6 +167,7 @@ class RunningBroker(ABC):
         settings = {
             "log.dirs": str(self.data_dir),
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            # Only one broker on a host can have the default port.
             "plog.http.port": "0",
             **self._settings,
         }
