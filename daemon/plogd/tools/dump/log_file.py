@@ -265,6 +265,8 @@ def legacy_line(raw: RawBatch, crc: int, is_valid: bool) -> str:
     attributes = raw.data[_LEGACY_ATTRIBUTES]
     timestamp = -1
     if raw.magic:
+        # In magic 1, the timestamp follows the offset, the size, the checksum, the magic and the
+        # attributes.
         timestamp = int.from_bytes(raw.data[18:26], "big", signed=True)
     log_append_time = attributes & LOG_APPEND_TIME_BIT != 0
     compression = Compression(attributes & COMPRESSION_MASK)
@@ -294,6 +296,7 @@ def _size(data: bytes | None) -> int:
 def _sequence(record: Record, header: BatchHeader) -> int:
     if header.base_sequence < 0:
         return -1
+    # After the largest sequence, a producer continues with 0.
     return (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE
 
 

@@ -102,6 +102,7 @@ class Partition:
             self.recovering = record.leader_recovery_state
         if record.leader != _NO_LEADER_CHANGE:
             self.leader = record.leader
+            # The record contains no epochs: Kafka's PartitionRegistration.merge counts them, too.
             self.leader_epoch += 1
         self.partition_epoch += 1
 

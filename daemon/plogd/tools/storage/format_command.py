@@ -288,7 +288,7 @@ def _check_new(files: Files, log_dir: str, *, is_formatted: bool) -> None:
 
 
 def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], now_ms: int) -> None:
-    """Write the users atomically, before the directory counts as formatted."""
+    """Write the users atomically, before ``meta.properties`` marks the directory as formatted."""
     staging = posixpath.join(log_dir, STAGING_DIR)
     files.mkdir(staging)
     for leftover in files.listdir(staging):

@@ -197,7 +197,7 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _refuse_plogs(files: Files, sources: Sequence[SourceDir]) -> None:
-    # Whatever mode Kafka was in, plog wrote a metadata log that has no file with Raft's state.
+    # A metadata log without the file of Raft's state was written by plog, not by Kafka.
     for source in sources:
         metadata_dir = posixpath.join(source.path, METADATA_DIR)
         from_plog = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
@@ -274,6 +274,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
         if not plan.in_place:
             needed[path] = sum(x.facts.size_bytes for x in mine)
         else:
+            # Segments are converted one by one, so at most one exists twice.
             logs = [
                 size for x in mine if x.facts.legacy_segments for size in x.facts.sizes.values()
             ]

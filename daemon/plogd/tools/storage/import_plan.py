@@ -222,7 +222,7 @@ def make_plan(
 def _complete_topics(
     state: ClusterState, logs: Sequence[LogFacts], plan: Plan, *, skip_incomplete: bool
 ) -> list[tuple[KafkaTopic, dict[int, LogFacts]]]:
-    """Return the topics of which all partitions are here, with their logs; report the others."""
+    """Return the topics whose partitions were all found, with their logs; report the others."""
     found = {facts.topic_partition: facts for facts in logs}
     adopted = []
     for topic in sorted(state.topics.values(), key=lambda topic: topic.name):

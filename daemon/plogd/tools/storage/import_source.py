@@ -178,6 +178,7 @@ def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
         for x in parsed_names
         if x and not x.state and x.suffix == file_names.LOG_SUFFIX
     )
+    # The snapshot replaces the segments below its end; Kafka deletes them (KIP-630).
     segments = [
         files.read_file(file_names.segment_path(directory, base, file_names.LOG_SUFFIX))
         for number, base in enumerate(bases)

@@ -153,6 +153,7 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         files.mkdir(target)
         files.sync_dir(posixpath.dirname(posixpath.abspath(target)))
+    # The mark of an unfinished copy must be durable before the first file is copied.
     files.mkdir(staging)
     files.sync_dir(first)
     for target in plan.log_dirs:
@@ -163,7 +164,7 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         _write_small_files(plan, target, world)
     write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
-    world.check_sources()  # Before the copy counts as complete.
+    world.check_sources()  # Before the copy is marked as complete.
     for target in plan.log_dirs:
         if target in plan.clean_dirs:
             clean_shutdown.write_clean_mark(files, target)
@@ -297,6 +298,7 @@ def adopt_in_place(plan: Plan, world: World) -> None:
                     progress=lambda _: None,
                 )
                 world.set_modified_ms(path, modified_ms)
+            # Topics that were created before Kafka 2.8 have no id.
             if facts.topic_id is None:
                 checkpoint_files.write_topic_id(files, facts.directory, topic.topic_id)
             world.progress(facts.size_bytes)
@@ -308,6 +310,7 @@ def adopt_in_place(plan: Plan, world: World) -> None:
     files.sync_dir(plan.metadata_dir)
     place = posixpath.join(plan.metadata_dir, METADATA_DIR)
     if files.exists(place):
+        # From this step on, the directories belong to plog.
         files.exchange(staging, place)
         files.sync_dir(plan.metadata_dir)
         files.rename(staging, posixpath.join(plan.metadata_dir, KAFKA_METADATA_ASIDE))

@@ -77,6 +77,7 @@ def convert_segment(
 
 def _append(segment: LogSegment, batch: bytes) -> None:
     header = parse_header(batch)
+    # Index entries contain relative offsets of 32 bits.
     if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         raise CorruptMessage(
             f"offset {header.last_offset} is too far from the segment's base offset"
@@ -94,6 +95,7 @@ def _converted(
 ) -> Iterator[bytes]:
     """Yield the batches of a segment in magic 2."""
     reading = _Reading(file, may_be_torn, progress)
+    # A segment contains both formats if the topic's message format was changed while it was active.
     groups = itertools.groupby(walk_file(file), key=lambda found: found.magic == 2)
     for is_current, group in groups:
         if is_current:
