@@ -72,7 +72,7 @@ def _install_reactor() -> Any:
 
 
 def _make_service(options: Options, reactor: Any) -> BrokerService:
-    # Imported here, so that an error in the settings is reported before the broker is loaded.
+    # Imported here, after `run` has disabled the garbage collector and checked the settings.
     from plogd.service import BrokerService
 
     assert options.loaded is not None

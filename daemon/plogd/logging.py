@@ -166,7 +166,7 @@ class _Seen:
 
 
 class RateLimit:
-    """A rate limit for log events: one event per key and interval passes, the others are counted.
+    """A rate limit for log events: one event per key and interval passes; the others are counted.
 
     It is meant for events that a peer can cause at will. At most `keys_max` keys are remembered;
     beyond that, the key that passed longest ago is dropped, so that many peers cannot exhaust the
@@ -179,7 +179,7 @@ class RateLimit:
         self._seen: dict[Hashable, _Seen] = {}
 
     def admit(self, key: Hashable, now_ms: float) -> int | None:
-        """Return the number of events suppressed since the last admitted one; None rejects this."""
+        """Return the number of events suppressed before this one; None if it is suppressed, too."""
         seen = self._seen.get(key)
         if seen is not None and now_ms - seen.last_ms < self._interval_ms:
             seen.suppressed += 1

@@ -106,6 +106,7 @@ class Family(Generic[M]):
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
         """Yield the lines of the text format, in the order of the label values."""
+        # A sorted copy, because metrics may be created while this is suspended.
         for values, child in sorted(self._children.items()):
             own = tuple(zip(self._label_names, values, strict=True))
             yield from child.samples(name, (*labels, *own))

@@ -214,6 +214,7 @@ class BrokerService(Service):
         try:
             return site.listen(self._reactor, self._loaded.config, pages)
         except CannotListenError as error:
+            # Formatted here, because the error does not contain the name of the setting.
             raise _CannotOpen(listen_problem(error, "plog.http.port")) from error
 
     def _serve(self) -> None:
@@ -295,6 +296,7 @@ class BrokerService(Service):
         changes if the files cannot be read in time, for example because a file system hangs.
         """
         self._process.notifier.reloading(self._clock.monotonic_ms())
+        # Not in `_jobs`, whose end a stop awaits: a file system may hang.
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)
         read.then(self._loaded_again, self._not_loaded)
 
@@ -322,6 +324,8 @@ class BrokerService(Service):
             self._reload_tls(self._tls, loaded, reload)
 
     def _reload_tls(self, tls: TlsServers, loaded: LoadedConfig, reload: Reload) -> None:
+        # `_make_tls` has loaded it. A running broker loads no modules, because an upgrade of the
+        # package may have replaced their files.
         from plogd.net.tls_reload import prepare_tls
 
         def prepared(new: PreparedTls) -> None:

@@ -41,7 +41,7 @@ class Supervision:
     """Sends the reports of one broker; without a service manager, only logs the progress.
 
     Args:
-        timers: those of the broker, which survive a lack of memory.
+        timers: those of the broker, which lose no call if memory is exhausted.
     """
 
     def __init__(
@@ -175,6 +175,8 @@ class Supervision:
         interval_ms = self._notifier.watchdog_interval_ms
         if interval_ms is not None:
             self._notifier.alive()
+            # Not a thread: a blocked reactor must miss the deadline, so that systemd restarts the
+            # broker.
             self._watchdog_timer = self._timers.call_later(interval_ms, self._feed_watchdog)
 
     # -- stop ---------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ SHARED_BUFFER_BYTES = 256 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
 """Maximum size of an incomplete request without a lease; it is copied at most once per read."""
 LEASE_FROM_BYTES = 16 * 1024
-"""Minimum number of bytes received before a large request gets a lease, which starts larger."""
+"""Minimum number of bytes received before a large request gets its first, larger lease."""
 HELD_MAX_BYTES = 64 * 1024
 """Maximum read-ahead while requests may not start. It is not zero because only reading detects that
 a client has disconnected; otherwise its parked request would keep its resources."""

@@ -297,7 +297,7 @@ class _Part:
         limit, largest = self.limit_bytes, self._largest
         if limit is None or lease is largest:
             return True  # The whole size of the largest is reserved.
-        if largest is None:  # The first fits whatever its size, unless there are copies.
+        if largest is None:  # The first fits regardless of its size, unless there are copies.
             return not self.copied_bytes or self.used_bytes + _whole(lease.frame_bytes) <= limit
         charge = _charge_of(lease) - lease.charged_bytes
         if lease.frame_bytes > largest.frame_bytes:

@@ -41,7 +41,7 @@ default of 5 ms would add to every sync, and so to every acknowledgment."""
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_INTERVAL_S = 0.064
 _PAUSE_S = 1e-6
-"""Any sleep releases the lock for some 50 µs, the timer slack; a sleep of 0 may return at once."""
+"""Any sleep releases the lock for some 50 µs, the timer slack; sleep(0) may return immediately."""
 
 _Job = tuple[Callable[[], Any], Later[Any]]
 
@@ -188,6 +188,7 @@ class ThreadJobs:
         name = f"plog-jobs-{len(self._workers)}"
         worker.thread = threading.Thread(target=self._work, args=[worker], name=name, daemon=True)
         worker.thread.start()
+        # Only after the start, which fails if the system has no thread left.
         self._workers.append(worker)
 
     # -- on the threads -----------------------------------------------------------------------
