@@ -31,6 +31,7 @@ PROGRESS_MS: Final = 1_000.0
 STALL_MAX_MS: Final = 300_000
 """How long a start or stop may last without progress once the unit's own timeout has passed."""
 _LOG_PROGRESS_MS: Final = 10_000.0
+"""Minimum time between two log lines about the progress."""
 _REFUSAL_SHOWN_MS: Final = 60_000.0
 """How long after its last refused write a log directory is shown in the status."""
 _FULL_BYTES: Final = 1 << 20

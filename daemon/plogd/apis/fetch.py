@@ -44,7 +44,7 @@ _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
 _FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
 _FIRST_ZSTD_VERSION = 10  # KIP-110.
 _LAST_VERSION_WITHOUT_STORAGE_ERROR = 5  # KIP-112.
-_READ_COMMITTED = 1
+_READ_COMMITTED = 1  # Kafka's IsolationLevel (KIP-98).
 
 # Shared by all responses, because they never change and most partitions of a response have them.
 _NO_DIVERGENCE = EpochEndOffset()

@@ -19,6 +19,7 @@ from plogd.apis.encoding_memory import Share, WorkMemory
 MAX_ELEMENTS: Final = 100_000
 """Twice the default of ``plog.request.max.elements``."""
 _FEW_ELEMENTS: Final = 2_000
+"""A request with fewer elements continues even if the limit is exceeded."""
 _WAITING_KEYS: Final = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Requests that wait for other clients. They count only while they are being decoded; otherwise,
 they would block all other requests. The packages in which they wait have their own limits."""

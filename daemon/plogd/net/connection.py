@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 TURN_MAX_MS = 2.0
+"""Maximum time of a turn, so that other connections are served in between."""
 SHORT_TURN_MAX_MS = 0.1
 """Maximum time of a turn while many connections are ready; usually enough for one request."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))

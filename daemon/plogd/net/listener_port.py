@@ -34,6 +34,7 @@ ACCEPTS_PER_TURN = 100
 """The limit of Twisted's tcp.Port."""
 ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
+"""Time for which a port without a free descriptor pauses; no event reports a freed one."""
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 # accept(2) reports errors of the new connection, and EPERM if a firewall rejects it.
 _THEIR_ERROR = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.EINTR, errno.ETIMEDOUT)

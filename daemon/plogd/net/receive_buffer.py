@@ -23,6 +23,7 @@ from plog.errors import PlogError
 from plogd.net.request_memory import Lease, RequestMemory
 
 SHARED_BUFFER_BYTES = 256 * 1024
+"""Size of the shared buffer, and so the maximum size of a read without a lease."""
 SMALL_FRAME_BYTES = 64 * 1024
 """Maximum size of an incomplete request without a lease; it is copied at most once per read."""
 LEASE_FROM_BYTES = 16 * 1024

@@ -39,15 +39,20 @@ from plogd.ports import Buffer
 MAPPED_ABOVE_BYTES: Final = 1 << 20
 """Maximum size of a request in the ordinary part, and of a buffer that is a bytearray."""
 _HUGE_PAGE_BYTES: Final = 2 << 20
+"""The size on x86-64, and on arm64 with pages of 4 KiB."""
 _SMALL_UNIT_BYTES: Final = 128 << 10
+"""Unit of buffer sizes up to 1 MiB, so that a kept buffer suits many requests."""
 _EXACT_BYTES: Final = 64 << 10
+"""Up to this size, a buffer has exactly the size of its request and is not kept."""
 _GROWTH: Final = 16
 """Maximum ratio of a lease to the bytes received. A client that sends fast gets its whole buffer
 after one or two reads; one that sends little and stops uses little."""
 _KEEP_BYTES: Final = 8 << 20
 """Size of the buffers that each part keeps for reuse."""
 _LARGE_SHARE: Final = 0.75
+"""Share of requests over 1 MiB in the limit; the others have the rest."""
 _HELD_SHARE: Final = 0.125
+"""Share of copies without a lease, in addition to the limit."""
 
 
 class Lease:

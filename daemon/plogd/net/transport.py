@@ -37,6 +37,7 @@ from plogd.net.shared_output import SharedOutput
 log = Logger()
 
 _TCP_ESTABLISHED = 1
+"""From the kernel's tcp_states.h; the socket module lacks this constant."""
 _PEER_IS_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN)
 
 

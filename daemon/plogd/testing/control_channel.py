@@ -23,6 +23,7 @@ from typing import Any
 from plog.errors import error_from_code
 
 MESSAGE_BYTES_MAX = 1 << 16
+"""Size of the buffer for one packet; SOCK_SEQPACKET would truncate a larger packet."""
 
 
 class ChannelClosed(Exception):

@@ -19,6 +19,7 @@ from plog.errors import ErrorCode, KafkaError
 
 WAIT_TIMEOUT_S = 60.0
 RESET_TIMEOUT_S = 60.0
+"""Like `WAIT_TIMEOUT_S`, long enough for a slow machine: it only ends a hanging test."""
 
 Failing: TypeAlias = type[KafkaError] | KafkaError | ErrorCode | int
 """An error for `Hooks.fail`; an int is an error code."""

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from plogd.testing.hooks import Hooks
 
+# These limits only end a hanging test, so they are long enough for a slow machine.
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 120.0

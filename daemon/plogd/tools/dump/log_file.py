@@ -43,6 +43,7 @@ from plogd.tools.metadata.kraft_log_reader import parse_snapshot_name
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 NO_LIMIT: Final = 0x7FFFFFFF
+"""Java's Integer.MAX_VALUE, the default of Kafka's tool for --max-bytes."""
 _BOOTSTRAP = "bootstrap.checkpoint"
 _HEAD_BYTES = MAGIC_POSITION + 1
 _LEGACY_ATTRIBUTES = MAGIC_POSITION + 1

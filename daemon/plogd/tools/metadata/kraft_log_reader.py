@@ -44,7 +44,9 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _TOPIC, _BROKER = 2, 4
 _NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 
+# Record types are identified by the apiKey in Kafka's definitions.
 _USED = {2, 3, 4, 5, 9, 15}
+"""Topics, partitions, settings, changes of partitions, removed topics, producer id blocks."""
 _TRANSACTION_BEGIN, _TRANSACTION_END, _TRANSACTION_ABORT = 23, 24, 25
 _ZK_MIGRATION = 21
 _NOT_IMPORTED = {

@@ -58,11 +58,12 @@ from plogd.features import METADATA_VERSION
 
 Node: TypeAlias = "dict[str, Node] | object"
 
+# The numbers of Kafka's ConfigResource.Type, SecurityProtocol and ScramMechanism.
 _RESOURCES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _QUOTA_ENTITIES = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
-_NO_LEADER_CHANGE = -2
+_NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 _NO_STATE_CHANGE = -1
 
 

@@ -36,10 +36,12 @@ from plogd.topic_config import validate_overrides
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS_SETTING = "offsets.topic.num.partitions"
 _DEFAULT_OFFSETS_PARTITIONS = 50
+"""Kafka's default for the setting."""
 _TIERED_TOPIC = "__remote_log_metadata"
 _UNKNOWN_BLOCKS = 1000
 """Number of producer id blocks to skip if the assigned ids are unknown."""
 _SHOWN = 5
+"""Maximum number of items that a message lists."""
 _MAX_GAPS = 100
 """A single gap is enough to reject a topic; a wrong partition number may leave billions of gaps."""
 
