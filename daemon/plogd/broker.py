@@ -60,7 +60,7 @@ from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
-"""How long a request waits while its coordinator's topic is created; creation continues then."""
+"""How long a request waits for its coordinator's topic; after that, the creation continues."""
 _NO_SPACE_RETRY_MS = 1_000
 """Interval between attempts to write the registration that a full disk has postponed."""
 _METADATA_LOG_CONFIG = TopicConfig(

@@ -105,7 +105,7 @@ class OneAtATime:
             return await operation()
         finally:
             if self._waiting:
-                # Still busy, so that no new operation overtakes the one that is granted now.
+                # `_is_busy` stays set, so that no new operation overtakes the next one.
                 self._turns.give(self._waiting.popleft())
             else:
                 self._is_busy = False

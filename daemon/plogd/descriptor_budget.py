@@ -18,7 +18,7 @@ _INTERNAL_MAX: Final = 128
 """For listeners, the reactor, locks, the metadata log, and the few files that each job opens."""
 
 _IDLE_MAX: Final = 4096
-"""Each idle file takes a kilobyte of memory, and the kernel's cache makes reopening one cheap."""
+"""Each idle file takes a kilobyte of memory, and the kernel's cache makes reopening it cheap."""
 
 UNLIMITED: Final = 1 << 31
 """More than a process can open, because the kernel numbers descriptors with a signed int."""

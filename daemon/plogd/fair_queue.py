@@ -23,9 +23,9 @@ from typing import Final, TypeVar
 from plogd.ports import Later, Timers
 
 SLICE: Final = 128
-"""Elements handled in one turn. An element takes 1 to 10 microseconds, so a turn takes about a
-millisecond. It is a constant because a larger value delays other clients and a smaller value only
-adds turns."""
+"""Number of elements handled in one turn. An element takes 1 to 10 microseconds, so a turn takes
+about a millisecond. It is a constant because a larger value delays other clients and a smaller
+value only adds turns."""
 
 PAUSE_AFTER_TURNS: Final = 16
 PAUSE_MS: Final = 0.1

@@ -115,7 +115,7 @@ class FilePool:
         """Set `file.opened` unless another thread has set it; return the open file, retained."""
         with self._lock:
             spare: list[File] = []
-            if file.is_closed:  # Meanwhile, in another thread; the caller alone uses the file.
+            if file.is_closed:  # By another thread meanwhile; the pool does not keep the file.
                 held = opened.retain()
                 spare = [opened]
             elif file.opened is not None:
@@ -188,7 +188,7 @@ class PooledFile:
         return self._pool.retain(self)
 
     def try_retain(self) -> bool:
-        """Not available: a holder must close the open file, which only `retain` returns."""
+        """Raise NotImplementedError: a holder needs the open file, which only `retain` returns."""
         raise NotImplementedError("use retain, which returns the open file")
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:

@@ -155,7 +155,7 @@ class JournalWriter:
 
     def write(self, fields: Sequence[Field], lines: str) -> None:
         """Write one entry; `lines` is its text with the prefixes that standard error needs."""
-        # First, so that the line stands where the entries are missing.
+        # First, so that the line appears where the entries are missing.
         if self._lost and not self._write_loss():
             self._lost += 1
             return

@@ -25,7 +25,7 @@ from plogd.file_pool import FilePool
 from plogd.files import Buffer, DiskSpace, File
 
 _PROBE_BYTES = 64 * 1024
-"""Distance of the pages that `cached` probes: half of the kernel's default read-ahead."""
+"""Distance between the pages that `cached` probes: half of the kernel's default read-ahead."""
 
 _SYNC_FS_TYPES = frozenset({"ext4", "xfs"})
 _SYNC_FS_KERNEL = (5, 8)
@@ -127,7 +127,7 @@ class OsFile:
         os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, nbytes: int) -> bool:
-        """Reserve space after the end; return False if the disk is full or cannot do this."""
+        """Reserve space after the end; return False if the disk is full or lacks support for it."""
         # ctypes would pass a Python int as a 32-bit int.
         size = ctypes.c_int64(self.size())
         length = ctypes.c_int64(nbytes)

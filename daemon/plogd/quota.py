@@ -40,7 +40,7 @@ _SWEEP_AT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaEntity:
-    """The entity of a quota. A part that matches any value is None; `DEFAULT` is the default's."""
+    """The entity of a quota. A part is None to match any value, or `DEFAULT` for the default."""
 
     user: str | None = None
     client_id: str | None = None

@@ -285,7 +285,7 @@ class BrokerService(Service):
     # -- reload -------------------------------------------------------------------------------
 
     def _hang_up(self) -> None:
-        # A signal handler runs in the middle of any code, so it only wakes the reactor.
+        # A signal handler may interrupt any code, so it only wakes the reactor.
         self._reactor.callFromThread(self.reload)
 
     def reload(self) -> None:

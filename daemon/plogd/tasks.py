@@ -136,8 +136,8 @@ def start_tasks(
     registry: Registry,
 ) -> RunningTasks:
     """Call each task's function with `target` at its interval, until the tasks are stopped."""
-    runs = registry.counters("plog_task_runs_total", "Periodic tasks started.", ("task",))
-    failures = registry.counters("plog_task_failures_total", "Periodic tasks failed.", ("task",))
+    runs = registry.counters("plog_task_runs_total", "Runs of periodic tasks.", ("task",))
+    failures = registry.counters("plog_task_failures_total", "Failed runs of periodic tasks.", ("task",))
     loops = []
     for task in tasks:
         interval_ms = task.interval_ms(config)
@@ -178,6 +178,7 @@ def _guarded(
         try:
             later = task.function(target)
         except Exception:
+            # Without a Failure, log.failure logs the exception that is being handled.
             failed()
             return None
         if later is None:

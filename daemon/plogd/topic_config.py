@@ -35,7 +35,7 @@ from plogd.config.config_entry import ConfigEntry, ConfigSynonym
 
 _LONG = SettingType.LONG
 _PROBLEMS_MAX = 20
-"""Maximum problems in one error, because searching for the nearest known name is slow."""
+"""Maximum number of problems in one error, because searching for the nearest name is slow."""
 _REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 _NO_COMPACTION = " Accepted but without effect: plog does not support compaction yet."
 _NO_REMOTE_STORAGE = " Accepted but without effect: plog does not support remote storage."

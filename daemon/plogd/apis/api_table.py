@@ -98,7 +98,7 @@ from plogd.ports import Later
 Handler: TypeAlias = Callable[
     [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
 ]
-"""Handles a request; returns the response, a Later, or None without one. May raise KafkaError."""
+"""Handles a request; returns the response, a Later, or None for none. May raise KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ _FIRST_VERSION_WITH_DISABLED = 3  # KIP-322.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RequestedTopic:
-    """A requested topic: by name or by id; both or neither is an error."""
+    """A topic requested by name or by id; both or neither is an error."""
 
     name: str | None
     topic_id: Uuid

@@ -21,12 +21,12 @@ MAX_ELEMENTS: Final = 100_000
 _FEW_ELEMENTS: Final = 2_000
 """A request with fewer elements continues even if the limit is exceeded."""
 _WAITING_KEYS: Final = frozenset((ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
-"""Requests that wait for other clients. They count only while they are being decoded; otherwise,
+"""Requests that wait for other clients. They are counted only while they are decoded; otherwise,
 they would block all other requests. The packages in which they wait have their own limits."""
 
 
 class LargeRequests:
-    """The large requests in progress. Produces count separately, because their disk may hang."""
+    """The large requests in progress. Produces are counted separately: their disk may hang."""
 
     def __init__(self) -> None:
         self._produces = WorkMemory(lambda: MAX_ELEMENTS)

@@ -189,7 +189,7 @@ async def _create_and_respond(
             case TopicAlreadyExists():
                 pass  # Another request has created it.
             case CoordinatorNotAvailable():
-                # An error that clients retry in Metadata; the coordinator's is for groups.
+                # Clients retry Metadata after this error; the coordinator's error is for groups.
                 errors[name] = LeaderNotAvailable(outcome.message)
             case KafkaError():
                 errors[name] = outcome

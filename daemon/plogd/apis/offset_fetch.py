@@ -42,7 +42,7 @@ _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8  # KIP-709.
 _FIRST_TOPIC_ID_VERSION = 10
 _PARTITIONS_AT_ONCE: Final = 256
-"""Maximum partitions looked up by one operation of the coordinator."""
+"""Maximum number of partitions looked up by one operation of the coordinator."""
 
 _Numbers = list[tuple[str, list[int]]]
 """Partitions by topic."""

@@ -62,7 +62,7 @@ _FIRST_ZSTD_VERSION = 7  # KIP-110.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 _VALID_ACKS = (-1, 0, 1)
 _ADMIN_CLIENT_ID = "__admin_client"
-"""Kafka's AdminUtils.ADMIN_CLIENT_ID: only this client id may write to internal topics."""
+"""Kafka's AdminUtils.ADMIN_CLIENT_ID; only clients with this id may write to internal topics."""
 _FOUND_BEFORE_THE_LOG = (
     CorruptMessage,
     KafkaStorageError,

@@ -27,10 +27,11 @@ from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.append_queue import waiting_ms
 
 AT_ONCE: Final = 500
-"""Maximum topics, and maximum partitions, of a request that is handled in one turn."""
+"""Maximum number of topics, and of partitions, in a request that is handled in one turn."""
 _SLICE: Final = 100
 _SLICES_AT_ONCE: Final = 8
-"""Maximum slices that wait for the disk: each checks its partitions whenever one is synced."""
+"""Maximum number of slices that wait for the disk. Each of them checks its partitions whenever one
+is synced."""
 _FEW_BYTES: Final = 2 * AT_ONCE
 """A request of at most this size cannot contain more than `AT_ONCE` of either."""
 

@@ -17,8 +17,8 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later
 
 IN_PROGRESS: Final = 32
-"""Maximum operations of one request that wait concurrently. They share disk syncs, and their
-continuations after a sync run in one turn."""
+"""Maximum number of operations of one request that wait concurrently. They share disk syncs, and
+their continuations after a sync run in one turn."""
 _STARTED_IN_A_TURN: Final = 16  # Fewer than IN_PROGRESS, so that one turn stays short.
 MAX_CHANGES: Final = 10_000
 """Maximum number of topics, resources or ACLs that a request changes, as in QuorumController."""
@@ -89,7 +89,7 @@ async def _answer(answer: Later[U] | KafkaError) -> Any:
     try:
         return await answer
     except KafkaError as error:
-        # Without its traceback, which references every frame it went through: kilobytes each.
+        # Without its traceback, which would keep kilobytes for each frame that it refers to.
         return error.bare()
 
 

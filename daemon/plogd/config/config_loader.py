@@ -124,7 +124,7 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
     overrides = _reloadable_overrides(old, new)
     kept = {row.name for row in needs_restart} | overrides.needs_restart
     changes: dict[str, Any] = {row.attribute: new.value(row) for row in applied}
-    # A setting that keeps its old value also stays set or not set, as before.
+    # A setting that keeps its old value also keeps its old state: set explicitly or not.
     explicit = (new.explicit - kept) | (old.explicit & kept)
     return Reload(
         config=dataclasses.replace(

@@ -28,7 +28,7 @@ log = Logger()
 WAIT_MS = 10_000.0
 """Time that a client has to send another request before its address is reported."""
 HOSTS_MAX = 1000
-"""Maximum hosts in each of the two sets, so that many clients cannot exhaust the memory."""
+"""Maximum number of hosts in each set, so that many clients cannot exhaust the memory."""
 _WILDCARDS = ("", "0.0.0.0", "::")
 _REMEDY = "set advertised.listeners to an address that clients can reach"
 

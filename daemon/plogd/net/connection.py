@@ -310,7 +310,7 @@ class Connection:
             self._is_lost = True
             self._forget_unsent()
             self._shared.remove(self)
-            # They refer to methods of this object. Deleting them breaks the reference cycles, so
+            # Both refer to methods of this object. Deleting them breaks the reference cycles, so
             # the memory is freed now, not by a later garbage collection.
             del self._queue, self._inbox
 

@@ -126,6 +126,7 @@ class OutputQueue:
                     raise self._error
                 if self._is_reading:
                     return Flushed.COLD
+                # The reactor calls again in its next pass, after it has served other connections.
                 if self.sent_bytes >= until:
                     return Flushed.FULL
                 head = parts[0]

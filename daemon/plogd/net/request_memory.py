@@ -46,7 +46,7 @@ _EXACT_BYTES: Final = 64 << 10
 """Up to this size, a buffer has exactly the size of its request and is not kept."""
 _GROWTH: Final = 16
 """Maximum ratio of a lease to the bytes received. A client that sends fast gets its whole buffer
-after one or two reads; one that sends little and stops uses little."""
+after one or two reads; a client that sends a little and stops occupies little memory."""
 _KEEP_BYTES: Final = 8 << 20
 """Size of the buffers that each part keeps for reuse."""
 _LARGE_SHARE: Final = 0.75
@@ -329,7 +329,7 @@ class _Part:
             self._keep(old_buffer, old_charge)
 
     def _find_buffer(self, frame_bytes: int, charged_bytes: int) -> tuple[memoryview, int]:
-        """Return a buffer with room for a charge, and the charge with the pages already touched."""
+        """Return a buffer with room for a charge, and the charge including pages touched before."""
         is_mapping = charged_bytes > MAPPED_ABOVE_BYTES
         nbytes = _whole(frame_bytes) if is_mapping else charged_bytes
         kept = self._kept.get(nbytes)

@@ -61,7 +61,7 @@ class ServerTransport(tcp.Server):
         self._receive = self.socket.recv_into
         self._connection = Connection(shared, context, self)
 
-    # Twisted's annotation is that of the stub for aborted connections in its mixin.
+    # Twisted's annotation is that of a stub in its mixin for aborted connections.
     def doRead(self) -> ConnectionLost | None:  # type: ignore[override]
         """Read from the socket and start the requests that have arrived."""
         connection = self._connection

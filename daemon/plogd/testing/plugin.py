@@ -60,6 +60,7 @@ class _Brokers:
 
     def end_test(self) -> None:
         """End the hooks of all brokers. Raises BrokerFailed, once, if a broker has a bug."""
+        # All hooks first, because a check may raise.
         for broker in self._brokers:
             if broker.is_running:
                 broker.hooks.reset()

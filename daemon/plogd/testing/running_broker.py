@@ -185,7 +185,7 @@ class RunningBroker(ABC):
 
 
 def unique_name(prefix: str) -> str:
-    """Return a valid topic name that no topic has.
+    """Return a valid and unique topic name.
 
     >>> unique_name("test_a[b/c]")[:-8]
     'test_a-b-c-'

@@ -129,7 +129,7 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
 
 
 def _batches(data: bytes, what: str) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Yield header and records of each complete batch."""
+    """Yield the header and the records of each complete batch."""
     try:
         for position, header in iter_batches(data):
             if not crc_is_valid(data, position, header):

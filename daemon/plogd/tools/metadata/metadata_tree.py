@@ -158,7 +158,7 @@ class BrokerNode:
 
 
 class MetadataTree:
-    """The metadata tree. `from_plog` is set if plog wrote the log, and not Kafka."""
+    """The metadata tree. `from_plog` tells whether plog wrote the log, rather than Kafka."""
 
     def __init__(self, *, from_plog: bool) -> None:
         self._from_plog = from_plog
@@ -224,6 +224,7 @@ class MetadataTree:
             case RemoveTopicRecord():
                 name = self._names.pop(record.topic_id)
                 del self._topics[name], self._topics_by_id[uuid_to_text(record.topic_id)]
+                # Kafka writes no records for the settings of a deleted topic (ConfigurationsDelta).
                 self._configs.pop(f"TOPIC:{name}", None)
             case ClearElrRecord():
                 self._clear_eligible(record.topic_name)

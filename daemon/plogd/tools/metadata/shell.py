@@ -31,6 +31,7 @@ from plogd.tools.metadata.shell_commands import COMMANDS, Shell
 from plogd.tools.storage.import_source import METADATA_DIR
 
 _RAFT_STATE_FILE = "quorum-state"
+"""Kafka's controllers write this file, and plog does not."""
 _PROMPT = ">> "
 
 
@@ -197,7 +198,7 @@ def _start(data: bytes) -> int:
 
 
 def _provenance(parts: list[bytes], offset: int | None = None) -> str:
-    """Return offset, epoch and time of the last batch; `offset` overrides its last offset."""
+    """Return the offset, epoch and time of the last batch; `offset` overrides its last offset."""
     last = None
     for data in parts:
         for _, header in iter_batches(data):

@@ -251,6 +251,7 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
     if not plan.in_place:
         check_targets(files, plan)
     elif not dry_run:
+        # It writes files to probe the file system, which a dry run must not do.
         check_in_place(files, plan)
     needed = _needed_bytes(plan)
     for path, size in needed.items():
@@ -293,6 +294,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
 
 def _shares_blocks(plan: Plan, path: str, existing: str, dry_run: bool) -> bool:
     """Return whether a copy shares the source's blocks and so takes no space."""
+    # `can_clone` writes a file, which a dry run must not do.
     if plan.in_place or dry_run or not plan.partitions:
         return False
     facts = plan.partitions[0].facts

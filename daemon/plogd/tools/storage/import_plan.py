@@ -200,12 +200,14 @@ def make_plan(
         plan.topics.append(
             PlannedTopic(
                 name=topic.name,
+                # Topics that were created before Kafka 2.8 have no id.
                 topic_id=topic.topic_id or new_topic_id(),
                 config=_topic_config(state.topic_configs.get(topic.name, {}), topic.name, plan),
                 partitions={
                     number: PlannedPartition(
                         facts=facts,
                         target=target_of[facts.topic_partition],
+                        # The log may contain a newer epoch than the metadata.
                         leader_epoch=max(
                             topic.partitions[number].leader_epoch, facts.leader_epoch, 0
                         ),
@@ -309,6 +311,7 @@ def _check_transactions(
             "kafka-transactions.sh), and stop it cleanly"
         )
     hanging = [facts for facts in adopted if facts.open_producers]
+    # An unfinished transaction also has an open producer, and was reported above.
     if hanging and not transactions:
         shown = _some([f"{x.topic_partition} (producer {x.open_producers[0]})" for x in hanging])
         plan.problems.append(
@@ -376,6 +379,7 @@ def _place(
 def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str, str]:
     """Return the topic's settings that plog supports and accepts."""
     kept: dict[str, str] = {}
+    # Each setting by itself: one that plog does not accept must not prevent the others.
     for key, value in config.items():
         try:
             validate_overrides({key: value})
@@ -425,6 +429,7 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
             f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import creates no clean "
             "shutdown file, so that the first start checks the records and truncates a torn end"
         )
+    # A partition that may need recovery makes its new directory unclean, too.
     touched = {x.target for x in plan.partitions if x.facts.log_dir in unclean}
     plan.clean_dirs = frozenset(plan.log_dirs) - touched - unclean
     by_source = {source.path: source for source in sources}

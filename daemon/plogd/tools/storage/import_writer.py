@@ -49,7 +49,7 @@ _NOT_COPIED = (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
 
 
 class TargetUnusable(PlogError):
-    """The import cannot write to a target; the message contains cause and remedy."""
+    """The import cannot write to a target; the message contains the cause and the remedy."""
 
 
 Copy = Callable[[str, str, Callable[[int], None]], None]
@@ -263,6 +263,7 @@ def check_in_place(files: Files, plan: Plan) -> None:
         raise TargetUnusable(
             f"cannot import in place: {aside} exists from an earlier import; move it away"
         )
+    # In ZooKeeper mode there is nothing to exchange, and a rename is always atomic.
     if not files.exists(posixpath.join(plan.metadata_dir, METADATA_DIR)):
         return
     probes = [posixpath.join(plan.metadata_dir, f".plog-import-probe-{n}") for n in (1, 2)]

@@ -147,7 +147,7 @@ def replace_segment(
     may_be_torn: bool,
     progress: Callable[[int], None],
 ) -> None:
-    """Convert a segment in place, safely against crashes. Raises NotConvertible, OSError."""
+    """Convert a segment in place; a crash leaves it usable. Raises NotConvertible, OSError."""
     state = file_names.CLEANED_SUFFIX
     try:
         convert_segment(
