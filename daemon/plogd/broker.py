@@ -248,6 +248,7 @@ class Broker:
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
+        # A crash before the registration is written would reuse the leader epochs of these writes.
         self.replica_manager.topics.refuse_writes(not self.store.is_registered)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch

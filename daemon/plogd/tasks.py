@@ -137,7 +137,9 @@ def start_tasks(
 ) -> RunningTasks:
     """Call each task's function with `target` at its interval, until the tasks are stopped."""
     runs = registry.counters("plog_task_runs_total", "Runs of periodic tasks.", ("task",))
-    failures = registry.counters("plog_task_failures_total", "Failed runs of periodic tasks.", ("task",))
+    failures = registry.counters(
+        "plog_task_failures_total", "Failed runs of periodic tasks.", ("task",)
+    )
     loops = []
     for task in tasks:
         interval_ms = task.interval_ms(config)

@@ -203,6 +203,7 @@ class _Answer:
         if read.error is not None:
             return read
         partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)
+        # As in Kafka, the setting alone decides; with another one, batches with zstd are sent.
         if partition.log.config.compression_type != "zstd":
             return read
         read.close()

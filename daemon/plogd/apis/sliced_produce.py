@@ -127,6 +127,7 @@ async def _run(
         try:
             begun.append((continues, handle(part, refusal)))
         except CloseConnection as error:
+            # The other slices are still appended: a client with acks=0 does not send them again.
             failure = failure or error
         await broker.fair_queue.turn()
         if len(begun) == _SLICES_AT_ONCE:

@@ -91,6 +91,7 @@ def load_config(
     given += _read_overrides(overrides, problems)
     chosen, warnings = _choose(given)
     problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
+    # Only the last value of each setting is parsed; an earlier one may be invalid.
     values = _parse(chosen, problems)
     # Settings can be checked together only if each of them is valid.
     if problems:

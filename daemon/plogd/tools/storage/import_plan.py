@@ -363,6 +363,7 @@ def _place(
     """
     if not targets:
         return {facts.topic_partition: facts.log_dir for facts in adopted}
+    # A directory that holds only Kafka's metadata log needs no target.
     filled_sources = [source.path for source in sources if source.partitions]
     if len(targets) == len(filled_sources):
         by_source = dict(zip(filled_sources, targets, strict=True))

@@ -160,6 +160,7 @@ def replace_segment(
             state=state,
         )
     except PlogError:
+        # The old segment stays in use, and no file of the failed attempt may remain.
         for suffix in _SEGMENT_SUFFIXES:
             path = file_names.segment_path(directory, base_offset, suffix, state)
             if files.exists(path):
