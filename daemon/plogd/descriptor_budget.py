@@ -64,6 +64,7 @@ class DescriptorBudget:
     def max_logs(self) -> int:
         """The maximum number of logs; each keeps a descriptor while it is being written."""
         unreserved = self.limit - self._internal - self._reserved_for_clients
+        # Once for reads, and once for segments that have rolled but are not sealed yet.
         return max(0, unreserved - 2 * self._spare)
 
     def take_for_writing(self, path: str, *, is_reserved: bool = False) -> None:

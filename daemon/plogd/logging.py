@@ -86,6 +86,7 @@ class LineObserver:
         first = f"{namespace}: {lines[0]}"
         if isinstance(self._to, JournalWriter):
             priority = _SYSLOG_PRIORITY[level]
+            # Every line has the prefix, because the journal reads each as an entry of its own.
             prefixed = "".join(f"<{priority}>{line}\n" for line in [first, *lines[1:]])
             self._to.write(_entry(event, "\n".join(lines), priority, namespace), prefixed)
             return

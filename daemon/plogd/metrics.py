@@ -1,10 +1,10 @@
 """Counters and gauges, and their exposition in Prometheus' text format.
 
 A package registers its metrics once and keeps the objects, so that counting is a single attribute
-addition: no lock (all metrics belong to the reactor's thread), no dictionary, no formatting. Values
-that are known anyway, such as the size of a log, are not counted: a gauge calls a function at each
-scrape. http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that
-yields many numbers must tolerate changes while it is suspended.
+addition. It needs no lock, because all metrics belong to the reactor's thread. Values that are
+known anyway, such as the size of a log, are not counted: a gauge calls a function at each scrape.
+http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that yields many
+numbers must tolerate changes while it is suspended.
 
 Kafka's metrics have the names that the usual rules of the JMX exporter derive from the MBeans, so
 that dashboards made for Kafka work. For example,

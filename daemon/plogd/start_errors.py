@@ -104,7 +104,7 @@ def unit_name(cgroups: str) -> str:
         name = line.rpartition("/")[2]
         if name.endswith(".service"):
             return name.removesuffix(".service")
-    return "plog-broker"
+    return "plog-broker"  # The packaged unit.
 
 
 def file_system_is_read_only(mounts: str, path: str) -> bool:

@@ -143,6 +143,7 @@ def read_source(files: Files, path: str) -> Source:
     from_plog = not files.exists(posixpath.join(posixpath.dirname(path), _RAFT_STATE_FILE))
     if path.endswith(".checkpoint"):
         parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
+        # The name of bootstrap.checkpoint contains no offset.
         end_offset = parsed.end_offset if parsed else 1
         # The records of a snapshot have no offsets in the log; all precede its end.
         values = [(end_offset - 1, value) for value in kraft_log_reader.snapshot_values(data)]

@@ -239,6 +239,7 @@ def format_dirs(
             f"cannot use cluster id '{identity.cluster_id}': only letters, digits, - and _ are "
             "allowed; 'plog storage random-uuid' creates a valid id"
         )
+    # Sorted, as in Kafka's StorageTool, whose texts the lines below repeat word for word.
     known = {path: read_meta_properties(files, path) for path in sorted(log_dirs)}
     for path, found in known.items():
         if found is None:
@@ -291,6 +292,7 @@ def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], no
     """Write the users atomically, before ``meta.properties`` marks the directory as formatted."""
     staging = posixpath.join(log_dir, STAGING_DIR)
     files.mkdir(staging)
+    # An earlier attempt may have been interrupted.
     for leftover in files.listdir(staging):
         files.unlink(posixpath.join(staging, leftover))
     write_metadata_log(files, staging, [level_record(), *users], now_ms=now_ms)
@@ -334,6 +336,7 @@ def _info_lines(
         title = "Found log directory:" if len(found) == 1 else "Found log directories:"
         lines += [title, *(f"  {path}" for path in found), ""]
     if identity is not None:
+        # Version 0 of meta.properties belongs to ZooKeeper mode.
         name = "node.id" if identity.version else "broker.id"
         values = {
             "cluster.id": identity.cluster_id,

@@ -222,7 +222,7 @@ def _copy_partition(
                 posixpath.join(directory, name),
                 world.progress,
             )
-        else:
+        else:  # partition.metadata is written below, with the id that the topic keeps or gets.
             world.progress(facts.sizes[name])
     checkpoint_files.write_topic_id(world.files, directory, topic.topic_id)
     world.files.sync_dir(directory)
