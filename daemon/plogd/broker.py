@@ -275,6 +275,7 @@ class Broker:
             self.replica_manager.topics,
             timers=self.timers,
             report=self._report,
+            # A missing log may be in a directory that is offline.
             may_retry=lambda: self.is_ready and not self.log_manager.offline_dirs,
         )
         await start.start(topics)

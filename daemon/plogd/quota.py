@@ -129,6 +129,7 @@ class RateMeter:
         """Return the total in the window, and the length of the window in milliseconds."""
         total, oldest_ms = 0.0, now_ms
         for sample in self._slots:
+            # As in Kafka's SampledStat.purgeObsoleteSamples.
             if now_ms - sample.last_ms >= self._samples * self._sample_ms:
                 sample.reset(now_ms)
             total += sample.total
@@ -179,6 +180,7 @@ class RateQuota:
         else:
             self._limits[entity] = limit
         self.is_set = bool(self._limits)
+        # Callers measure nothing while no quota is set, so the rates would be outdated.
         if not self.is_set:
             self._meters.clear()
 

@@ -171,6 +171,7 @@ class BrokerService(Service):
             ports,
             descriptors=machine.files.descriptors,
         )
+        # Set afterwards, because the connections need the broker's dispatcher.
         self.broker.copy_memory = self._connections.memory
         self._supervision = Supervision(
             self._process.notifier,
@@ -219,6 +220,7 @@ class BrokerService(Service):
 
     def _serve(self) -> None:
         """Open the listeners and notify the service manager, once the data has been loaded."""
+        # A stop may have begun while the data was being loaded.
         if self._stopping:
             return
         config = self._loaded.config
@@ -248,6 +250,7 @@ class BrokerService(Service):
         self._supervision.serving(addresses)
 
     def _cannot_start(self, error: Exception) -> None:
+        # A stop makes the loading fail, so this error is expected.
         if self._stopping:
             return
         if isinstance(error, CannotListenError):
@@ -353,6 +356,7 @@ class BrokerService(Service):
         prepare.then(prepared, failed)
 
     def _reloaded(self) -> None:
+        # During a start, READY would end the start too early.
         if self._listeners is not None:
             self._supervision.ready()
 

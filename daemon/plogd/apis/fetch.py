@@ -120,6 +120,7 @@ class _Answer:
         try:
             return self._respond(reads)
         except BaseException:
+            # Otherwise the files of the records would stay open.
             _close_all(reads)
             raise
 

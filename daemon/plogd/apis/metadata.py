@@ -79,6 +79,7 @@ def handle_metadata(
     topics = request.topics or ()
     if len(topics) > SLICE:
         return spawn(_many_topics(topics, request, context, broker))
+    # A dict, so that a topic that is requested repeatedly is created and described once.
     asked: _Asked = {}
     for topic in topics:
         _check_topic(topic, context)

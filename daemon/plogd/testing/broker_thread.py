@@ -254,6 +254,7 @@ class _Run:
 
     def _end(self) -> None:
         """Release everything that the end of a process would release."""
+        # From now on `soon` raises, so that no command is added to those that end here.
         with self._lock:
             self._has_ended = True
         while self._asked:

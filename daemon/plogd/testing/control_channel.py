@@ -71,6 +71,7 @@ class ControlClient:
 
     def close(self) -> None:
         """Close both ends; a command in progress fails with ChannelClosed."""
+        # A thread that waits in recv would not notice a close without this shutdown.
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
         self._ours.close()

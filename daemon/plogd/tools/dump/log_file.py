@@ -130,6 +130,7 @@ def dump_log(path: str, options: RecordOptions, findings: ProblemReport) -> Iter
                 valid_bytes = batch.position + len(batch.data)
         except Unreadable as error:
             findings.add_damage(path, str(error))
+    # With a limit, the bytes after it were not read.
     if valid_bytes < size and options.max_bytes == NO_LIMIT:
         yield f"Found {size - valid_bytes} invalid bytes at the end of {name}"
 

@@ -113,6 +113,7 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
     expected: int | None = None
     for segment in segments:
         for header, records in _batches(segment, "the metadata log"):
+            # A gap after the snapshot would mean that segments are missing.
             begins_late = expected is None and header.base_offset > from_offset
             if begins_late or expected not in (None, header.base_offset):
                 raise UnreadableMetadata(

@@ -73,6 +73,7 @@ class SourceLocks:
     def __init__(self, paths: Sequence[str], *, to_change: bool = False) -> None:
         self._descriptors: list[int] = []
         self._paths = tuple(paths)
+        # A broker that starts removes this mark, which `check_still` notices.
         self._clean = {path for path in paths if _has_clean_mark(path)}
         self._to_change = to_change
         for path in paths:

@@ -129,6 +129,7 @@ def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: 
             magics.add(batch.magic)
             if batch.header is not None:
                 _note(facts, batch.header)
+                # The snapshot contains the transactions of earlier batches.
                 if batch.header.last_offset >= snapshot_offset:
                     _follow_transaction(batch.header, open_producers)
             if not (everything or is_tail):

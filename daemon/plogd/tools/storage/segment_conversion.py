@@ -50,6 +50,7 @@ def convert_segment(
     a crash. `progress` is called with the number of bytes read. `state` is a second suffix. Raises
     NotConvertible, OSError.
     """
+    # An earlier attempt may have been interrupted.
     for suffix in _SEGMENT_SUFFIXES:
         leftover = file_names.segment_path(target, base_offset, suffix, state)
         if files.exists(leftover):
