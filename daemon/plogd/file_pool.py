@@ -77,6 +77,7 @@ class FilePool:
         try:
             opened = self.retain(file)
         except BaseException:
+            # The caller does not write then, so the file must not remain counted.
             self.end_writing(file)
             raise
         # If the file was already open, it was idle until now.
@@ -239,7 +240,7 @@ class PooledFile:
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
-        return None
+        return None  # Closed by another thread: reopening it could wait for the disk.
 
     def size(self) -> int:
         """Return the size in bytes."""

@@ -367,7 +367,7 @@ class Turn:
 
     def _run_scheduled(self) -> None:
         self._scheduled = False
-        with self:
+        with self:  # The calls run at the end of this empty turn.
             pass
 
     def _run(self) -> None:

@@ -130,7 +130,7 @@ class BrokerThread(RunningBroker):
         try:
             return asked.result(timeout_s)
         except TimeoutError:
-            if asked.done():
+            if asked.done():  # The command itself has failed with this error.
                 raise
             raise TimeoutError(
                 f"{command}: the broker did not respond within {timeout_s:g} s"
@@ -293,6 +293,7 @@ class _Run:
         self.machine.files.close()
 
 
+# Weak references, so that a run can be freed when its broker is no longer used.
 _RUNS: weakref.WeakSet[_Run] = weakref.WeakSet()
 
 

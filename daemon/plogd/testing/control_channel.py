@@ -92,6 +92,6 @@ class ControlClient:
             answer: dict[str, Any] = json.loads(data)
             # Ignore the response to an earlier command, which has timed out.
             if answer["id"] == number:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # Another thread may have closed this end.
                     self._ours.settimeout(None)
                 return answer

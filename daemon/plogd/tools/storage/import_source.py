@@ -157,6 +157,7 @@ def _offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     try:
         return read_offsets(files, path)
     except CorruptCheckpoint:
+        # Kafka's LogManager also starts without a checkpoint that it cannot read.
         return {}
 
 
