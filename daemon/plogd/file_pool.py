@@ -77,7 +77,7 @@ class FilePool:
         try:
             opened = self.retain(file)
         except BaseException:
-            # The caller does not write then, so the file must not remain counted.
+            # The caller cannot write, so the file must not remain counted.
             self.end_writing(file)
             raise
         # If the file was already open, it was idle until now.

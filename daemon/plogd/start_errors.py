@@ -59,6 +59,7 @@ class LogDirRemedies:
         return ""
 
     def _of_read_only(self, path: str) -> str:
+        # With ProtectSystem=strict, most directories are read-only, but only for the unit.
         if not self._unit or file_system_is_read_only(_read("/proc/self/mountinfo"), path):
             return (
                 "its file system is read-only: look for disk errors in the kernel's log, remount "

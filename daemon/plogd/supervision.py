@@ -122,6 +122,7 @@ class Supervision:
             if path in self._free_bytes and self._free_bytes[path] is None:
                 continue  # The disk hangs.
             self._free_bytes[path] = None
+            # In a job, because the call waits if the disk hangs.
             found = ports.jobs.submit(log_dir.lane, partial(ports.files.space, path))
             found.then(partial(self._found_space, path), partial(self._no_space_found, path))
 

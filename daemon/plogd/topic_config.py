@@ -238,7 +238,7 @@ class TopicConfig:
             InvalidConfig: a value is wrong.
         """
         values: dict[str, Any] = {}  # A type checker cannot infer the type of each value.
-        # Over the known settings: an unknown name must not prevent a topic from loading.
+        # Iterate over the known settings: an unknown name must not prevent a topic from loading.
         for name, row in settings_of(cls).items():
             if name in overrides:
                 values[row.attribute] = _parse(row, overrides[name])

@@ -89,7 +89,7 @@ async def _answer(answer: Later[U] | KafkaError) -> Any:
     try:
         return await answer
     except KafkaError as error:
-        # Without its traceback, which would keep kilobytes for each frame that it refers to.
+        # Without its traceback, which would keep frames alive: kilobytes for each error.
         return error.bare()
 
 

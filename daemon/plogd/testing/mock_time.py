@@ -139,7 +139,7 @@ class MockTime:
             return
         self._rounds = 0
         due_in_s = self._due_in_s(move)
-        # Timers that are due already are called by the reactor before the next step.
+        # The reactor calls timers that are already due before the next step.
         if due_in_s > 0:
             if move.remaining_s <= 0:
                 self._end(move)

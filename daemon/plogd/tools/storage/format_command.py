@@ -239,7 +239,7 @@ def format_dirs(
             f"cannot use cluster id '{identity.cluster_id}': only letters, digits, - and _ are "
             "allowed; 'plog storage random-uuid' creates a valid id"
         )
-    # Sorted, as in Kafka's StorageTool, whose texts the lines below repeat word for word.
+    # Sorted, as in Kafka's StorageTool. The lines to print are Kafka's, word for word.
     known = {path: read_meta_properties(files, path) for path in sorted(log_dirs)}
     for path, found in known.items():
         if found is None:

@@ -23,7 +23,7 @@ from plogd.log.recovery.log_discovery import topic_id_of
 from plogd.ports import File, Files, size_of
 
 _SMALLEST_BATCH = 26
-"""Size in bytes of the smallest message of magic 0: 12 for offset and size, and 14."""
+"""Size in bytes of the smallest message of magic 0: 14, after 12 for its offset and size."""
 _HEAD = Struct(">qiib")
 """Base offset, size, leader epoch (or, in old formats, the checksum), magic."""
 
