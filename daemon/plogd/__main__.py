@@ -56,12 +56,15 @@ def run(
     reactor = install_reactor()
     service = make_service(options, reactor)
     service.startService()
+    # The reactor waits for the Deferred of stopService before it stops, so the data is durable when
+    # the process ends.
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     reactor.run()
     return service.exit_code
 
 
 def _install_reactor() -> Any:
+    # First, because importing the reactor installs the default one if none is installed.
     epollreactor.install()
     from twisted.internet import reactor
 
@@ -69,6 +72,7 @@ def _install_reactor() -> Any:
 
 
 def _make_service(options: Options, reactor: Any) -> BrokerService:
+    # Imported here, after `run` has disabled the garbage collector and checked the settings.
     from plogd.service import BrokerService
 
     assert options.loaded is not None

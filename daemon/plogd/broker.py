@@ -60,11 +60,14 @@ from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
-"""How long a request waits while its coordinator's topic is created; creation continues then."""
+"""How long a request waits for its coordinator's topic; after that, the creation continues."""
 _NO_SPACE_RETRY_MS = 1_000
+"""Interval between attempts to write the registration that a full disk has postponed."""
 _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # No record may be deleted, because there are no snapshots.
+    # A change is answered only after its record is durable.
     flush_messages=1,
+    # All changes of a write are in one batch, such as those of a topic with many partitions.
     max_message_bytes=64 << 20,
 )
 
@@ -241,9 +244,11 @@ class Broker:
         self.store.open()
         self._metadata_log = metadata_log
         await self.keep_room()  # Before the first record is written.
+        # Before the logs are loaded: topics inherit settings that clients have set for the broker.
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
+        # A crash before the registration is written would reuse the leader epochs of these writes.
         self.replica_manager.topics.refuse_writes(not self.store.is_registered)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
@@ -270,6 +275,7 @@ class Broker:
             self.replica_manager.topics,
             timers=self.timers,
             report=self._report,
+            # A missing log may be in a directory that is offline.
             may_retry=lambda: self.is_ready and not self.log_manager.offline_dirs,
         )
         await start.start(topics)
@@ -318,6 +324,7 @@ class Broker:
                 topic_id=topic.topic_id, config=config, leader_epoch=state.leader_epoch
             )
             for topic in topics
+            # Resolved once per topic, which may have thousands of partitions.
             for config in [TopicConfig.resolve(self.config, topic.config)]
             for state in topic.partitions
         }
@@ -345,8 +352,10 @@ class Broker:
         return spawn(self._stop())
 
     async def _stop(self) -> None:
+        # A stop during a start does not wait until large logs are recovered.
         self.log_manager.stop_loading()
         self.replica_manager.append_queues.close()
+        # Before the logs are closed, because a coordinator that is still loading reads them.
         await self.group_coordinator.shutdown()
         await self.log_manager.shutdown()
 
@@ -414,6 +423,7 @@ class Broker:
 
     def address_for(self, connection: ConnectionContext) -> tuple[str, int]:
         """Return the host and port at which the client of `connection` reaches this broker."""
+        # The default is the address that the client has used, which is known to work for it.
         local_host, local_port = connection.local_address
         advertised = self._advertised.get(connection.listener_name)
         if advertised is not None:

@@ -97,13 +97,15 @@ class OneAtATime:
         if self._is_busy:
             turn: Later[None] = Later()
             self._waiting.append(turn)
+            # `run` shields this wait, so a turn is never granted to an operation that was
+            # cancelled.
             await turn
         self._is_busy = True
         try:
             return await operation()
         finally:
             if self._waiting:
-                # Still busy, so that no new operation overtakes the one that is granted now.
+                # `_is_busy` stays set, so that no new operation overtakes the next one.
                 self._turns.give(self._waiting.popleft())
             else:
                 self._is_busy = False

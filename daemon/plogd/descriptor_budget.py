@@ -18,9 +18,10 @@ _INTERNAL_MAX: Final = 128
 """For listeners, the reactor, locks, the metadata log, and the few files that each job opens."""
 
 _IDLE_MAX: Final = 4096
-"""Each idle file takes a kilobyte of memory, and the kernel's cache makes reopening one cheap."""
+"""Each idle file takes a kilobyte of memory, and the kernel's cache makes reopening it cheap."""
 
 UNLIMITED: Final = 1 << 31
+"""More than a process can open, because the kernel numbers descriptors with a signed int."""
 
 
 class DescriptorBudget:
@@ -63,6 +64,7 @@ class DescriptorBudget:
     def max_logs(self) -> int:
         """The maximum number of logs; each keeps a descriptor while it is being written."""
         unreserved = self.limit - self._internal - self._reserved_for_clients
+        # Once for reads, and once for segments that have rolled but are not sealed yet.
         return max(0, unreserved - 2 * self._spare)
 
     def take_for_writing(self, path: str, *, is_reserved: bool = False) -> None:
@@ -71,6 +73,7 @@ class DescriptorBudget:
         Raises OSError (EMFILE) with `path` if the logs' share is used up. A reserved file, that
         is, one of the metadata log, is never refused.
         """
+        # The spare part remains free, so reads work however many logs are being written.
         if not is_reserved and self.writing >= self._logs_max() - self._spare:
             raise OSError(
                 errno.EMFILE,

@@ -23,9 +23,9 @@ from typing import Final, TypeVar
 from plogd.ports import Later, Timers
 
 SLICE: Final = 128
-"""Elements handled in one turn. An element takes 1 to 10 microseconds, so a turn takes about a
-millisecond. It is a constant because a larger value delays other clients and a smaller value only
-adds turns."""
+"""Number of elements handled in one turn. An element takes 1 to 10 microseconds, so a turn takes
+about a millisecond. It is a constant because a larger value delays other clients and a smaller
+value only adds turns."""
 
 PAUSE_AFTER_TURNS: Final = 16
 PAUSE_MS: Final = 0.1
@@ -57,6 +57,7 @@ class FairQueue:
 
     def turn(self) -> Later[None]:
         """Wait until all calls that are due and all earlier turns have run."""
+        # First: if the timer cannot be set, no request waits for a turn that never comes.
         self._schedule()
         turn: Later[None] = Later()
         self._waiting.append(turn)
@@ -79,6 +80,7 @@ class FairQueue:
             if turn.done:  # Cancelled: its client has disconnected.
                 continue
             self._turns += 1
+            # Before this turn: an exception in it must not stop the turns that follow.
             if self._waiting:
                 self._schedule()
             turn.succeed(None)

@@ -77,8 +77,10 @@ class FilePool:
         try:
             opened = self.retain(file)
         except BaseException:
+            # The caller cannot write, so the file must not remain counted.
             self.end_writing(file)
             raise
+        # If the file was already open, it was idle until now.
         with self._lock:
             self._idle.pop(file, None)
         return opened
@@ -114,7 +116,7 @@ class FilePool:
         """Set `file.opened` unless another thread has set it; return the open file, retained."""
         with self._lock:
             spare: list[File] = []
-            if file.is_closed:  # Meanwhile, in another thread; the caller alone uses the file.
+            if file.is_closed:  # By another thread meanwhile; the pool does not keep the file.
                 held = opened.retain()
                 spare = [opened]
             elif file.opened is not None:
@@ -187,7 +189,7 @@ class PooledFile:
         return self._pool.retain(self)
 
     def try_retain(self) -> bool:
-        """Not available: a holder must close the open file, which only `retain` returns."""
+        """Raise NotImplementedError: a holder needs the open file, which only `retain` returns."""
         raise NotImplementedError("use retain, which returns the open file")
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
@@ -238,7 +240,7 @@ class PooledFile:
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
-        return None
+        return None  # Closed by another thread: reopening it could wait for the disk.
 
     def size(self) -> int:
         """Return the size in bytes."""

@@ -30,7 +30,7 @@ class File(Protocol):
         ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. After OSError, truncate: a part may be written."""
+        """Write all of `data` at the end. After an OSError, truncate: part of it may be written."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:

@@ -110,6 +110,7 @@ class JournalSender:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        # Not connected: each send looks up the path and so finds a journal that has restarted.
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def close(self) -> None:
@@ -154,7 +155,7 @@ class JournalWriter:
 
     def write(self, fields: Sequence[Field], lines: str) -> None:
         """Write one entry; `lines` is its text with the prefixes that standard error needs."""
-        # First, so that the line stands where the entries are missing.
+        # First, so that the line appears where the entries are missing.
         if self._lost and not self._write_loss():
             self._lost += 1
             return

@@ -29,6 +29,7 @@ from plogd.journal import (
 )
 
 _VALUE_CHARACTERS_MAX = 256
+"""Enough for any topic name, which has up to 249 characters; a client id may be longer."""
 _SYSLOG_PRIORITY = {
     LogLevel.debug: 7,
     LogLevel.info: 6,
@@ -40,6 +41,7 @@ _IMPORTANCE = {level: 7 - priority for level, priority in _SYSLOG_PRIORITY.items
 # Twisted's own "info" events (factories, ports, web requests) are useful only for debugging.
 _CHATTY_NAMESPACES = ("twisted", "log_legacy")
 
+# C0, DEL and C1: terminals may interpret them.
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)]}
 _CONTROL_CHARACTERS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _CONTROL_CHARACTERS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}  # Some readers split lines at these.
@@ -84,6 +86,7 @@ class LineObserver:
         first = f"{namespace}: {lines[0]}"
         if isinstance(self._to, JournalWriter):
             priority = _SYSLOG_PRIORITY[level]
+            # Every line has the prefix, because the journal reads each as an entry of its own.
             prefixed = "".join(f"<{priority}>{line}\n" for line in [first, *lines[1:]])
             self._to.write(_entry(event, "\n".join(lines), priority, namespace), prefixed)
             return
@@ -164,7 +167,7 @@ class _Seen:
 
 
 class RateLimit:
-    """A rate limit for log events: one event per key and interval passes, the others are counted.
+    """A rate limit for log events: one event per key and interval passes; the others are counted.
 
     It is meant for events that a peer can cause at will. At most `keys_max` keys are remembered;
     beyond that, the key that passed longest ago is dropped, so that many peers cannot exhaust the
@@ -177,7 +180,7 @@ class RateLimit:
         self._seen: dict[Hashable, _Seen] = {}
 
     def admit(self, key: Hashable, now_ms: float) -> int | None:
-        """Return the number of events suppressed since the last admitted one; None rejects this."""
+        """Return the number of events suppressed before this one; None if it is suppressed, too."""
         seen = self._seen.get(key)
         if seen is not None and now_ms - seen.last_ms < self._interval_ms:
             seen.suppressed += 1

@@ -1,10 +1,10 @@
 """Counters and gauges, and their exposition in Prometheus' text format.
 
 A package registers its metrics once and keeps the objects, so that counting is a single attribute
-addition: no lock (all metrics belong to the reactor's thread), no dictionary, no formatting. Values
-that are known anyway, such as the size of a log, are not counted: a gauge calls a function at each
-scrape. http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that
-yields many numbers must tolerate changes while it is suspended.
+addition. It needs no lock, because all metrics belong to the reactor's thread. Values that are
+known anyway, such as the size of a log, are not counted: a gauge calls a function at each scrape.
+http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that yields many
+numbers must tolerate changes while it is suspended.
 
 Kafka's metrics have the names that the usual rules of the JMX exporter derive from the MBeans, so
 that dashboards made for Kafka work. For example,
@@ -106,6 +106,7 @@ class Family(Generic[M]):
 
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
         """Yield the lines of the text format, in the order of the label values."""
+        # A sorted copy, because metrics may be created while this is suspended.
         for values, child in sorted(self._children.items()):
             own = tuple(zip(self._label_names, values, strict=True))
             yield from child.samples(name, (*labels, *own))
@@ -164,6 +165,7 @@ class Registry:
 
     def lines(self) -> Iterator[str]:
         """Yield all metrics in Prometheus' text format; other code may run between two lines."""
+        # A copy, because metrics may be registered while this is suspended.
         for name, (help, metric) in list(self._metrics.items()):
             yield f"# HELP {name} {_escaped_help(help)}"
             yield f"# TYPE {name} {metric.kind}"

@@ -25,7 +25,7 @@ from plogd.file_pool import FilePool
 from plogd.files import Buffer, DiskSpace, File
 
 _PROBE_BYTES = 64 * 1024
-"""Distance of the pages that `cached` probes: half of the kernel's default read-ahead."""
+"""Distance between the pages that `cached` probes: half of the kernel's default read-ahead."""
 
 _SYNC_FS_TYPES = frozenset({"ext4", "xfs"})
 _SYNC_FS_KERNEL = (5, 8)
@@ -115,6 +115,7 @@ class OsFile:
             if error.errno != errno.EOPNOTSUPP:
                 raise
             return self.pread(length, position)
+        # A short read stops at the first page that is not cached, or at the end of the file.
         return data if nbytes == length else None
 
     def size(self) -> int:
@@ -126,7 +127,7 @@ class OsFile:
         os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, nbytes: int) -> bool:
-        """Reserve space after the end; return False if the disk is full or cannot do this."""
+        """Reserve space after the end; return False if the disk is full or lacks support for it."""
         # ctypes would pass a Python int as a 32-bit int.
         size = ctypes.c_int64(self.size())
         length = ctypes.c_int64(nbytes)
@@ -202,6 +203,8 @@ class OsFile:
             assert self._holders, f"{self.path} is closed"
             self._holders -= 1
             if not self._holders:
+                # A call in progress in another thread has its own reference, so the kernel closes
+                # the descriptor only after it. Calling os.close here would close it immediately.
                 self._fd = -1
 
     def __repr__(self) -> str:
@@ -290,6 +293,7 @@ class OsFiles:
     def exchange(self, first: str, second: str) -> None:
         """Exchange two names atomically. Raises OSError if the file system cannot do this."""
         paths = (os.fsencode(first), os.fsencode(second))
+        # Part of glibc since version 2.28.
         if not hasattr(_libc, "renameat2"):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first, None, second)
         if _libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) != 0:

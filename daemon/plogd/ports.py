@@ -2,7 +2,7 @@
 
 The log, the replicas, the controller and the request handlers are plain Python: they access no
 socket, thread, clock or file directly. They receive a `Clock`, `Timers`, `Files`, `Random` and
-`Jobs`, and represent a value that is not available yet by a `Later`. The Twisted shell implements
+`Jobs`, and represent a value that is not available yet as a `Later`. The Twisted shell implements
 the ports on the real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py;
 machine.py creates them), and the simulator on a virtual one (tests/sim), so the same code runs on
 both.
@@ -218,6 +218,7 @@ async def gather(laters: list[Later[T]]) -> list[T]:
         try:
             values.append(await later)
         except Exception as error:
+            # The others are still awaited, because every Later needs a consumer.
             first_error = first_error or error
     if first_error is not None:
         raise first_error
@@ -361,11 +362,12 @@ class Turn:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._timers.call_later(0, self._run_scheduled)
+            # Set last: if the timer cannot be set, the next `defer` tries again.
             self._scheduled = True
 
     def _run_scheduled(self) -> None:
         self._scheduled = False
-        with self:
+        with self:  # The calls run at the end of this empty turn.
             pass
 
     def _run(self) -> None:
@@ -375,7 +377,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ports of one broker; machine.py builds them, tests and the simulator build their own.
+    """The ports of one broker. machine.py builds them; tests and the simulator build their own.
 
     A class that uses three or more ports takes the bundle and copies those ports to its attributes;
     other classes take single ports.

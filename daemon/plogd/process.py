@@ -55,5 +55,6 @@ class OwnProcess:
 def _raise_descriptor_limit() -> int:
     """Raise the limit as far as allowed; return it. descriptor_budget.py divides it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The soft limit of 1024 exists for programs that use select(2); the broker does not.
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard

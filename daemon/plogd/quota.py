@@ -40,7 +40,7 @@ _SWEEP_AT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaEntity:
-    """The entity of a quota. A part is None if it matches any value, `DEFAULT` for the default."""
+    """The entity of a quota. A part is None to match any value, or `DEFAULT` for the default."""
 
     user: str | None = None
     client_id: str | None = None
@@ -95,9 +95,9 @@ class _Sample:
 class RateMeter:
     """Measures a rate over a sliding window of `samples` parts of `sample_ms` each.
 
-    The window counts as at least `samples` - 1 parts long, so that a first burst does not count as
-    a high rate. It holds one more sample than it measures, because the oldest sample may be only
-    partly inside the window.
+    A window shorter than `samples` - 1 parts is extended to that length; otherwise a first burst
+    would look like a high rate. The meter keeps one sample more than a window has parts, because
+    the oldest sample may be only partly inside the window.
     """
 
     __slots__ = ("_current", "_sample_ms", "_samples", "_slots")
@@ -129,11 +129,13 @@ class RateMeter:
         """Return the total in the window, and the length of the window in milliseconds."""
         total, oldest_ms = 0.0, now_ms
         for sample in self._slots:
+            # As in Kafka's SampledStat.purgeObsoleteSamples.
             if now_ms - sample.last_ms >= self._samples * self._sample_ms:
                 sample.reset(now_ms)
             total += sample.total
             oldest_ms = min(oldest_ms, sample.start_ms)
         window_ms = now_ms - oldest_ms
+        # Kafka's Rate.windowSize extends a short window in the same way.
         missing = self._samples - 1 - int(window_ms / self._sample_ms)
         return total, max(window_ms + max(0, missing) * self._sample_ms, 1.0)
 
@@ -178,6 +180,7 @@ class RateQuota:
         else:
             self._limits[entity] = limit
         self.is_set = bool(self._limits)
+        # Callers measure nothing while no quota is set, so the rates would be outdated.
         if not self.is_set:
             self._meters.clear()
 
@@ -229,6 +232,7 @@ class RateQuota:
         meter.record(amount, now_ms)
         total, window_ms = meter.measure(now_ms)
         throttle_ms = self._counted(_throttle_ms(limit, total, window_ms))
+        # If the total is not greater, the window contains nothing else.
         may_send = throttle_ms == 0 or total <= amount
         if not may_send:
             meter.record(-amount, now_ms)
@@ -239,6 +243,7 @@ class RateQuota:
         found = self.find(user, client_id)
         if found is None:
             return None
+        # The shortest window that `measure` uses.
         return found[0] * max(1, self._samples - 1) * self._sample_ms / 1000
 
     def _meter(self, shared_by: _Entity, now_ms: float) -> RateMeter:
@@ -254,6 +259,7 @@ class RateQuota:
         self._meters = {
             entity: meter for entity, meter in self._meters.items() if not meter.is_idle(now_ms)
         }
+        # Twice the rest, so that the cost of a sweep is spread over as many new meters.
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._meters))
 
     def _counted(self, throttle_ms: int) -> int:

@@ -1,8 +1,8 @@
 """Timers that lose no call, even if a timer cannot be set immediately.
 
-Setting a timer takes memory, so it can fail. Nearly every timer has a dependent: a request waits
-for its deadline, a seal for its next attempt, a queue for its next turn. A call whose timer cannot
-be set is therefore kept, and its timer is set at the end of the turn or together with the next one.
+Setting a timer takes memory, so it can fail. Most calls must not be lost: a request waits for its
+deadline, a seal for its next attempt, a queue for its next turn. A call whose timer cannot be set
+is therefore kept, and its timer is set at the end of the turn or together with the next one.
 Callers need not handle this case.
 """
 
@@ -32,6 +32,7 @@ class ReliableTimers:
         try:
             return self._timers.call_later(delay_ms, function)
         except Exception as error:
+            # The time at which the call is due, because it is unknown when the timer will be set.
             timer = _UnsetTimer(self._unset, self._clock.monotonic_ms() + delay_ms, function)
             self._on_bug("setting a timer", error)
             try:

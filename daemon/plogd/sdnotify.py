@@ -80,7 +80,7 @@ class ServiceNotifier:
         self._notify("STOPPING=1" + (f"\nSTATUS={_one_line(status)}" if status else ""))
 
     def progress(self, status: str | None, extend_ms: int) -> None:
-        """Let the timeout for starting or stopping end `extend_ms` from now.
+        """Extend the timeout for starting or stopping until `extend_ms` from now.
 
         If `status` is not None, it replaces the line that ``systemctl status`` shows.
         """

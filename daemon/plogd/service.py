@@ -121,6 +121,7 @@ class BrokerService(Service):
         try:
             self._tls = self._make_tls()
             self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
+            # Before the data is loaded, so that /ready answers while logs are recovered.
             self._http = self._listen_http()
         except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
@@ -170,6 +171,7 @@ class BrokerService(Service):
             ports,
             descriptors=machine.files.descriptors,
         )
+        # Set afterwards, because the connections need the broker's dispatcher.
         self.broker.copy_memory = self._connections.memory
         self._supervision = Supervision(
             self._process.notifier,
@@ -213,10 +215,12 @@ class BrokerService(Service):
         try:
             return site.listen(self._reactor, self._loaded.config, pages)
         except CannotListenError as error:
+            # Formatted here, because the error does not contain the name of the setting.
             raise _CannotOpen(listen_problem(error, "plog.http.port")) from error
 
     def _serve(self) -> None:
         """Open the listeners and notify the service manager, once the data has been loaded."""
+        # A stop may have begun while the data was being loaded.
         if self._stopping:
             return
         config = self._loaded.config
@@ -246,6 +250,7 @@ class BrokerService(Service):
         self._supervision.serving(addresses)
 
     def _cannot_start(self, error: Exception) -> None:
+        # A stop makes the loading fail, so this error is expected.
         if self._stopping:
             return
         if isinstance(error, CannotListenError):
@@ -283,7 +288,7 @@ class BrokerService(Service):
     # -- reload -------------------------------------------------------------------------------
 
     def _hang_up(self) -> None:
-        # A signal handler runs in the middle of any code, so it only wakes the reactor.
+        # A signal handler may interrupt any code, so it only wakes the reactor.
         self._reactor.callFromThread(self.reload)
 
     def reload(self) -> None:
@@ -294,6 +299,7 @@ class BrokerService(Service):
         changes if the files cannot be read in time, for example because a file system hangs.
         """
         self._process.notifier.reloading(self._clock.monotonic_ms())
+        # Not in `_jobs`, whose end a stop awaits: a file system may hang.
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)
         read.then(self._loaded_again, self._not_loaded)
 
@@ -321,6 +327,8 @@ class BrokerService(Service):
             self._reload_tls(self._tls, loaded, reload)
 
     def _reload_tls(self, tls: TlsServers, loaded: LoadedConfig, reload: Reload) -> None:
+        # `_make_tls` has loaded it. A running broker loads no modules, because an upgrade of the
+        # package may have replaced their files.
         from plogd.net.tls.tls_reload import prepare_tls
 
         def prepared(new: PreparedTls) -> None:
@@ -348,6 +356,7 @@ class BrokerService(Service):
         prepare.then(prepared, failed)
 
     def _reloaded(self) -> None:
+        # During a start, READY would end the start too early.
         if self._listeners is not None:
             self._supervision.ready()
 
@@ -412,9 +421,11 @@ class BrokerService(Service):
         if abort.active():
             abort.cancel()
         if self._tasks is not None:
+            # Before the logs are closed, because tasks use them.
             await self._tasks.stop()
         await as_deferred(self.broker.stop())
         self._detached_jobs.close()
+        # Last, because closing the logs requires jobs.
         self._jobs.close()
         self._supervision.ended()
         log.info("stopped")

@@ -59,6 +59,7 @@ class LogDirRemedies:
         return ""
 
     def _of_read_only(self, path: str) -> str:
+        # With ProtectSystem=strict, most directories are read-only, but only for the unit.
         if not self._unit or file_system_is_read_only(_read("/proc/self/mountinfo"), path):
             return (
                 "its file system is read-only: look for disk errors in the kernel's log, remount "
@@ -104,7 +105,7 @@ def unit_name(cgroups: str) -> str:
         name = line.rpartition("/")[2]
         if name.endswith(".service"):
             return name.removesuffix(".service")
-    return "plog-broker"
+    return "plog-broker"  # The packaged unit.
 
 
 def file_system_is_read_only(mounts: str, path: str) -> bool:

@@ -22,7 +22,7 @@ class Traffic:
 
 
 def bytes_text(nbytes: float, of: float | None = None) -> str:
-    """Return a number of bytes in decimal units, or a part of a larger number in the same unit.
+    """Return a number of bytes in decimal units; with `of`, a part and its whole in the same unit.
 
     >>> bytes_text(1_234_567), bytes_text(999.7), bytes_text(0)
     ('1.2 MB', '1.0 kB', '0 B')

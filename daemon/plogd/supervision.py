@@ -31,17 +31,18 @@ PROGRESS_MS: Final = 1_000.0
 STALL_MAX_MS: Final = 300_000
 """How long a start or stop may last without progress once the unit's own timeout has passed."""
 _LOG_PROGRESS_MS: Final = 10_000.0
+"""Minimum time between two log lines about the progress."""
 _REFUSAL_SHOWN_MS: Final = 60_000.0
-"""How long after its last refused write a log directory counts as full."""
+"""How long after its last refused write a log directory is shown in the status."""
 _FULL_BYTES: Final = 1 << 20
-"""Less free space counts as full: a batch of the default maximum size does not fit."""
+"""Less free space is reported as full: no batch of the default maximum size fits."""
 
 
 class Supervision:
     """Sends the reports of one broker; without a service manager, only logs the progress.
 
     Args:
-        timers: those of the broker, which survive a lack of memory.
+        timers: those of the broker, which lose no call if memory is exhausted.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Supervision:
             if path in self._free_bytes and self._free_bytes[path] is None:
                 continue  # The disk hangs.
             self._free_bytes[path] = None
+            # In a job, because the call waits if the disk hangs.
             found = ports.jobs.submit(log_dir.lane, partial(ports.files.space, path))
             found.then(partial(self._found_space, path), partial(self._no_space_found, path))
 
@@ -175,6 +177,8 @@ class Supervision:
         interval_ms = self._notifier.watchdog_interval_ms
         if interval_ms is not None:
             self._notifier.alive()
+            # Not a thread: a blocked reactor must miss the deadline, so that systemd restarts the
+            # broker.
             self._watchdog_timer = self._timers.call_later(interval_ms, self._feed_watchdog)
 
     # -- stop ---------------------------------------------------------------------------------
@@ -232,6 +236,7 @@ class _Progress:
         self._timer = timers.call_later(PROGRESS_MS, self._report)
 
     def _report(self) -> None:
+        # First: an exception below must not end the reports.
         self._timer = self._timers.call_later(PROGRESS_MS, self._report)
         counted = self._count()
         if counted == self._counted:

@@ -135,6 +135,7 @@ def makeService(options: Options) -> IService:
     """Return the broker as a Twisted service; twistd calls this."""
     from twisted.internet import reactor
 
+    # Imported here, so that an error in the settings is reported before the broker is loaded.
     from plogd.net.passed_sockets import restore_variables
     from plogd.service import BrokerService
 
@@ -151,4 +152,5 @@ def makeService(options: Options) -> IService:
 def _exit_with(code: int) -> None:
     if code:
         sys.stderr.flush()
+        # A call of sys.exit during the exit would not change the exit code.
         os._exit(code)

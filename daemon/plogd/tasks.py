@@ -62,6 +62,7 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
     Task(
         name="log-retention",
         interval_setting="log.retention.check.interval.ms",
+        # The wall clock, because retention compares it with the timestamps of records.
         function=lambda at: at.broker.log_manager.apply_retention(at.broker.clock.now_ms()),
     ),
     Task(
@@ -135,8 +136,10 @@ def start_tasks(
     registry: Registry,
 ) -> RunningTasks:
     """Call each task's function with `target` at its interval, until the tasks are stopped."""
-    runs = registry.counters("plog_task_runs_total", "Periodic tasks started.", ("task",))
-    failures = registry.counters("plog_task_failures_total", "Periodic tasks failed.", ("task",))
+    runs = registry.counters("plog_task_runs_total", "Runs of periodic tasks.", ("task",))
+    failures = registry.counters(
+        "plog_task_failures_total", "Failed runs of periodic tasks.", ("task",)
+    )
     loops = []
     for task in tasks:
         interval_ms = task.interval_ms(config)
@@ -177,6 +180,7 @@ def _guarded(
         try:
             later = task.function(target)
         except Exception:
+            # Without a Failure, log.failure logs the exception that is being handled.
             failed()
             return None
         if later is None:

@@ -35,6 +35,7 @@ from plogd.config.config_entry import ConfigEntry, ConfigSynonym
 
 _LONG = SettingType.LONG
 _PROBLEMS_MAX = 20
+"""Maximum number of problems in one error, because searching for the nearest name is slow."""
 _REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 _NO_COMPACTION = " Accepted but without effect: plog does not support compaction yet."
 _NO_REMOTE_STORAGE = " Accepted but without effect: plog does not support remote storage."
@@ -237,6 +238,7 @@ class TopicConfig:
             InvalidConfig: a value is wrong.
         """
         values: dict[str, Any] = {}  # A type checker cannot infer the type of each value.
+        # Iterate over the known settings: an unknown name must not prevent a topic from loading.
         for name, row in settings_of(cls).items():
             if name in overrides:
                 values[row.attribute] = _parse(row, overrides[name])
@@ -248,8 +250,8 @@ class TopicConfig:
 def validate_overrides(overrides: Mapping[str, str | None]) -> None:
     """Raise InvalidConfig, listing the settings that are unknown or have an invalid value.
 
-    At most 20 are listed, because searching for the nearest known name is slow. None stands for a
-    null value in the request; CreateTopics rejects it, as in Kafka.
+    At most `_PROBLEMS_MAX` are listed. None stands for a null value in the request; CreateTopics
+    rejects it, as in Kafka.
     """
     rows = settings_of(TopicConfig)
     problems = []

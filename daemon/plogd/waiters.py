@@ -1,8 +1,8 @@
 """Requests that wait for the same outcome, such as the creation of a topic.
 
-The work belongs to none of the requests, so it continues when one of them gives up. A request that
-gives up or times out is removed immediately. The memory is therefore bounded by the requests in
-progress, however long the work takes.
+The work belongs to none of the requests, so it continues when one of them is cancelled. A request
+that is cancelled or times out is removed immediately. The memory is therefore bounded by the
+requests in progress, however long the work takes.
 
 Pure; used on the reactor's thread by every package of the broker.
 """
@@ -21,7 +21,7 @@ class Waiters(Generic[T]):
     """The requests that wait for one outcome.
 
     Args:
-        on_abandoned: called when the last request has given up.
+        on_abandoned: called when the last request has been cancelled or has timed out.
 
     >>> waiters: Waiters[str] = Waiters()
     >>> one, other = waiters.wait(), waiters.wait()

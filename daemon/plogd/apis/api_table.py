@@ -98,7 +98,7 @@ from plogd.ports import Later
 Handler: TypeAlias = Callable[
     [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
 ]
-"""Handles a request; returns the response, a Later, or None without one. May raise KafkaError."""
+"""Handles a request; returns the response, a Later, or None for none. May raise KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ class Row:
 def _handle_api_versions(
     request: ApiVersionsRequest, context: RequestContext, broker: Broker
 ) -> ApiVersionsResponse:
+    # Not a partial function: ADVERTISED is derived from the table that contains this handler.
     return handle_api_versions(request, context, broker, ADVERTISED)
 
 

@@ -29,7 +29,7 @@ from plogd.ports import Later, spawn
 from plogd.quota import QuotaEntity
 
 _MAX_COMPONENTS = 100
-"""Maximum components of a filter, which may contain each entity type only once."""
+"""Maximum number of components in a filter, which may contain each entity type only once."""
 
 
 def handle_describe_client_quotas(

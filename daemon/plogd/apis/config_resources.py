@@ -46,7 +46,7 @@ class ResourceChange:
     resource_type: int
     name: str
     check: Callable[[], None]
-    """Raises KafkaError if the request is invalid in itself."""
+    """Raises KafkaError for a request that is invalid regardless of the current settings."""
     alter: AlterTable
     alter_loggers: Callable[[], None] | None = None
     """Changes a broker's loggers; None if the API cannot change loggers."""

@@ -33,6 +33,7 @@ from plogd.ports import Later, spawn
 from plogd.replica.record_deletion import delete_records
 
 _NO_LOW_WATERMARK = -1
+"""Kafka's DeleteRecordsResponse.INVALID_LOW_WATERMARK."""
 _OWN_DISK_TIMEOUT_MS = 30_000
 
 

@@ -44,7 +44,7 @@ _FIRST_VERSION_WITH_DISABLED = 3  # KIP-322.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RequestedTopic:
-    """A requested topic: by name or by id; both or neither is an error."""
+    """A topic requested by name or by id; both or neither is an error."""
 
     name: str | None
     topic_id: Uuid
@@ -56,6 +56,7 @@ def handle_delete_topics(
     """Delete every existing topic that is listed once."""
     if not broker.config.delete_topic_enable:
         if context.version < _FIRST_VERSION_WITH_DISABLED:
+            # Older clients do not know TOPIC_DELETION_DISABLED.
             raise InvalidRequest("Topic deletion is disabled.")
         raise TopicDeletionDisabled()
     check_changes(request.topics or request.topic_names, "topics")

@@ -23,6 +23,7 @@ from plogd.apis.metadata import CLUSTER_OPERATIONS
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 
+# Kafka's EndpointType (KIP-919).
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 

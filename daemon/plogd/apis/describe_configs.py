@@ -76,7 +76,7 @@ def _result(
         entries = _entries(resource, broker)
     except KafkaError as error:
         return _error(resource, error)
-    # As in Kafka, an empty list means all settings, like null.
+    # As in Kafka, an empty list means all settings, as null does.
     wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         resource_type=resource.resource_type,

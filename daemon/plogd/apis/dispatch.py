@@ -70,7 +70,7 @@ _PRODUCE_KEY = b"\0\0"
 _FEW_BYTES = 512
 """A request of at most this size has too few elements to be decoded in slices."""
 _PRODUCE_ELEMENTS = 2_000
-"""Maximum elements of a Produce that are decoded in one turn; each takes half a microsecond."""
+"""Maximum number of elements of a Produce decoded in one turn; each takes half a microsecond."""
 _FEW_PRODUCE_BYTES = 10_000
 """A Produce of at most this size is not decoded in slices: an element has at least six bytes."""
 
@@ -168,7 +168,7 @@ class Dispatcher:
         return Dispatched(False, self._start(row, request, context))
 
     def _dispatch_produce(self, row: Row, body: memoryview, context: RequestContext) -> Dispatched:
-        """Start a Produce; decode one with too many elements for a turn in slices, alone."""
+        """Start a Produce; one with many elements is decoded in slices and runs alone."""
         # A request larger than this bound will be refused, so it is decoded without a copy.
         may_be_copied = len(body) <= self._broker.config.plog_produce_parked_max_bytes
         if len(body) > _FEW_PRODUCE_BYTES and may_be_copied:

@@ -1,4 +1,4 @@
-"""Duplicate topic names in a request; such a topic is refused, because its elements may differ."""
+"""Duplicate topic names in a request; such a topic is refused, because its entries may differ."""
 
 from __future__ import annotations
 

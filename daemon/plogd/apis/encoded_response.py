@@ -92,6 +92,7 @@ class SharedResponses:
         entry = self._entries.get(key)
         if entry is not None and entry.state == state:
             return await entry.waiters.wait() if entry.response is None else entry.response
+        # Removed, so that the new entry is the last one in the order of age.
         self._entries.pop(key, None)
         entry = self._entries[key] = _Shared(state)
         # Wait before the encoding starts, because it may fail immediately.
@@ -135,6 +136,7 @@ class SharedResponses:
                 del self._entries[key]
 
     def _failed(self, key: Hashable, entry: _Shared, error: Exception) -> None:
+        # A request for a newer state may have replaced the entry.
         if self._entries.get(key) is entry:
             del self._entries[key]
         entry.waiters.fail(error)

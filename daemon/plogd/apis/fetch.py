@@ -44,7 +44,7 @@ _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
 _FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
 _FIRST_ZSTD_VERSION = 10  # KIP-110.
 _LAST_VERSION_WITHOUT_STORAGE_ERROR = 5  # KIP-112.
-_READ_COMMITTED = 1
+_READ_COMMITTED = 1  # Kafka's IsolationLevel (KIP-98).
 
 # Shared by all responses, because they never change and most partitions of a response have them.
 _NO_DIVERGENCE = EpochEndOffset()
@@ -121,6 +121,7 @@ class _Answer:
         try:
             return self._respond(reads)
         except BaseException:
+            # Otherwise the files of the records would stay open.
             _close_all(reads)
             raise
 
@@ -182,6 +183,7 @@ class _Answer:
         if may_send:
             return throttle_ms, None
         _close_all(reads)
+        # The client may have sent its next request while this one was waiting.
         self._fetch.check()
         error = self._fetch.error
         empty = FetchResponse(
@@ -203,6 +205,7 @@ class _Answer:
         if read.error is not None:
             return read
         partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)
+        # As in Kafka, the setting alone decides; with another one, batches with zstd are sent.
         if partition.log.config.compression_type != "zstd":
             return read
         read.close()

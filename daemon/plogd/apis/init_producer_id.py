@@ -28,6 +28,7 @@ def handle_init_producer_id(
         raise InvalidRequest(
             "only one of producer id and producer epoch is set; set both or neither"
         )
+    # Kafka's TransactionCoordinator also ignores an old id that comes without a transactional id.
     producer_id = broker.producer_ids.next_id()
     if isinstance(producer_id, Later):
         return producer_id.map(_response)

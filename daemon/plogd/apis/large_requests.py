@@ -21,15 +21,16 @@ MAX_ELEMENTS: Final = 100_000
 MAX_WAITING_ELEMENTS: Final = 100_000
 """The limit for large fetches that wait for data."""
 _FEW_ELEMENTS: Final = 2_000
+"""A request with fewer elements continues even if the limit is exceeded."""
 _WAITING_KEYS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
-"""Requests that wait for other clients. They count only while they are being decoded; otherwise,
+"""Requests that wait for other clients. They are counted only while they are decoded; otherwise,
 they would block all other requests. The groups in which they wait have their own limits."""
 
 
 class LargeRequests:
     """The large requests in progress.
 
-    Produces and fetches count separately, because the disk that they use may hang.
+    Produces and fetches are counted separately, because their disk may hang.
 
     Attributes:
         waiting_elements: the elements of large fetches that have waited for data.

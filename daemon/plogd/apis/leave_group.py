@@ -17,7 +17,7 @@ from plogd.ports import Later, spawn
 
 _FIRST_BATCHED_VERSION = 3  # KIP-345.
 _MEMBERS_AT_ONCE: Final = 128
-"""Maximum members removed by one operation of the coordinator."""
+"""Maximum number of members removed by one operation of the coordinator."""
 
 
 def handle_leave_group(

@@ -36,6 +36,7 @@ from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
 
+# From -1: latest, earliest, max timestamp, earliest local, latest tiered, pending upload.
 _FIRST_VERSION_BY_SPECIAL_TIMESTAMP = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _FIRST_VERSION_WITH_EPOCH = 4  # KIP-320.
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5  # KIP-207.

@@ -61,9 +61,10 @@ _Asked = dict[tuple[Uuid, str | None], MetadataRequestTopic]
 """The distinct topics of a request, by id and name."""
 
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: one bit each."""
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: for each, the bit
+with the number of its `AclOperation`. All are set, because ACLs are not enforced."""
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-"""One bit each for CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and
+"""In the same way: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and
 IDEMPOTENT_WRITE."""
 
 
@@ -78,6 +79,7 @@ def handle_metadata(
     topics = request.topics or ()
     if len(topics) > SLICE:
         return spawn(_many_topics(topics, request, context, broker))
+    # A dict, so that a topic that is requested repeatedly is created and described once.
     asked: _Asked = {}
     for topic in topics:
         _check_topic(topic, context)
@@ -131,6 +133,7 @@ async def _many_topics(
 def _all_topics(
     request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponse:
+    # A copy: the response is encoded in slices, between which topics may be created.
     states = list(broker.cache.topics())
     topics = lazy_array(states, lambda state: _topic(state, request, context, broker))
     return _response(topics, request, context, broker)
@@ -188,6 +191,7 @@ async def _create_and_respond(
             case TopicAlreadyExists():
                 pass  # Another request has created it.
             case CoordinatorNotAvailable():
+                # Clients retry Metadata after this error; the coordinator's error is for groups.
                 errors[name] = LeaderNotAvailable(outcome.message)
             case KafkaError():
                 errors[name] = outcome

@@ -117,6 +117,7 @@ async def _commit_some(
         try:
             errors += await broker.group_coordinator.commit_offsets(commit)
         except KafkaError as error:
+            # The response has no error code for the group, so every partition gets this one.
             errors += [error.bare()] * len(some)
         if start + _OFFSETS_AT_ONCE < len(offsets):
             await broker.fair_queue.turn()

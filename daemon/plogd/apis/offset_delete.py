@@ -25,7 +25,7 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _OFFSETS_AT_ONCE: Final = 256
-"""Maximum offsets removed by one operation of the coordinator."""
+"""Maximum number of offsets removed by one operation of the coordinator."""
 
 
 def handle_offset_delete(

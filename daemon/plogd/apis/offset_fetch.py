@@ -42,7 +42,7 @@ _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8  # KIP-709.
 _FIRST_TOPIC_ID_VERSION = 10
 _PARTITIONS_AT_ONCE: Final = 256
-"""Maximum partitions looked up by one operation of the coordinator."""
+"""Maximum number of partitions looked up by one operation of the coordinator."""
 
 _Numbers = list[tuple[str, list[int]]]
 """Partitions by topic."""
@@ -130,6 +130,8 @@ async def _parts(asked: _Numbers, slices: Slices) -> AsyncIterator[_Numbers]:
             if count >= _PARTITIONS_AT_ONCE:
                 yield part
                 part, count = [], 0
+    # A request without partitions needs one, too: only the coordinator detects an error of the
+    # group.
     if part or not asked:
         yield part
 
@@ -148,7 +150,7 @@ async def _several_groups(
             groups[group.group_id] = None
         elif before is not None:
             before += group.topics
-            # Extending a list is so fast that 16 topics count as one element.
+            # Extending a list is so fast that 16 topics are counted as one element.
             slices.spend(len(group.topics) // 16)
 
     def ask(

@@ -58,10 +58,11 @@ from plogd.replica.delayed_produce import PartitionAppend
 
 _FIRST_TOPIC_ID_VERSION = 13  # KIP-516.
 _FIRST_ZSTD_VERSION = 7  # KIP-110.
+# The attributes are a big-endian int16, and its low byte contains the codec.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 _VALID_ACKS = (-1, 0, 1)
 _ADMIN_CLIENT_ID = "__admin_client"
-"""The client id with which Kafka's own tools may write to internal topics."""
+"""Kafka's AdminUtils.ADMIN_CLIENT_ID; only clients with this id may write to internal topics."""
 _FOUND_BEFORE_THE_LOG = (
     CorruptMessage,
     KafkaStorageError,
@@ -81,6 +82,7 @@ def handle_produce(
 ) -> ProduceResponse | bytes | Later[Any] | None:
     """Append the records and respond once they satisfy the request's acks; None for acks=0."""
     if isinstance(request, SingleProduce):
+        # Most requests take this path; those with a special rule continue below.
         topic = request.topic or broker.cache.topic_name(request.topic_id)
         if (
             topic

@@ -27,10 +27,11 @@ from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.append_queue import waiting_ms
 
 AT_ONCE: Final = 500
-"""Maximum topics, and maximum partitions, of a request that is handled in one turn."""
+"""Maximum number of topics, and of partitions, in a request that is handled in one turn."""
 _SLICE: Final = 100
 _SLICES_AT_ONCE: Final = 8
-"""Maximum slices that wait for the disk: each checks its partitions whenever one is synced."""
+"""Maximum number of slices that wait for the disk. Each of them checks its partitions whenever one
+is synced."""
 _FEW_BYTES: Final = 2 * AT_ONCE
 """A request of at most this size cannot contain more than `AT_ONCE` of either."""
 
@@ -126,6 +127,7 @@ async def _run(
         try:
             begun.append((continues, handle(part, refusal)))
         except CloseConnection as error:
+            # The other slices are still appended: a client with acks=0 does not send them again.
             failure = failure or error
         await broker.fair_queue.turn()
         if len(begun) == _SLICES_AT_ONCE:
@@ -142,6 +144,7 @@ def _slices(request: ProduceRequest) -> Iterator[tuple[bool, ProduceRequest]]:
     topics: list[TopicProduceData] = []
     count, continues = 0, False
     for topic in request.topic_data:
+        # Once even without partitions, because the response contains every topic.
         for start in range(0, len(topic.partition_data) or 1, _SLICE):
             data = topic.partition_data[start : start + _SLICE]
             continues = start > 0 if not topics else continues

@@ -17,8 +17,8 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later
 
 IN_PROGRESS: Final = 32
-"""Maximum operations of one request that wait concurrently. They share disk syncs, and their
-continuations after a sync run in one turn."""
+"""Maximum number of operations of one request that wait concurrently. They share disk syncs, and
+their continuations after a sync run in one turn."""
 _STARTED_IN_A_TURN: Final = 16  # Fewer than IN_PROGRESS, so that one turn stays short.
 MAX_CHANGES: Final = 10_000
 """Maximum number of topics, resources or ACLs that a request changes, as in QuorumController."""
@@ -89,7 +89,7 @@ async def _answer(answer: Later[U] | KafkaError) -> Any:
     try:
         return await answer
     except KafkaError as error:
-        # Without its traceback, which references every frame it went through: kilobytes each.
+        # Without its traceback, which would keep frames alive: kilobytes for each error.
         return error.bare()
 
 
@@ -122,7 +122,7 @@ async def numbers_by_topic(
     asked: dict[K, dict[int, None]] = {}
     async for topic in slices.over(topics):
         named = numbers(topic)
-        # dict.fromkeys() is so fast that 16 numbers count as one element.
+        # dict.fromkeys() is so fast that 16 numbers are counted as one element.
         slices.spend(len(named) // 16)
         asked.setdefault(topic_key(topic), {}).update(dict.fromkeys(named))
     return {key: list(of_topic) for key, of_topic in asked.items()}

@@ -27,7 +27,7 @@ def grant_fetch(
 ) -> tuple[bool, int]:
     """Return whether these records may be sent now, and the throttle time for the response."""
     nbytes = sum(read.nbytes for read in reads)
-    if not nbytes:
+    if not nbytes:  # Only records are limited; an empty response is sent immediately.
         return True, 0
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()

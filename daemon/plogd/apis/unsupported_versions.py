@@ -13,6 +13,7 @@ from plogd.apis.api_table import Row
 from plogd.connection_context import ConnectionContext
 
 _CLIENT_ID_MAX_CHARACTERS = 100
+"""A client id may have 32,767 bytes; a log line contains only its start."""
 # A ZooKeeper ConnectRequest: version, last zxid, timeout, session id, password; perhaps a flag.
 _ZOOKEEPER_CONNECT_BYTES = (44, 45)
 _ZOOKEEPER_PASSWORD_LENGTH_AT = 24

@@ -27,7 +27,7 @@ from plogd.features import check_update
 
 _FIRST_VERSION_WITH_TYPES = 1  # KIP-778.
 _MAX_UPDATES = 100
-"""Maximum features in one request: several times the number of Kafka's features."""
+"""Maximum number of features in one request: several times the number of Kafka's features."""
 _LAST_VERSION_WITH_RESULTS = 1  # KIP-1022.
 
 

@@ -192,6 +192,7 @@ def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     """Yield problems that involve several settings, as (name of one of them, problem)."""
     if config.log_dirs == ():
         yield "log.dirs", "contains no directory"
+    # Kafka requires this, too: a request of the maximum size must fit.
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         yield (
             "queued.max.request.bytes",

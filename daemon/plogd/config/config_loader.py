@@ -91,7 +91,9 @@ def load_config(
     given += _read_overrides(overrides, problems)
     chosen, warnings = _choose(given)
     problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
+    # Only the last value of each setting is parsed; an earlier one may be invalid.
     values = _parse(chosen, problems)
+    # Settings can be checked together only if each of them is valid.
     if problems:
         raise ConfigError(problems, warnings)
     of_listeners = {name: values.pop(name) for name in list(values) if overridden_row(name)}
@@ -123,6 +125,7 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
     overrides = _reloadable_overrides(old, new)
     kept = {row.name for row in needs_restart} | overrides.needs_restart
     changes: dict[str, Any] = {row.attribute: new.value(row) for row in applied}
+    # A setting that keeps its old value also keeps its old state: set explicitly or not.
     explicit = (new.explicit - kept) | (old.explicit & kept)
     return Reload(
         config=dataclasses.replace(

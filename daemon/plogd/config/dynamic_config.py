@@ -30,8 +30,9 @@ from plogd.config.config_entry import ConfigEntry
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _SHOWN_CHARACTERS = 1_000
-# Maximum problems that are reported together, because searching for the nearest name is slow.
+"""A value may have 32,767 bytes; a log line contains only its start."""
 PROBLEMS_MAX = 20
+"""Maximum number of problems in one error, because searching for the nearest name is slow."""
 
 
 def broker_id_of(name: str) -> int:

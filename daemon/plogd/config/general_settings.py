@@ -49,7 +49,7 @@ class GeneralSettings:
     )
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",
-        2,
+        2,  # KIP-1030.
         "Number of logs of one directory that are loaded or recovered concurrently when the"
         " broker starts. A new value takes effect at the next start.",
         at_least=1,

@@ -63,7 +63,7 @@ class GroupSettings:
         "plog.group.max.bytes",
         8 * MIB,
         "Maximum memory for the members of one group, including issued member ids that are not"
-        " yet in use. A member counts as its metadata, its assignment and about 2 KiB. A member"
+        " yet in use. A member uses its metadata, its assignment and about 2 KiB. A member"
         " that would exceed the limit is rejected with GROUP_MAX_SIZE_REACHED.",
         at_least=64 * 1024,
         unit="bytes",

@@ -143,6 +143,7 @@ def _refuse_clashes(listeners: list[Listener]) -> None:
     for i, first in enumerate(listeners):
         for second in listeners[i + 1 :]:
             both_families = {_family(first.host), _family(second.host)} == {4, 6}
+            # Port 0 means any free port, so two listeners may use it.
             same_port = first.port == second.port != 0
             if first.name == second.name and not (same_port and both_families):
                 raise ValueError(f"{first.name} is listed twice")

@@ -36,7 +36,7 @@ class LogSettings:
         GIB,
         "Maximum size of a segment. Larger segments mean fewer files; smaller segments let"
         " retention delete records sooner.",
-        at_least=MIB,
+        at_least=MIB,  # KIP-1030.
         unit="bytes",
         importance="high",
         update="cluster-wide",
@@ -271,7 +271,7 @@ class LogSettings:
 
     message_max_bytes: int = setting(
         "message.max.bytes",
-        MIB + 12,
+        MIB + 12,  # LOG_OVERHEAD: the base offset and the length are not counted in the MiB.
         "Maximum size of a record batch as stored, including its header.",
         at_least=0,
         unit="bytes",
@@ -309,7 +309,7 @@ class LogSettings:
         "compression.zstd.level",
         3,
         "Compression level for `compression.type=zstd`.",
-        at_least=-(2**17),
+        at_least=-(2**17),  # The minimum of the zstd library; KIP-390 allows its whole range.
         at_most=22,
         update="cluster-wide",
     )
@@ -333,7 +333,7 @@ class LogSettings:
     )
     log_message_timestamp_after_max_ms: int = setting(
         "log.message.timestamp.after.max.ms",
-        HOUR_MS,
+        HOUR_MS,  # KIP-1030; before, there was no limit.
         "Maximum time by which a record's timestamp may exceed the broker's clock. Ignored with"
         " `LogAppendTime`.",
         type=SettingType.LONG,

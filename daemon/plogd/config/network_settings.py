@@ -84,7 +84,7 @@ class NetworkSettings:
     )
     socket_listen_backlog_size: int = setting(
         "socket.listen.backlog.size",
-        4096,
+        4096,  # docs/decisions/0006.
         "Maximum number of pending connections in the kernel's queue, capped by"
         " `net.core.somaxconn`. With Kafka's default of 50, some clients wait a minute when"
         " thousands reconnect at the same time.",
@@ -217,7 +217,7 @@ class NetworkSettings:
         128 * KIB,
         "Maximum number of bytes waiting to be sent on a connection. While this limit is exceeded,"
         " the broker reads no further request from the connection. Each range of records sent"
-        " directly from its file counts as 16 KiB.",
+        " directly from its file is counted as 16 KiB.",
         at_least=64 * KIB,
         unit="bytes",
         update="reload",
@@ -258,7 +258,7 @@ class NetworkSettings:
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         55 * MIB,
-        "Maximum size of a fetch response, whatever the client requests. A first batch that is"
+        "Maximum size of a fetch response, even if the client requests more. A first batch that is"
         " larger is still returned whole.",
         at_least=KIB,
         unit="bytes",

@@ -1,4 +1,4 @@
-"""`Status`: the result of a health or readiness check, without importing the HTTP pages.
+"""`Status`, the result of a health or readiness check, in a module that imports no HTTP code.
 
 The checks are in service.py (`_health`, `_ready`); site.py answers ``/health`` and ``/ready``.
 """

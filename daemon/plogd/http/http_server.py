@@ -87,6 +87,8 @@ class HttpFactory(Factory):
             oldest = next(iter(self._open))
             self.report(oldest.host, f"was the oldest of {CONNECTIONS_MAX}, to accept a new one")
             oldest.abort()
+            # `abort` takes effect later, and the next client must not abort the same connection
+            # again.
             self.closed(oldest)
         return HttpConnection(self)
 

@@ -101,6 +101,7 @@ class MetricsPage:
             for connection in sent.get(id(text), ()):
                 connection.abort()
         newest = self._texts[-TEXTS_MAX:]
+        # A text that is not being sent is released even if it is one of the latest.
         self._texts = [text for text in newest if text is self._text or id(text) in sent]
 
 

@@ -3,7 +3,7 @@
 A client connects, requests the cluster's metadata, and then connects to the address it finds there.
 If that fails, it retries silently. The broker can detect two signs: at startup, that this host
 cannot resolve an advertised name; later, that an advertised address looks wrong for a client, and
-that no requests except for metadata have arrived from the client's host since. Neither is a proof:
+that no requests except for metadata have arrived from the client's host since. Neither is proof:
 clients may resolve names that this host cannot, and a container's port may be forwarded from
 localhost.
 
@@ -26,7 +26,9 @@ from plogd.ports import Later
 log = Logger()
 
 WAIT_MS = 10_000.0
+"""Time that a client has to send another request before its address is reported."""
 HOSTS_MAX = 1000
+"""Maximum number of hosts in each set, so that many clients cannot exhaust the memory."""
 _WILDCARDS = ("", "0.0.0.0", "::")
 _REMEDY = "set advertised.listeners to an address that clients can reach"
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 TURN_MAX_MS = 2.0
+"""Maximum time of a turn, so that other connections are served in between."""
 SHORT_TURN_MAX_MS = 0.1
 """Maximum time of a turn while many connections are ready; usually enough for one request."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
@@ -206,6 +207,7 @@ class Connection:
             self.close("the client has closed the connection")
             run_queue.spent(clock.monotonic_ms() - began_ms)
             return
+        # The reactor would report the end of the stream in every pass.
         self._wire.set_reading(False)
         if is_free:
             self._may_start_again()
@@ -308,7 +310,7 @@ class Connection:
             self._is_lost = True
             self._forget_unsent()
             self._shared.remove(self)
-            # They refer to methods of this object. Deleting them breaks the reference cycles, so
+            # Both refer to methods of this object. Deleting them breaks the reference cycles, so
             # the memory is freed now, not by a later garbage collection.
             del self._queue, self._inbox
 
@@ -367,6 +369,7 @@ class Connection:
 
     def _may_start(self) -> None:
         """Start requests again after an earlier one has completed or a mute has ended."""
+        # With NO, no request was refused, but reading stopped while earlier ones were pending.
         if self._blocked in (Blocked.PARKED, Blocked.NO):
             self._may_start_again()
 
@@ -382,7 +385,7 @@ class Connection:
     def _waits_for_quota(self) -> bool:
         """Return whether only a quota prevents the received requests from starting.
 
-        Those are handled even if the client has disconnected, which it may do with acks=0.
+        They are handled even if the client has disconnected: with acks=0, it awaits no response.
         """
         return self._queue.is_muted and self._inbox.has_frame()
 
@@ -413,7 +416,7 @@ class Connection:
             self._wire.set_reading(has_room and not self._at_end_of_stream)
 
     def _memory_granted(self) -> None:
-        """Continue to read a large request; the time without memory does not count as slow."""
+        """Continue to read a large request; restart its timeout, because reading had stopped."""
         self._partial_since = (self._shared.clock.monotonic_ms(), self._bytes_in)
         self._read_as_allowed()
 

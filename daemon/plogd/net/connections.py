@@ -33,6 +33,7 @@ _PEER_LOG_INTERVAL_MS = 60_000.0
 _NOTABLE_TURN_MS = 0.25
 """With few connections, shorter turns are not counted, because counting needs a timer."""
 _FEW_CONNECTIONS = 100
+"""With more connections, shorter turns are counted, too, because they add up in a pass."""
 
 
 class Connections:

@@ -194,6 +194,7 @@ class CopyingOutput:
         position = region.position + self._region_sent
         nbytes = min(PIECE_BYTES, region.nbytes - self._region_sent)
         try:
+            # Reading cached pages does not wait for the disk, so it needs no job.
             data = (
                 region.file.pread(nbytes, position)
                 if region.file.cached(position, nbytes)

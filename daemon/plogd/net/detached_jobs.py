@@ -78,6 +78,7 @@ class DetachedJobs:
                     late.cancel()
                     deliver()
             finally:
+                # `deliver` may have started the next job already.
                 if lane.waiting and not lane.is_running:
                     self._start_next(lane)
 

@@ -30,10 +30,11 @@ from plogd.net.transport import ServerTransport
 
 log = Logger()
 
-# As in Twisted's tcp.Port.
 ACCEPTS_PER_TURN = 100
+"""The limit of Twisted's tcp.Port."""
 ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
+"""How long a port pauses if no descriptor is free; no event reports that one was freed."""
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 # accept(2) reports errors of the new connection, and EPERM if a firewall rejects it.
 _THEIR_ERROR = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.EINTR, errno.ETIMEDOUT)
@@ -179,7 +180,7 @@ class PlainPort(tcp.Port):
 
 
 def plain_host(host: str) -> str:
-    """Return an address with an IPv4-mapped IPv6 address converted to IPv4.
+    """Return an address, as IPv4 if it is an IPv4-mapped IPv6 address.
 
     >>> plain_host("::ffff:192.0.2.7"), plain_host("::1")
     ('192.0.2.7', '::1')

@@ -96,6 +96,7 @@ class MemoryShortage:
     def _check_responses(self, now_ms: float) -> dict[OpenConnection, _Window]:
         responses = self._responses
         windows: dict[OpenConnection, _Window] = {}
+        # The largest first, so that the shortage ends after few connections are closed.
         for connection, nbytes in responses.largest_first():
             if not responses.is_full:
                 break

@@ -126,6 +126,7 @@ class OutputQueue:
                     raise self._error
                 if self._is_reading:
                     return Flushed.COLD
+                # The reactor calls again in its next pass, after it has served other connections.
                 if self.sent_bytes >= until:
                     return Flushed.FULL
                 head = parts[0]
@@ -149,6 +150,7 @@ class OutputQueue:
         count = min(self._warm_end - self._region_sent, budget)
         position = region.position + self._region_sent
         sent = os.sendfile(sock.fileno(), region.file.fileno(), position, count)
+        # sendfile returns 0 only at the end of the file.
         if sent == 0:
             raise RegionTruncated(f"{region.file.path} ends at {position}, inside a response")
         self.sent_bytes += sent
@@ -203,6 +205,7 @@ class OutputQueue:
             return True
         nbytes = min(region.nbytes - self._region_sent, FLUSH_MAX_BYTES)
         position = region.position + self._region_sent
+        # sendfile would make the reactor wait for the disk if the pages were not cached.
         if region.file.cached(position, nbytes):
             self._warm_end = self._region_sent + nbytes
             return True

@@ -27,6 +27,7 @@ from plogd.config.listener import Listener
 log = Logger()
 
 _FIRST_DESCRIPTOR = 3
+"""SD_LISTEN_FDS_START in sd_listen_fds(3)."""
 _DESCRIPTORS_MAX = 1000
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 _ANY_IPV4, _ANY_IPV6 = "0.0.0.0", "::"

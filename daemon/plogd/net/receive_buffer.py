@@ -23,10 +23,11 @@ from plog.errors import PlogError
 from plogd.net.request_memory import Lease, RequestMemory
 
 SHARED_BUFFER_BYTES = 256 * 1024
+"""Size of the shared buffer, and so the maximum size of a read without a lease."""
 SMALL_FRAME_BYTES = 64 * 1024
 """Maximum size of an incomplete request without a lease; it is copied at most once per read."""
 LEASE_FROM_BYTES = 16 * 1024
-"""Minimum number of bytes received before a large request gets a lease, which starts larger."""
+"""Minimum number of bytes received before a large request gets its first, larger lease."""
 HELD_MAX_BYTES = 64 * 1024
 """Maximum read-ahead while requests may not start. It is not zero because only reading detects that
 a client has disconnected; otherwise its parked request would keep its resources."""
@@ -131,6 +132,7 @@ class ReceiveBuffer:
     def target(self, *, is_blocked: bool) -> memoryview:
         """Return the buffer for the next bytes; empty if none may be read now."""
         shared, memory = self._shared, self._memory
+        # `holds_too_much`, inlined because this runs at every read.
         is_scarce = memory.held_bytes > memory.held_limit_bytes
         if self._view is shared and not is_blocked and not is_scarce:
             return shared[:]  # It contains no bytes of this connection between turns.
@@ -197,6 +199,8 @@ class ReceiveBuffer:
             if is_unfinished and self._needs_lease(size, left) and may_grow():
                 self._lease = self._memory.lease(size, self._host, self._granted)
                 self._grow(self._lease)
+            # A copy is kept, unless it begins with handled requests: it would waste memory while
+            # the rest of the request arrives.
             elif not self._is_own or (is_unfinished and self._start):
                 self._hold()
 

@@ -39,15 +39,20 @@ from plogd.ports import Buffer
 MAPPED_ABOVE_BYTES: Final = 1 << 20
 """Maximum size of a request in the ordinary part, and of a buffer that is a bytearray."""
 _HUGE_PAGE_BYTES: Final = 2 << 20
+"""The size on x86-64, and on arm64 with pages of 4 KiB."""
 _SMALL_UNIT_BYTES: Final = 128 << 10
+"""Unit of buffer sizes up to 1 MiB, so that a kept buffer suits many requests."""
 _EXACT_BYTES: Final = 64 << 10
+"""Up to this size, a buffer has exactly the size of its request and is not kept."""
 _GROWTH: Final = 16
 """Maximum ratio of a lease to the bytes received. A client that sends fast gets its whole buffer
-after one or two reads; one that sends little and stops uses little."""
+after one or two reads; a client that sends a little and stops occupies little memory."""
 _KEEP_BYTES: Final = 8 << 20
 """Size of the buffers that each part keeps for reuse."""
 _LARGE_SHARE: Final = 0.75
+"""Share of requests over 1 MiB in the limit; the others have the rest."""
 _HELD_SHARE: Final = 0.125
+"""Share of copies without a lease, in addition to the limit."""
 
 
 class Lease:
@@ -153,6 +158,7 @@ class RequestMemory:
         self._large.limit_bytes = large_bytes if is_bounded else None
         self._ordinary.limit_bytes = limit_bytes - large_bytes if is_bounded else None
         self._set_held_limit()
+        # A higher limit may have room for waiting leases.
         self._large.serve_line()
         self._ordinary.serve_line()
 
@@ -226,6 +232,7 @@ class _Part:
 
     def serve(self, lease: Lease) -> bool:
         """Grow `lease` now and return True, or make it wait."""
+        # A lease does not overtake those that wait, except the largest, whose memory is reserved.
         if (not self._line or lease is self._largest) and self._fits(lease):
             self._grow(lease)
             return True
@@ -295,12 +302,14 @@ class _Part:
         limit, largest = self.limit_bytes, self._largest
         if limit is None or lease is largest:
             return True  # The whole size of the largest is reserved.
-        if largest is None:  # The first fits whatever its size, unless there are copies.
+        if largest is None:  # The first fits regardless of its size, unless there are copies.
             return not self.copied_bytes or self.used_bytes + _whole(lease.frame_bytes) <= limit
         charge = _charge_of(lease) - lease.charged_bytes
         if lease.frame_bytes > largest.frame_bytes:
+            # It becomes the largest, so its whole size must fit.
             others = self.used_bytes - lease.charged_bytes
             return others + _whole(lease.frame_bytes) <= limit
+        # The part of its reservation that the largest does not use yet.
         set_aside = _whole(largest.frame_bytes) - largest.charged_bytes
         return self.used_bytes + set_aside + charge <= limit
 
@@ -320,7 +329,7 @@ class _Part:
             self._keep(old_buffer, old_charge)
 
     def _find_buffer(self, frame_bytes: int, charged_bytes: int) -> tuple[memoryview, int]:
-        """Return a buffer with room for a charge, and the charge with the pages already touched."""
+        """Return a buffer with room for a charge, and the charge including pages touched before."""
         is_mapping = charged_bytes > MAPPED_ABOVE_BYTES
         nbytes = _whole(frame_bytes) if is_mapping else charged_bytes
         kept = self._kept.get(nbytes)

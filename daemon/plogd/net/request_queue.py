@@ -179,7 +179,7 @@ class RequestQueue:
         return True
 
     def call_when_ready(self) -> None:
-        """Call `on_ready` as for a refused request; the caller waits to read the next one."""
+        """Call `on_ready` as after a refusal, for a caller that waits to read the next request."""
         self._has_refused = True
 
     def finish(self, reason: str) -> None:
@@ -221,6 +221,7 @@ class RequestQueue:
             is_produce=dispatched.is_produce, runs_alone=dispatched.runs_alone, later=later
         )
         self._pending.append(request)
+        # Only Produces that others may follow need slots, because only these accumulate.
         self._slots.in_use += not request.runs_alone
         later.then(
             lambda answer: self._answered(request, answer),
@@ -235,6 +236,7 @@ class RequestQueue:
         self._slots.in_use -= not request.runs_alone
         request.later = None
         request.answer = answer
+        # The handler of a request that waits sets the time only when the request is complete.
         if self._context.mute_ms:
             self._begin_mute()
         if request is self._pending[0]:

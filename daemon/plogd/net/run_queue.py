@@ -23,9 +23,9 @@ PASS_MAX_MS = 8.0
 DIRECT_MAX_MS = 8.0
 """Maximum total time of turns in one pass of the reactor before further turns are short."""
 UNTIMED_MS = 2.0
-"""Turns up to this total time do not set the timer that begins the next pass, because a timer per
-turn is 4 % of the steps of small Produces. Such turns count until a later pass ends, so `is_behind`
-can be set too early, by at most this time, but never too late."""
+"""Turns up to this total time do not set the timer that begins the next pass, because a timer for
+each turn would be 4 % of the steps of a small Produce. Such turns count until a later pass ends, so
+`is_behind` can be set too early, by at most this time, but never too late."""
 
 
 class TakesTurns(Protocol):

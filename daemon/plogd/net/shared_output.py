@@ -1,4 +1,4 @@
-"""The part of a connection's output that other connections send, too, so that it counts once.
+"""The part of a connection's output that other connections also send, which is counted only once.
 
 A response that is encoded once for many clients (apis/encoded_response.py) shares its bytes among
 the queues of all their connections. Each wire notes where such a response ends in its stream, and

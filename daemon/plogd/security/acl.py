@@ -63,6 +63,7 @@ class Acl:
             raise InvalidRequest("invalid ACL: the host is empty; use * for all hosts")
         if pattern.resource_type == AclResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
             raise InvalidRequest(f"invalid ACL: a CLUSTER resource must be named {CLUSTER_NAME}")
+        # Kafka's SecurityUtils parses a principal as a type and a name.
         if ":" not in self.principal:
             raise InvalidRequest(
                 f"invalid ACL: principal {self.principal!r} has no type; use User:{self.principal}"

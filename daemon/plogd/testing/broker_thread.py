@@ -130,7 +130,7 @@ class BrokerThread(RunningBroker):
         try:
             return asked.result(timeout_s)
         except TimeoutError:
-            if asked.done():
+            if asked.done():  # The command itself has failed with this error.
                 raise
             raise TimeoutError(
                 f"{command}: the broker did not respond within {timeout_s:g} s"
@@ -254,6 +254,7 @@ class _Run:
 
     def _end(self) -> None:
         """Release everything that the end of a process would release."""
+        # From now on `soon` raises, so that no command is added to those that end here.
         with self._lock:
             self._has_ended = True
         while self._asked:
@@ -270,6 +271,8 @@ class _Run:
             self._observer = None
 
     def _close_reactor(self) -> None:
+        # Twisted does not close the descriptors of a reactor: the global one lives as long as the
+        # process.
         self.reactor.disconnectAll()
         for waker in list(self.reactor._internalReaders):
             waker.connectionLost(None)
@@ -277,6 +280,7 @@ class _Run:
 
     def forget(self) -> None:
         """Close the inherited descriptors in a forked child, which lacks the thread."""
+        # Without locks, because a thread that does not exist in the child may hold them.
         self._is_forked = True
         for selectable in {*self.reactor.getReaders(), *self.reactor.getWriters()}:
             held = getattr(selectable, "socket", selectable)
@@ -289,6 +293,7 @@ class _Run:
         self.machine.files.close()
 
 
+# Weak references, so that a run can be freed when its broker is no longer used.
 _RUNS: weakref.WeakSet[_Run] = weakref.WeakSet()
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from plog.errors import error_from_code
 
 MESSAGE_BYTES_MAX = 1 << 16
+"""Size of the buffer for one packet; SOCK_SEQPACKET would truncate a larger packet."""
 
 
 class ChannelClosed(Exception):
@@ -70,6 +71,7 @@ class ControlClient:
 
     def close(self) -> None:
         """Close both ends; a command in progress fails with ChannelClosed."""
+        # A thread that waits in recv would not notice a close without this shutdown.
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
         self._ours.close()
@@ -90,6 +92,6 @@ class ControlClient:
             answer: dict[str, Any] = json.loads(data)
             # Ignore the response to an earlier command, which has timed out.
             if answer["id"] == number:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # Another thread may have closed this end.
                     self._ours.settimeout(None)
                 return answer

@@ -69,6 +69,7 @@ class CountedJobs(ThreadJobs):
         counted: Later[T] = Later(later.cancel)
 
         def on_value(value: T) -> None:
+            # The job ends after its outcome has been handled, which may submit further jobs.
             try:
                 counted.succeed(value)
             finally:

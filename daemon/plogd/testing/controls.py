@@ -110,6 +110,7 @@ def error_for_code(code: int, message: str) -> KafkaError:
     error = error_from_code(known, message or "a test's hook")
     if error.code == known:
         return error
+    # plog.errors has no class for errors that plog never raises or receives.
     error_class = type(known.name, (KafkaError,), {"code": known})
     error = error_class(message or "a test's hook")
     assert isinstance(error, KafkaError)

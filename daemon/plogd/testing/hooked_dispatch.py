@@ -40,7 +40,7 @@ _ROW_BY_NAME = {row.name: row for row in HANDLERS}
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Rule:
-    """An action and the requests to which it applies; if `times` is None, without a limit."""
+    """An action and the requests to which it applies; there is no limit if `times` is None."""
 
     row: Row
     action: Literal["delay", "drop", "fail"]
@@ -143,6 +143,7 @@ class HookedDispatch:
         # Checked before the frame is copied, so that other requests cost little.
         if not any(rule.row is row for rule in self.rules):
             return None
+        # The copy is writable because an append writes offsets into the batches.
         return _Call(row, header, memoryview(bytearray(frame)), position, connection)
 
     def _fits(self, rule: Rule, call: _Call) -> bool:
@@ -173,6 +174,7 @@ class HookedDispatch:
         return Dispatched(call.is_produce, held.answer, runs_alone=True)
 
     def _start(self, call: _Call, held: _Held) -> None:
+        # The delay is over; the dispatcher may return the response immediately.
         held.release()
         try:
             result = self._dispatch(call.frame, call.connection).result
@@ -307,6 +309,7 @@ def _replacement(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
         close_regions(parts)
     if rule.action == "drop":
         raise _drop_error(call)
+    # With acks=0 there is no response to replace.
     return None if parts is None else call.refusal(rule)
 
 

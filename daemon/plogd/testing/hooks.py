@@ -19,6 +19,7 @@ from plog.errors import ErrorCode, KafkaError
 
 WAIT_TIMEOUT_S = 60.0
 RESET_TIMEOUT_S = 60.0
+"""Like `WAIT_TIMEOUT_S`, long enough for a slow machine: it only ends a hanging test."""
 
 Failing: TypeAlias = type[KafkaError] | KafkaError | ErrorCode | int
 """An error for `Hooks.fail`; an int is an error code."""
@@ -158,7 +159,7 @@ class Hooks:
             hooks[number].ended(hits)
 
     def forget(self) -> None:
-        """End all hooks after the broker has ended; hits not reported by then count as zero."""
+        """End all hooks after the broker has ended; a hook without a reported count has 0 hits."""
         hooks, self._hooks = self._hooks, {}
         for hook in hooks.values():
             hook.ended(0)

@@ -132,12 +132,14 @@ class MockTime:
         """Advance to the next due timer; the reactor calls it in the same iteration."""
         move = self._moves[0]
         rounds_max = _ROUNDS_MAX if move.remaining_s > 0 else _LAST_ROUNDS_MAX
+        # Their outcomes may set timers, which must be called at this time.
         if self._jobs and self._rounds < rounds_max:
             self._rounds += 1
             self._awaited = set(self._jobs)
             return
         self._rounds = 0
         due_in_s = self._due_in_s(move)
+        # The reactor calls timers that are already due before the next step.
         if due_in_s > 0:
             if move.remaining_s <= 0:
                 self._end(move)

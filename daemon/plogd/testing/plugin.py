@@ -60,6 +60,7 @@ class _Brokers:
 
     def end_test(self) -> None:
         """End the hooks of all brokers. Raises BrokerFailed, once, if a broker has a bug."""
+        # All hooks first, because a check may raise.
         for broker in self._brokers:
             if broker.is_running:
                 broker.hooks.reset()
@@ -102,6 +103,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the brokers after the test, before its fixtures are torn down."""
     if any(name.startswith("plog_") for name in getattr(item, "fixturenames", ())):
+        # Finalizers run in reverse order, and those of the fixtures have been added by now.
         item.addfinalizer(item.config.stash[_BROKERS].end_test)
 
 

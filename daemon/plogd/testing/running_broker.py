@@ -16,12 +16,14 @@ from typing import Any, Self
 
 from plogd.testing.hooks import Hooks
 
+# These limits only end a hanging test, so they are long enough for a slow machine.
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 120.0
 NOT_RUNNING = "the broker is not running; call start() or restart()"
 RUNS_ALREADY = "the broker is already running; call stop() first, or call restart()"
 _LOG_TAIL_CHARACTERS = 4000
+# The level at which log.failure reports unexpected errors.
 _BUG = re.compile(r"^\S+Z CRITICAL ", re.MULTILINE)
 _NAME_CHARACTERS_MAX = 60
 
@@ -166,6 +168,7 @@ class RunningBroker(ABC):
         settings = {
             "log.dirs": str(self.data_dir),
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            # Only one broker on a host can have the default port.
             "plog.http.port": "0",
             **self._settings,
         }
@@ -182,7 +185,7 @@ class RunningBroker(ABC):
 
 
 def unique_name(prefix: str) -> str:
-    """Return a valid topic name that no topic has.
+    """Return a valid and unique topic name.
 
     >>> unique_name("test_a[b/c]")[:-8]
     'test_a-b-c-'

@@ -28,6 +28,7 @@ from plogd.config.tls_settings import CONVERT_KEYSTORE, TlsSettings
 from plogd.net.tls.x500_name import rfc2253_name
 
 EXPIRES_SOON = timedelta(days=14)
+"""Remaining validity of a certificate below which a start or a reload logs a warning."""
 _FILE_MAX_BYTES = 8 << 20
 """For comparison: all CAs that a system trusts take a few hundred kilobytes."""
 

@@ -77,6 +77,7 @@ def _object_id_text(der: bytes) -> str:
         if byte < 0x80:
             numbers.append(number)
             number = 0
+    # X.690, section 8.19.4: the first two numbers are encoded as one, 40 * first + second.
     first = min(numbers[0] // 40, 2) if numbers else 0
     return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]] if numbers else []))
 

@@ -40,6 +40,7 @@ _DECODERS = {
 }
 """Help text by flag. If several flags are given, the first in this order is used."""
 _DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
+"""The default of Kafka's tool."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,7 @@ from plogd.tools.dump.problem_report import ProblemReport, absolute
 _OFFSET_ENTRY, _TIME_ENTRY = Struct(">ii"), Struct(">qi")
 # version, producer id, first offset, last offset, last stable offset
 _ABORTED = Struct(">hqqqq")
-_NO_TIMESTAMP = -1
+_NO_TIMESTAMP = -1  # Kafka's RecordBatch.NO_TIMESTAMP.
 
 
 def dump_index(

@@ -43,6 +43,7 @@ from plogd.tools.metadata.kraft_log_reader import parse_snapshot_name
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 NO_LIMIT: Final = 0x7FFFFFFF
+"""Java's Integer.MAX_VALUE, the default of Kafka's tool for --max-bytes."""
 _BOOTSTRAP = "bootstrap.checkpoint"
 _HEAD_BYTES = MAGIC_POSITION + 1
 _LEGACY_ATTRIBUTES = MAGIC_POSITION + 1
@@ -129,6 +130,7 @@ def dump_log(path: str, options: RecordOptions, findings: ProblemReport) -> Iter
                 valid_bytes = batch.position + len(batch.data)
         except Unreadable as error:
             findings.add_damage(path, str(error))
+    # With a limit, the bytes after it were not read.
     if valid_bytes < size and options.max_bytes == NO_LIMIT:
         yield f"Found {size - valid_bytes} invalid bytes at the end of {name}"
 
@@ -265,6 +267,8 @@ def legacy_line(raw: RawBatch, crc: int, is_valid: bool) -> str:
     attributes = raw.data[_LEGACY_ATTRIBUTES]
     timestamp = -1
     if raw.magic:
+        # In magic 1, the timestamp follows the offset, the size, the checksum, the magic and the
+        # attributes.
         timestamp = int.from_bytes(raw.data[18:26], "big", signed=True)
     log_append_time = attributes & LOG_APPEND_TIME_BIT != 0
     compression = Compression(attributes & COMPRESSION_MASK)
@@ -294,6 +298,7 @@ def _size(data: bytes | None) -> int:
 def _sequence(record: Record, header: BatchHeader) -> int:
     if header.base_sequence < 0:
         return -1
+    # After the largest sequence, a producer continues with 0.
     return (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE
 
 

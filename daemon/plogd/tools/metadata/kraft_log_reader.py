@@ -44,7 +44,9 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _TOPIC, _BROKER = 2, 4
 _NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 
+# Record types are identified by the apiKey in Kafka's definitions.
 _USED = {2, 3, 4, 5, 9, 15}
+"""Topics, partitions, settings, changes of partitions, removed topics, producer id blocks."""
 _TRANSACTION_BEGIN, _TRANSACTION_END, _TRANSACTION_ABORT = 23, 24, 25
 _ZK_MIGRATION = 21
 _NOT_IMPORTED = {
@@ -111,6 +113,7 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
     expected: int | None = None
     for segment in segments:
         for header, records in _batches(segment, "the metadata log"):
+            # A gap after the snapshot would mean that segments are missing.
             begins_late = expected is None and header.base_offset > from_offset
             if begins_late or expected not in (None, header.base_offset):
                 raise UnreadableMetadata(
@@ -127,7 +130,7 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
 
 
 def _batches(data: bytes, what: str) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Yield header and records of each complete batch."""
+    """Yield the header and the records of each complete batch."""
     try:
         for position, header in iter_batches(data):
             if not crc_is_valid(data, position, header):

@@ -58,11 +58,12 @@ from plogd.features import METADATA_VERSION
 
 Node: TypeAlias = "dict[str, Node] | object"
 
+# The numbers of Kafka's ConfigResource.Type, SecurityProtocol and ScramMechanism.
 _RESOURCES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _QUOTA_ENTITIES = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
-_NO_LEADER_CHANGE = -2
+_NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 _NO_STATE_CHANGE = -1
 
 
@@ -102,6 +103,7 @@ class Partition:
             self.recovering = record.leader_recovery_state
         if record.leader != _NO_LEADER_CHANGE:
             self.leader = record.leader
+            # The record contains no epochs: Kafka's PartitionRegistration.merge counts them, too.
             self.leader_epoch += 1
         self.partition_epoch += 1
 
@@ -156,7 +158,7 @@ class BrokerNode:
 
 
 class MetadataTree:
-    """The metadata tree. `from_plog` is set if plog wrote the log, and not Kafka."""
+    """The metadata tree. `from_plog` tells whether plog wrote the log, rather than Kafka."""
 
     def __init__(self, *, from_plog: bool) -> None:
         self._from_plog = from_plog
@@ -222,6 +224,7 @@ class MetadataTree:
             case RemoveTopicRecord():
                 name = self._names.pop(record.topic_id)
                 del self._topics[name], self._topics_by_id[uuid_to_text(record.topic_id)]
+                # Kafka writes no records for the settings of a deleted topic (ConfigurationsDelta).
                 self._configs.pop(f"TOPIC:{name}", None)
             case ClearElrRecord():
                 self._clear_eligible(record.topic_name)

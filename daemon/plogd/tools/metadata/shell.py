@@ -31,6 +31,7 @@ from plogd.tools.metadata.shell_commands import COMMANDS, Shell
 from plogd.tools.storage.import_source import METADATA_DIR
 
 _RAFT_STATE_FILE = "quorum-state"
+"""Kafka's controllers write this file, and plog does not."""
 _PROMPT = ">> "
 
 
@@ -142,6 +143,7 @@ def read_source(files: Files, path: str) -> Source:
     from_plog = not files.exists(posixpath.join(posixpath.dirname(path), _RAFT_STATE_FILE))
     if path.endswith(".checkpoint"):
         parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
+        # The name of bootstrap.checkpoint contains no offset.
         end_offset = parsed.end_offset if parsed else 1
         # The records of a snapshot have no offsets in the log; all precede its end.
         values = [(end_offset - 1, value) for value in kraft_log_reader.snapshot_values(data)]
@@ -197,7 +199,7 @@ def _start(data: bytes) -> int:
 
 
 def _provenance(parts: list[bytes], offset: int | None = None) -> str:
-    """Return offset, epoch and time of the last batch; `offset` overrides its last offset."""
+    """Return the offset, epoch and time of the last batch; `offset` overrides its last offset."""
     last = None
     for data in parts:
         for _, header in iter_batches(data):

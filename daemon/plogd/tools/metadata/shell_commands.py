@@ -60,6 +60,7 @@ class Shell:
             yield from (f"{name} " for name in COMMANDS if name.startswith(text))
             return
         parent, slash, beginning = text.rpartition("/")
+        # The last node, which is not a directory, is used if the path does not exist.
         [directory, *_] = [*self.find(parent + slash or "."), Found((), None)]
         if isinstance(directory.node, dict):
             for name in sorted(directory.node):
@@ -262,6 +263,7 @@ def glob_pattern(part: str) -> re.Pattern[str]:
     """
     signs = {"*": ".*", "?": ".", "{": "(?:", "}": ")", ",": "|"}
     inside = part.count("{") == part.count("}") > 0
+    # Without a matching brace, a brace and a comma are ordinary characters.
     if not inside:
         signs = {sign: signs[sign] for sign in "*?"}
     return re.compile("".join(signs.get(character) or re.escape(character) for character in part))

@@ -42,12 +42,12 @@ class KafkaTopic:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterState:
-    """The facts about a cluster that an import needs, and counts of what it leaves out."""
+    """The facts about a cluster that an import needs, and counts of the entities it leaves out."""
 
     topics: dict[str, KafkaTopic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By broker id as text; CLUSTER_DEFAULT for all brokers."""
+    """Settings by broker id, as text; CLUSTER_DEFAULT stands for all brokers."""
     next_producer_id: int | None = None
     """An id above all assigned producer ids; None if none was assigned."""
     has_producer_ids: bool = True

@@ -12,8 +12,9 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 
-_FICLONE = 0x40049409  # From linux/fs.h; the fcntl module has it only since Python 3.12.
+_FICLONE = 0x40049409  # From linux/fs.h; Python's fcntl module contains it from version 3.12 on.
 _STEP_BYTES = 8 << 20
+"""Number of bytes after which progress is reported."""
 _CANNOT_CLONE = {
     errno.EINVAL,
     errno.ENOSYS,

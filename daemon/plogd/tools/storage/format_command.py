@@ -239,6 +239,7 @@ def format_dirs(
             f"cannot use cluster id '{identity.cluster_id}': only letters, digits, - and _ are "
             "allowed; 'plog storage random-uuid' creates a valid id"
         )
+    # Sorted, as in Kafka's StorageTool. The lines to print are Kafka's, word for word.
     known = {path: read_meta_properties(files, path) for path in sorted(log_dirs)}
     for path, found in known.items():
         if found is None:
@@ -288,9 +289,10 @@ def _check_new(files: Files, log_dir: str, *, is_formatted: bool) -> None:
 
 
 def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], now_ms: int) -> None:
-    """Write the users atomically, before the directory counts as formatted."""
+    """Write the users atomically, before ``meta.properties`` marks the directory as formatted."""
     staging = posixpath.join(log_dir, STAGING_DIR)
     files.mkdir(staging)
+    # An earlier attempt may have been interrupted.
     for leftover in files.listdir(staging):
         files.unlink(posixpath.join(staging, leftover))
     write_metadata_log(files, staging, [level_record(), *users], now_ms=now_ms)
@@ -334,6 +336,7 @@ def _info_lines(
         title = "Found log directory:" if len(found) == 1 else "Found log directories:"
         lines += [title, *(f"  {path}" for path in found), ""]
     if identity is not None:
+        # Version 0 of meta.properties belongs to ZooKeeper mode.
         name = "node.id" if identity.version else "broker.id"
         values = {
             "cluster.id": identity.cluster_id,

@@ -197,7 +197,7 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _refuse_plogs(files: Files, sources: Sequence[SourceDir]) -> None:
-    # Whatever mode Kafka was in, plog wrote a metadata log that has no file with Raft's state.
+    # A metadata log without the file of Raft's state was written by plog, not by Kafka.
     for source in sources:
         metadata_dir = posixpath.join(source.path, METADATA_DIR)
         from_plog = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
@@ -251,6 +251,7 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
     if not plan.in_place:
         check_targets(files, plan)
     elif not dry_run:
+        # It writes files to probe the file system, which a dry run must not do.
         check_in_place(files, plan)
     needed = _needed_bytes(plan)
     for path, size in needed.items():
@@ -274,6 +275,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
         if not plan.in_place:
             needed[path] = sum(x.facts.size_bytes for x in mine)
         else:
+            # Segments are converted one by one, so at most one exists twice.
             logs = [
                 size for x in mine if x.facts.legacy_segments for size in x.facts.sizes.values()
             ]
@@ -292,6 +294,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
 
 def _shares_blocks(plan: Plan, path: str, existing: str, dry_run: bool) -> bool:
     """Return whether a copy shares the source's blocks and so takes no space."""
+    # `can_clone` writes a file, which a dry run must not do.
     if plan.in_place or dry_run or not plan.partitions:
         return False
     facts = plan.partitions[0].facts

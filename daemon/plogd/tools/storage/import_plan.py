@@ -36,10 +36,12 @@ from plogd.topic_config import validate_overrides
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS_SETTING = "offsets.topic.num.partitions"
 _DEFAULT_OFFSETS_PARTITIONS = 50
+"""Kafka's default for the setting."""
 _TIERED_TOPIC = "__remote_log_metadata"
 _UNKNOWN_BLOCKS = 1000
 """Number of producer id blocks to skip if the assigned ids are unknown."""
 _SHOWN = 5
+"""Maximum number of items that a message lists."""
 _MAX_GAPS = 100
 """A single gap is enough to reject a topic; a wrong partition number may leave billions of gaps."""
 
@@ -198,12 +200,14 @@ def make_plan(
         plan.topics.append(
             PlannedTopic(
                 name=topic.name,
+                # Topics that were created before Kafka 2.8 have no id.
                 topic_id=topic.topic_id or new_topic_id(),
                 config=_topic_config(state.topic_configs.get(topic.name, {}), topic.name, plan),
                 partitions={
                     number: PlannedPartition(
                         facts=facts,
                         target=target_of[facts.topic_partition],
+                        # The log may contain a newer epoch than the metadata.
                         leader_epoch=max(
                             topic.partitions[number].leader_epoch, facts.leader_epoch, 0
                         ),
@@ -222,7 +226,7 @@ def make_plan(
 def _complete_topics(
     state: ClusterState, logs: Sequence[LogFacts], plan: Plan, *, skip_incomplete: bool
 ) -> list[tuple[KafkaTopic, dict[int, LogFacts]]]:
-    """Return the topics of which all partitions are here, with their logs; report the others."""
+    """Return the topics whose partitions were all found, with their logs; report the others."""
     found = {facts.topic_partition: facts for facts in logs}
     adopted = []
     for topic in sorted(state.topics.values(), key=lambda topic: topic.name):
@@ -307,6 +311,7 @@ def _check_transactions(
             "kafka-transactions.sh), and stop it cleanly"
         )
     hanging = [facts for facts in adopted if facts.open_producers]
+    # An unfinished transaction also has an open producer, and was reported above.
     if hanging and not transactions:
         shown = _some([f"{x.topic_partition} (producer {x.open_producers[0]})" for x in hanging])
         plan.problems.append(
@@ -358,6 +363,7 @@ def _place(
     """
     if not targets:
         return {facts.topic_partition: facts.log_dir for facts in adopted}
+    # A directory that holds only Kafka's metadata log needs no target.
     filled_sources = [source.path for source in sources if source.partitions]
     if len(targets) == len(filled_sources):
         by_source = dict(zip(filled_sources, targets, strict=True))
@@ -374,6 +380,7 @@ def _place(
 def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str, str]:
     """Return the topic's settings that plog supports and accepts."""
     kept: dict[str, str] = {}
+    # Each setting by itself: one that plog does not accept must not prevent the others.
     for key, value in config.items():
         try:
             validate_overrides({key: value})
@@ -423,6 +430,7 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
             f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import creates no clean "
             "shutdown file, so that the first start checks the records and truncates a torn end"
         )
+    # A partition that may need recovery makes its new directory unclean, too.
     touched = {x.target for x in plan.partitions if x.facts.log_dir in unclean}
     plan.clean_dirs = frozenset(plan.log_dirs) - touched - unclean
     by_source = {source.path: source for source in sources}

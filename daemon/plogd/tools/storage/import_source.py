@@ -73,6 +73,7 @@ class SourceLocks:
     def __init__(self, paths: Sequence[str], *, to_change: bool = False) -> None:
         self._descriptors: list[int] = []
         self._paths = tuple(paths)
+        # A broker that starts removes this mark, which `check_still` notices.
         self._clean = {path for path in paths if _has_clean_mark(path)}
         self._to_change = to_change
         for path in paths:
@@ -156,6 +157,7 @@ def _offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     try:
         return read_offsets(files, path)
     except CorruptCheckpoint:
+        # Kafka's LogManager also starts without a checkpoint that it cannot read.
         return {}
 
 
@@ -178,6 +180,7 @@ def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
         for x in parsed_names
         if x and not x.state and x.suffix == file_names.LOG_SUFFIX
     )
+    # The snapshot replaces the segments below its end; Kafka deletes them (KIP-630).
     segments = [
         files.read_file(file_names.segment_path(directory, base, file_names.LOG_SUFFIX))
         for number, base in enumerate(bases)

@@ -49,7 +49,7 @@ _NOT_COPIED = (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
 
 
 class TargetUnusable(PlogError):
-    """The import cannot write to a target; the message contains cause and remedy."""
+    """The import cannot write to a target; the message contains the cause and the remedy."""
 
 
 Copy = Callable[[str, str, Callable[[int], None]], None]
@@ -153,6 +153,7 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         files.mkdir(target)
         files.sync_dir(posixpath.dirname(posixpath.abspath(target)))
+    # The mark of an unfinished copy must be durable before the first file is copied.
     files.mkdir(staging)
     files.sync_dir(first)
     for target in plan.log_dirs:
@@ -163,7 +164,7 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         _write_small_files(plan, target, world)
     write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
-    world.check_sources()  # Before the copy counts as complete.
+    world.check_sources()  # Before the copy is marked as complete.
     for target in plan.log_dirs:
         if target in plan.clean_dirs:
             clean_shutdown.write_clean_mark(files, target)
@@ -221,7 +222,7 @@ def _copy_partition(
                 posixpath.join(directory, name),
                 world.progress,
             )
-        else:
+        else:  # partition.metadata is written below, with the id that the topic keeps or gets.
             world.progress(facts.sizes[name])
     checkpoint_files.write_topic_id(world.files, directory, topic.topic_id)
     world.files.sync_dir(directory)
@@ -262,6 +263,7 @@ def check_in_place(files: Files, plan: Plan) -> None:
         raise TargetUnusable(
             f"cannot import in place: {aside} exists from an earlier import; move it away"
         )
+    # In ZooKeeper mode there is nothing to exchange, and a rename is always atomic.
     if not files.exists(posixpath.join(plan.metadata_dir, METADATA_DIR)):
         return
     probes = [posixpath.join(plan.metadata_dir, f".plog-import-probe-{n}") for n in (1, 2)]
@@ -297,6 +299,7 @@ def adopt_in_place(plan: Plan, world: World) -> None:
                     progress=lambda _: None,
                 )
                 world.set_modified_ms(path, modified_ms)
+            # Topics that were created before Kafka 2.8 have no id.
             if facts.topic_id is None:
                 checkpoint_files.write_topic_id(files, facts.directory, topic.topic_id)
             world.progress(facts.size_bytes)
@@ -308,6 +311,7 @@ def adopt_in_place(plan: Plan, world: World) -> None:
     files.sync_dir(plan.metadata_dir)
     place = posixpath.join(plan.metadata_dir, METADATA_DIR)
     if files.exists(place):
+        # From this step on, the directories belong to plog.
         files.exchange(staging, place)
         files.sync_dir(plan.metadata_dir)
         files.rename(staging, posixpath.join(plan.metadata_dir, KAFKA_METADATA_ASIDE))

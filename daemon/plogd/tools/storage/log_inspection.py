@@ -1,4 +1,4 @@
-"""Inspect the log of one partition that another broker wrote, before an import.
+"""Inspect a partition's log, which another broker wrote, before an import.
 
 The functions only read, through a Files port. If the broker stopped cleanly and cannot have written
 old formats, they read the first batch header of each segment; otherwise they read all of them.
@@ -23,6 +23,7 @@ from plogd.log.recovery.log_discovery import topic_id_of
 from plogd.ports import File, Files, size_of
 
 _SMALLEST_BATCH = 26
+"""Size in bytes of the smallest message of magic 0: 14, after 12 for its offset and size."""
 _HEAD = Struct(">qiib")
 """Base offset, size, leader epoch (or, in old formats, the checksum), magic."""
 
@@ -128,6 +129,7 @@ def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: 
             magics.add(batch.magic)
             if batch.header is not None:
                 _note(facts, batch.header)
+                # The snapshot contains the transactions of earlier batches.
                 if batch.header.last_offset >= snapshot_offset:
                     _follow_transaction(batch.header, open_producers)
             if not (everything or is_tail):

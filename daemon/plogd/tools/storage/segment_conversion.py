@@ -50,6 +50,7 @@ def convert_segment(
     a crash. `progress` is called with the number of bytes read. `state` is a second suffix. Raises
     NotConvertible, OSError.
     """
+    # An earlier attempt may have been interrupted.
     for suffix in _SEGMENT_SUFFIXES:
         leftover = file_names.segment_path(target, base_offset, suffix, state)
         if files.exists(leftover):
@@ -77,6 +78,7 @@ def convert_segment(
 
 def _append(segment: LogSegment, batch: bytes) -> None:
     header = parse_header(batch)
+    # Index entries contain relative offsets of 32 bits.
     if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         raise CorruptMessage(
             f"offset {header.last_offset} is too far from the segment's base offset"
@@ -94,6 +96,7 @@ def _converted(
 ) -> Iterator[bytes]:
     """Yield the batches of a segment in magic 2."""
     reading = _Reading(file, may_be_torn, progress)
+    # A segment contains both formats if the topic's message format was changed while it was active.
     groups = itertools.groupby(walk_file(file), key=lambda found: found.magic == 2)
     for is_current, group in groups:
         if is_current:
@@ -145,7 +148,7 @@ def replace_segment(
     may_be_torn: bool,
     progress: Callable[[int], None],
 ) -> None:
-    """Convert a segment in place, safely against crashes. Raises NotConvertible, OSError."""
+    """Convert a segment in place; a crash leaves it usable. Raises NotConvertible, OSError."""
     state = file_names.CLEANED_SUFFIX
     try:
         convert_segment(
@@ -158,6 +161,7 @@ def replace_segment(
             state=state,
         )
     except PlogError:
+        # The old segment stays in use, and no file of the failed attempt may remain.
         for suffix in _SEGMENT_SUFFIXES:
             path = file_names.segment_path(directory, base_offset, suffix, state)
             if files.exists(path):

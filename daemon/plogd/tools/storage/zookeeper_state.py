@@ -54,6 +54,7 @@ def read_znodes(hosts: str) -> dict[str, bytes]:
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
 
+    # With `read_only`, a server that has lost its quorum is good enough.
     client = KazooClient(hosts=hosts, read_only=True)
     try:
         client.start(timeout=_TIMEOUT_S)
@@ -135,6 +136,7 @@ def _topic(znodes: Mapping[str, bytes], name: str) -> KafkaTopic:
 
 
 def _count_the_rest(znodes: Mapping[str, bytes], state: ClusterState) -> None:
+    # The znode of a user may contain both SCRAM credentials and quotas.
     users = [path for path in znodes if _is_below(path, "/config/users")]
     configs = {path: _config(znodes, path) for path in users}
     scram = [path for path, config in configs.items() if any("SCRAM" in key for key in config)]
