@@ -1,7 +1,7 @@
 """The `Files` port: file systems and open files, as the log uses them.
 
-`plogd.os_files` implements it with the operating system, and tests/helpers/sim_files.py in memory,
-with faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
+`plogd.os_files` implements it with the operating system, and tests/helpers/sim/sim_files.py in
+memory, with faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
 `plogd.file_pool.PooledFile`. Import these names from `plogd.ports`.
 
 Any thread may use files, because jobs do.

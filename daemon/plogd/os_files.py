@@ -5,7 +5,7 @@ even if the file is open elsewhere; reads pass a position and do not move the fi
 Descriptors are reference counted, so a fetch response in progress can still read a deleted segment.
 
 `plogd.ports.File` and `Files` define the calls. The simulator's implementation is
-tests/helpers/sim_files.py, and one test checks both.
+tests/helpers/sim/sim_files.py, and one test checks both.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from tests.attack.conftest import Attack
 from tests.attack.target import Target
 from tests.fault.peers import Peer
-from tests.helpers.kafka_server import free_port
+from tests.helpers.programs.kafka_server import free_port
 
 _PORT = free_port()
 _SERVER = f"127.0.0.1:{_PORT}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.deb.guest import Guest
 from tests.helpers.eventually import eventually
-from tests.helpers.kcat import Kcat
+from tests.helpers.programs.kcat import Kcat
 
 SERVER = "127.0.0.1:9092"
 _TIMEOUT_S = 300.0

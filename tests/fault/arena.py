@@ -23,7 +23,7 @@ from typing import Any
 from plogd.ports import Later, spawn
 from plogd.testing.broker_process import BrokerFailed, BrokerProcess
 from tests.fault.sockets import RealClock, SocketConnection, SocketNetwork
-from tests.helpers.sim_time import SimTimer, SimTimers
+from tests.helpers.sim.sim_time import SimTimer, SimTimers
 from tests.sim.admins import Founder, Remaker, TopicPlan
 from tests.sim.checker import Anomaly, History
 from tests.sim.client import Client

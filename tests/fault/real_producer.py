@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.fault.arena import Arena
-from tests.helpers.confluent import confluent_kafka
+from tests.helpers.programs.confluent import confluent_kafka
 from tests.sim.checker import PartitionKey
 
 _WINDOW = 100

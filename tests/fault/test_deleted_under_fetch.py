@@ -20,8 +20,8 @@ from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from plogd.testing.broker_process import BrokerProcess
 from tests.fault.bad_disk import BadDisk
 from tests.fault.clients import client_of, connect
-from tests.helpers.confluent import admin_client, confluent_kafka, create_topic
 from tests.helpers.eventually import TIMEOUT_S, eventually
+from tests.helpers.programs.confluent import admin_client, confluent_kafka, create_topic
 
 _RECORD_BYTES = 900_000
 _RECORDS = 24

@@ -20,8 +20,8 @@ from tests.fault.arena import SETTINGS, Arena, any_seed, arena_of
 from tests.fault.clients import client_of
 from tests.fault.devices import fill_up, small_disk
 from tests.fault.real_producer import RealProducer
-from tests.helpers.confluent import admin_client, confluent_kafka
 from tests.helpers.eventually import TIMEOUT_S, eventually
+from tests.helpers.programs.confluent import admin_client, confluent_kafka
 
 MIB = 16
 _WHILE_FULL_MS = 1_500.0

@@ -14,9 +14,9 @@ import pytest
 from plog.client.simple import SimpleClient
 from plogd.testing.plugin import BrokerFactory
 from tests.fault.peers import Peer, address_of, ping_frame
-from tests.helpers.broker_log import assert_one_line
 from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
+from tests.helpers.log.broker_log import assert_one_line
 
 GREETINGS = {
     "ssh": (b"SSH-2.0-OpenSSH_9.2p1\r\n", "an SSH greeting"),

@@ -23,7 +23,7 @@ from plog.wire.messages.produce import (
 )
 from plogd.testing.broker_process import BrokerProcess
 from tests.fault.peers import Peer, address_of, request_frame
-from tests.helpers.confluent import create_topic, produce, read
+from tests.helpers.programs.confluent import create_topic, produce, read
 from tests.helpers.proxy import PRODUCE, Proxy
 
 NONE, OUT_OF_ORDER_SEQUENCE_NUMBER = 0, 45

@@ -22,7 +22,7 @@ from tests.fault.arena import SETTINGS, any_seed, arena_of
 from tests.fault.bad_disk import BadDisk
 from tests.fault.clients import client_of
 from tests.fault.devices import ext4
-from tests.helpers.raw_group import RawMember
+from tests.helpers.group.raw_group import RawMember
 
 _SLOW_MS = 5_000
 _BYTES_PER_SECOND = 256  # A block of the small file system takes four seconds.

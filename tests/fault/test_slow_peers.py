@@ -28,8 +28,8 @@ from tests.fault.peers import (
     request_frame,
     resident_bytes,
 )
-from tests.helpers.broker_log import assert_one_line
 from tests.helpers.eventually import eventually
+from tests.helpers.log.broker_log import assert_one_line
 
 MIB = 1 << 20
 QUICK_SWEEP = {"plog.connections.sweep.interval.ms": "200"}

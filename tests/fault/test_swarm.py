@@ -20,8 +20,8 @@ from tests.fault.peers import (
     ping_frame,
     resident_bytes,
 )
-from tests.helpers.broker_log import assert_one_line
 from tests.helpers.eventually import eventually
+from tests.helpers.log.broker_log import assert_one_line
 
 CROWD = 5000
 IDLE_MAX_BYTES = 6000

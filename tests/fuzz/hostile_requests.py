@@ -21,7 +21,7 @@ from plog.types import Uuid
 from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_time import START_MS
 
 ArrayPath = tuple[str, ...]
 """The fields that lead from a message to one of its arrays."""

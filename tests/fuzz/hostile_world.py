@@ -36,9 +36,9 @@ from plog.wire.messages.user_scram_credentials import (
 )
 from plogd.topic_config import TopicConfig
 from tests.fuzz.hostile_requests import Known
-from tests.helpers.group_frames import stable
-from tests.helpers.sim_broker import produce_request
-from tests.helpers.sim_time import START_MS
+from tests.helpers.group.group_frames import stable
+from tests.helpers.sim.sim_broker import produce_request
+from tests.helpers.sim.sim_time import START_MS
 from tests.helpers.turn_budget import MeteredBroker, TurnBudget, metered_broker
 
 WIDE = "wide"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.client_under_test import Client, Place, Refused
+from tests.helpers.client.client_under_test import Client, Place, Refused
 from tests.helpers.eventually import eventually
-from tests.helpers.group_scenarios import (
+from tests.helpers.group.group_scenarios import (
     EACH,
     PARTITIONS,
     commit_all_read,

@@ -19,7 +19,7 @@ from plogd.coordinator.runtime.shard import ShardKind
 from plogd.coordinator.runtime.shard_runtime import RuntimeContext, ShardRuntime
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.ports import Clock, Later
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 TOPIC = "state"
 

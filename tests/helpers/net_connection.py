@@ -8,7 +8,7 @@ from typing import Any
 from plog.wire.primitives import Part
 from plogd.net.connection import Connection
 from tests.helpers.net_parts import ScriptedDispatch, joined, make_connections, make_context
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 class FakeWire:

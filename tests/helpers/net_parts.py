@@ -27,7 +27,7 @@ from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
 from plogd.os_files import OsFile
 from plogd.ports import File, Later
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 PUMP_MAX_S = 60.0

@@ -27,7 +27,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 Key = tuple[str, int]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 
 from plog.cli.main import load_tool, run_tool
-from tests.helpers.kafka_tools import ToolOutput
+from tests.helpers.programs.kafka_tools import ToolOutput
 
 
 def plog_here(tool: str, words: Sequence[str], *, stdin: bytes = b"") -> ToolOutput:

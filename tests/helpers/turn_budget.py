@@ -31,9 +31,9 @@ from plog.records import compression
 from plogd.connection_context import ConnectionContext
 from plogd.ports import Later
 from tests.helpers.codec_forms import compiled, interpreted
-from tests.helpers.sim_broker import SimBroker
-from tests.helpers.sim_ports import SimJobs, SimPorts
-from tests.helpers.sim_time import SimClock, SimTimers
+from tests.helpers.sim.sim_broker import SimBroker
+from tests.helpers.sim.sim_ports import SimJobs, SimPorts
+from tests.helpers.sim.sim_time import SimClock, SimTimers
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from plogd.testing.plugin import BrokerFactory
-from tests.helpers.apache_kafka import ApacheKafka
 from tests.helpers.certificates import Authority
-from tests.helpers.kafka_server import free_port
+from tests.helpers.programs.apache_kafka import ApacheKafka
+from tests.helpers.programs.kafka_server import free_port
 
 KINDS = ("plog", "kafka")
 WITH_TLS = ("plog-tls", "kafka-tls")

@@ -16,9 +16,9 @@ import pytest
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
 from tests.helpers.certificates import Authority
-from tests.helpers.kafka_tools import KafkaTools, RunTool
-from tests.helpers.kcat import Kcat
 from tests.helpers.outside_broker import OutsideBroker, outside_broker
+from tests.helpers.programs.kafka_tools import KafkaTools, RunTool
+from tests.helpers.programs.kcat import Kcat
 from tests.integration.client_servers import kafka_servers, plog_servers
 
 # Imported here for all files: a file that imported these fixtures would start another Kafka.

@@ -18,8 +18,8 @@ from plog.records.batch import Compression
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.types import Uuid
-from tests.helpers.sim_files import Operation, SimFiles
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_files import Operation, SimFiles
+from tests.helpers.sim.sim_time import START_MS
 from tests.sim.batches import Batch
 from tests.sim.site import Observed, Site
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.helpers.sim_files import Operation
+    from tests.helpers.sim.sim_files import Operation
     from tests.sim.world import World
 
 _DAY_MS = 86_400_000

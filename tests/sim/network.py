@@ -7,7 +7,7 @@ end later. So a response is lost, or a request arrives after the client has retr
 connection.
 
 The broker's handling of the frames is in server_end.py. For tests of plog's own client,
-tests/helpers/client_on_sim_network.py uses the same connections.
+tests/helpers/client/client_on_sim_network.py uses the same connections.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plog.wire.header import RequestHeader, decode_response_header, encode_reque
 from plog.wire.messages import API_BY_KEY
 from plog.wire.schema import ApiMessage
 from plogd.ports import Later, failed
-from tests.helpers.sim_time import SimClock, SimTimers
+from tests.helpers.sim.sim_time import SimClock, SimTimers
 from tests.sim.checker import Anomaly
 from tests.sim.server_end import Lane, Server, ServerEnd
 

@@ -25,9 +25,9 @@ from plogd.log.log import Log
 from plogd.metrics import Registry
 from plogd.net.request_queue import RequestSlots
 from plogd.ports import File, Files, Later, Ports, Turn
-from tests.helpers.sim_files import SimFile, SimFiles
-from tests.helpers.sim_ports import SimRandom
-from tests.helpers.sim_time import LifeTimers
+from tests.helpers.sim.sim_files import SimFile, SimFiles
+from tests.helpers.sim.sim_ports import SimRandom
+from tests.helpers.sim.sim_time import LifeTimers
 from tests.sim.checker import Anomaly
 from tests.sim.jobs import SlowJobs
 

@@ -18,7 +18,7 @@ from plogd.connection_context import ConnectionContext
 from plogd.log.segment.file_records import FileRegion
 from plogd.net.request_queue import RequestQueue, RequestSlots, close_regions
 from plogd.ports import Turn
-from tests.helpers.sim_time import SimClock, SimTimers
+from tests.helpers.sim.sim_time import SimClock, SimTimers
 from tests.sim.checker import Anomaly
 
 _JUNK = 0xDB

@@ -36,9 +36,9 @@ from plogd.config import BrokerConfig
 from plogd.metrics import Registry
 from plogd.ports import Later
 from tests.helpers.injection import Faults
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import SimJobs, SimPorts, outcome
-from tests.helpers.sim_time import START_MS, SimClock, SimTimers
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import SimJobs, SimPorts, outcome
+from tests.helpers.sim.sim_time import START_MS, SimClock, SimTimers
 from tests.sim.batches import Batch, produce_request
 from tests.sim.reader import received
 from tests.sim.server_end import bytes_of, make_context

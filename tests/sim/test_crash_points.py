@@ -15,7 +15,7 @@ from functools import cache
 import pytest
 
 from plog.records.batch import Compression
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 from tests.sim.crash_points import CrashPoint, Recorder, check_survivor, values_batch
 from tests.sim.planted_bugs import planted
 from tests.sim.site import Observed, Site

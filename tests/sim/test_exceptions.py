@@ -12,7 +12,7 @@ from plog.errors import ErrorCode
 from plog.types import Uuid
 from plog.wire.messages.produce import ProduceResponse
 from tests.helpers.injection import Faults, When
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 from tests.sim.batches import produce_request
 from tests.sim.crash_points import values_batch
 from tests.sim.planted_bugs import planted

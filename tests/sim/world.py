@@ -15,8 +15,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from plogd.ports import Later, spawn
-from tests.helpers.sim_files import Operation, SimCrash, SimFiles
-from tests.helpers.sim_time import SimClock, SimTimer, SimTimers
+from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
+from tests.helpers.sim.sim_time import SimClock, SimTimer, SimTimers
 from tests.sim.admins import Founder, Remaker
 from tests.sim.checker import Anomaly, History
 from tests.sim.client import Client

@@ -12,14 +12,14 @@ from plog.records.batch import iter_batches
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.metadata import MetadataRequest
-from tests.helpers.sim_broker import (
+from tests.helpers.sim.sim_broker import (
     LOG_DIR,
     SimBroker,
     create_topic,
     produce_request,
 )
-from tests.helpers.sim_files import SimCrash, SimFiles
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_files import SimCrash, SimFiles
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 
 def names(broker: SimBroker) -> list[str]:

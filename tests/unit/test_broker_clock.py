@@ -6,8 +6,8 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.records.batch import iter_batches
-from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request, produce_request
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, fetch_request, produce_request
+from tests.helpers.sim.sim_time import START_MS
 
 DAY_MS = 86_400_000
 

@@ -20,8 +20,8 @@ from plog.wire.messages.delete_records import (
 )
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.metadata import MetadataRequest
-from tests.helpers.sim_broker import SimBroker, create_topic
-from tests.helpers.sim_files import SimCrash, SimFiles
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_files import SimCrash, SimFiles
 
 FULL = ErrorCode.KAFKA_STORAGE_ERROR
 

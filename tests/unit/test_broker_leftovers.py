@@ -31,9 +31,9 @@ from plog.wire.messages.offset_commit import (
 from plogd.apis.close_connection import CloseConnection
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
-from tests.helpers.collector import cycles_left_by, growth_of
+from tests.helpers.client.collector import cycles_left_by, growth_of
 from tests.helpers.net_connection import FakeWire
-from tests.helpers.sim_broker import (
+from tests.helpers.sim.sim_broker import (
     SimBroker,
     connection,
     create_topic,

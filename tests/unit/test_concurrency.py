@@ -6,7 +6,7 @@ import pytest
 
 from plogd.concurrency import OneAtATime, shielded, within
 from plogd.ports import Cancelled, Later
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 
 class TooLate(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plogd.fair_queue import PAUSE_AFTER_TURNS, PAUSE_MS, FairQueue, Slices
 from plogd.ports import Later, spawn
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 
 def test_one_turn_is_granted_per_pass_in_order_of_arrival() -> None:

@@ -13,7 +13,7 @@ from plogd.descriptor_budget import DescriptorBudget
 from plogd.file_pool import FilePool, PooledFile
 from plogd.os_files import OsFile, OsFiles
 from plogd.ports import File
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def _open_descriptors(root: Path) -> int:

@@ -23,7 +23,7 @@ from plogd.journal import (
     context_fields,
     encode_entry,
 )
-from tests.helpers.journal import JournalSocket, parse_entry
+from tests.helpers.log.journal import JournalSocket, parse_entry
 
 FIELDS = [("MESSAGE", "text"), ("PRIORITY", "6")]
 LINE = "<6>plogd.log.log: text\n"

@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from plog.types import TopicPartition
 from plogd.logging import LineObserver, RateLimit, stream_observer
-from tests.helpers.journal import Entry, JournalSocket
+from tests.helpers.log.journal import Entry, JournalSocket
 
 
 def event(text: str = "text", level: str = "info", **rest: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pytest
 from plogd import os_files
 from plogd.os_files import OsFiles
 from plogd.ports import Files
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 
 @pytest.fixture(params=["real", "simulated"])

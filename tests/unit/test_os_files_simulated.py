@@ -11,8 +11,8 @@ import random
 
 import pytest
 
-from tests.helpers.sim_files import Operation, SimCrash, SimFiles
-from tests.helpers.sim_time import SimClock
+from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
+from tests.helpers.sim.sim_time import SimClock
 
 SEEDS = range(200)
 

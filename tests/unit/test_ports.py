@@ -18,7 +18,7 @@ from plogd.ports import (
     spawn,
 )
 from tests.helpers.injection import Faults, When
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 
 class Recorded:

@@ -9,7 +9,7 @@ import pytest
 from plogd.ports import Timer
 from plogd.reliable_timers import ReliableTimers
 from tests.helpers.injection import Faults, When
-from tests.helpers.sim_ports import SimPorts, SimTimers
+from tests.helpers.sim.sim_ports import SimPorts, SimTimers
 
 
 class _Site:

@@ -12,8 +12,8 @@ from plogd.net.connections import Connections
 from plogd.sdnotify import ServiceNotifier
 from plogd.supervision import PROGRESS_MS, STALL_MAX_MS, Supervision
 from tests.helpers.net_parts import ScriptedDispatch, make_connections
-from tests.helpers.sim_broker import LOG_DIR, SimBroker, create_topic
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import LOG_DIR, SimBroker, create_topic
+from tests.helpers.sim.sim_ports import outcome
 
 EXTENSION = f"EXTEND_TIMEOUT_USEC={STALL_MAX_MS * 1000}"
 WATCHDOG = {"WATCHDOG_USEC": "60000000"}

@@ -6,7 +6,7 @@ import pytest
 
 from plogd.ports import Cancelled
 from plogd.waiters import Waiters
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 
 def test_all_waiters_receive_the_outcome() -> None:

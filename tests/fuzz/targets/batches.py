@@ -26,8 +26,8 @@ from plog.records.reader import read_payload
 from plogd.log.log import Log
 from plogd.topic_config import TopicConfig
 from tests.fuzz.target import Target
-from tests.helpers.log_data import client_batch
-from tests.helpers.log_site import LogSite
+from tests.helpers.log.log_data import client_batch
+from tests.helpers.log.log_site import LogSite
 
 _PLAIN = TopicConfig(max_message_bytes=100_000)
 _CONFIGS = (

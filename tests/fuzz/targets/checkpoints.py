@@ -18,7 +18,7 @@ from plogd.log.producer_snapshot import (
 )
 from plogd.ports import Files
 from tests.fuzz.target import Target
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 _DIRECTORY = "/a"
 _OFFSETS = f"{_DIRECTORY}/recovery-point-offset-checkpoint"

@@ -13,8 +13,8 @@ from plogd.apis.api_table import HANDLERS
 from plogd.apis.dispatch import CloseConnection
 from plogd.ports import Later
 from tests.fuzz.target import Target
-from tests.helpers.group_frames import stable
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.group.group_frames import stable
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 from tests.unit.wire.filled import filled
 
 _INPUTS_PER_BROKER = 300

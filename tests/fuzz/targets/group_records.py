@@ -23,7 +23,7 @@ from plogd.coordinator.group.group_shard import GroupShard
 from plogd.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord
 from tests.fuzz.target import Target
-from tests.helpers import group_shard
+from tests.helpers.group import group_shard
 from tests.unit.wire.filled import filled
 
 _NULL = 0xFFFF

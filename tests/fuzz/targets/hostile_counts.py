@@ -42,7 +42,7 @@ from tests.fuzz.hostile_requests import (
 )
 from tests.fuzz.hostile_world import WIDE, build_world, is_worn
 from tests.fuzz.target import Target
-from tests.helpers.sim_broker import Asked, produce_request
+from tests.helpers.sim.sim_broker import Asked, produce_request
 from tests.helpers.turn_budget import MeteredBroker, TurnBudget, countable_codecs
 
 BUDGET = TurnBudget()

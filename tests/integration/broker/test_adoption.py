@@ -27,7 +27,7 @@ from plogd.os_files import OsFiles
 from plogd.testing.broker_process import BrokerProcess
 from plogd.tools.storage.command import configure
 from tests.corpus import legacy
-from tests.helpers.confluent import (
+from tests.helpers.programs.confluent import (
     admin,
     admin_client,
     consumer,
@@ -36,10 +36,10 @@ from tests.helpers.confluent import (
     produce,
     read,
 )
-from tests.helpers.confluent import confluent_kafka as kafka
-from tests.helpers.kafka_data import KafkaData
-from tests.helpers.kafka_server import KafkaServer, ZooKeeperServer, kafka_jars
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.confluent import confluent_kafka as kafka
+from tests.helpers.programs.kafka_data import KafkaData
+from tests.helpers.programs.kafka_server import KafkaServer, ZooKeeperServer, kafka_jars
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 NODE_ID = 7
 NEW = 10

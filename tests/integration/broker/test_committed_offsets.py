@@ -8,8 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import confluent_kafka, consumer, create_topic, next_message, produce
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.confluent import (
+    confluent_kafka,
+    consumer,
+    create_topic,
+    next_message,
+    produce,
+)
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 TopicPartition = confluent_kafka.TopicPartition
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.client_under_test import Place
-from tests.helpers.confluent import confluent_kafka
-from tests.helpers.confluent_client import ConfluentClient
+from tests.helpers.client.client_under_test import Place
 from tests.helpers.eventually import eventually
-from tests.helpers.group_scenarios import EACH, PARTITIONS, produce_each, wait_for
-from tests.helpers.raw_group import RawConnection, messages
+from tests.helpers.group.group_scenarios import EACH, PARTITIONS, produce_each, wait_for
+from tests.helpers.group.raw_group import RawConnection, messages
+from tests.helpers.programs.confluent import confluent_kafka
+from tests.helpers.programs.confluent_client import ConfluentClient
 
 KafkaError = confluent_kafka.KafkaError
 COMMITS = 60

@@ -22,7 +22,7 @@ from plogd.testing.broker_process import BrokerFailed, BrokerProcess
 from plogd.testing.plugin import BrokerFactory
 from plogd.testing.ready_socket import NotReadyError, ReadySocket
 from tests.helpers.eventually import eventually
-from tests.helpers.kcat import Kcat
+from tests.helpers.programs.kcat import Kcat
 
 TIMEOUT_S = 60
 # The `twistd` script, which Debian calls twistd3.

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce
-from tests.helpers.confluent_client import ConfluentClient
 from tests.helpers.eventually import eventually
+from tests.helpers.programs.confluent import create_topic, produce
+from tests.helpers.programs.confluent_client import ConfluentClient
 
 kafka = pytest.importorskip("kafka")
 kafka_errors = pytest.importorskip("kafka.errors")

@@ -50,8 +50,8 @@ from plog.wire.messages.user_scram_credentials import (
 from plog.wire.schema import ApiMessage
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
-from tests.helpers.broker_log import assert_one_line
 from tests.helpers.hostile import HostileConnection, Pings, frame_of, memory_mb
+from tests.helpers.log.broker_log import assert_one_line
 
 _ALLOWED_COUNT = 49_000
 _EXCESSIVE_COUNT = 200_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import count
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce, read
+from tests.helpers.programs.confluent import create_topic, produce, read
 from tests.helpers.proxy import PRODUCE, Answer, Fault, FaultyAnswers, Proxy
 
 MESSAGES = 3000

@@ -16,8 +16,8 @@ import pytest
 
 from plogd.testing.ready_socket import ReadySocket
 from tests.helpers.eventually import eventually
-from tests.helpers.journal import Entry, JournalSocket
-from tests.helpers.kcat import Kcat
+from tests.helpers.log.journal import Entry, JournalSocket
+from tests.helpers.programs.kcat import Kcat
 
 TIMEOUT_S = 60
 # The broker with another path of the journal's socket, and standard error as the journal's stream.

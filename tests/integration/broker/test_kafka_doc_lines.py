@@ -21,10 +21,10 @@ from plog.records.control import ControlType, encode_control_key
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
 from tests.helpers.certificates import Authority
-from tests.helpers.kafka_tools import ToolOutput
-from tests.helpers.metadata_logs import RECORDS, write_metadata_log
+from tests.helpers.log.metadata_logs import RECORDS, write_metadata_log
 from tests.helpers.outside_broker import outside_broker
 from tests.helpers.plog_here import plog_here
+from tests.helpers.programs.kafka_tools import ToolOutput
 
 _TABLE = Path(__file__).with_name("kafka_doc_lines.txt")
 _SCRIPT = re.compile(r"(?:\./)?(?:bin/)?(?:kafka-)?([\w-]+)\.sh ?")

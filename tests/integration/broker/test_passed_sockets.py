@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.kcat import Kcat
+from tests.helpers.programs.kcat import Kcat
 from tests.helpers.socket_unit import SocketUnit, receive_response, send_request
 
 PLOGD = [sys.executable, "-m", "plogd"]
@@ -92,7 +92,7 @@ def test_listener_without_a_socket_is_opened_as_usual(tmp_path: Path) -> None:
 
 
 def test_tls_listener_uses_its_socket(tmp_path: Path, tls_settings: dict[str, str]) -> None:
-    confluent = pytest.importorskip("tests.helpers.confluent")
+    confluent = pytest.importorskip("tests.helpers.programs.confluent")
     with SocketUnit(tmp_path, ["SSL"]) as unit:
         settings = {**tls_settings, "listeners": f"SSL://{unit.address}"}
         ca = {"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"}

@@ -13,8 +13,8 @@ import pytest
 
 from plogd.testing.broker_process import BrokerFailed, BrokerProcess
 from plogd.testing.plugin import BrokerFactory
-from tests.helpers.broker_log import assert_one_line
 from tests.helpers.certificates import DAY, Authority
+from tests.helpers.log.broker_log import assert_one_line
 
 API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 

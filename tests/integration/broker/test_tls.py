@@ -14,9 +14,9 @@ import pytest
 
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
-from tests.helpers.broker_log import assert_one_line
 from tests.helpers.certificates import Authority
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.log.broker_log import assert_one_line
+from tests.helpers.programs.kafka_tools import KafkaTools
 from tests.helpers.recording_proxy import RecordingProxy
 
 MEGABYTE = 1_000_000
@@ -37,7 +37,7 @@ def librdkafka_settings(ca_file: Path, **more: Any) -> dict[str, Any]:
 
 def by_librdkafka(server: str, topic: str, values: list[bytes], settings: dict[str, Any]) -> None:
     """Produce `values` with librdkafka and read them back."""
-    confluent = pytest.importorskip("tests.helpers.confluent")
+    confluent = pytest.importorskip("tests.helpers.programs.confluent")
     messages = [{"value": value} for value in values]
     large = {"message.max.bytes": 30 * MEGABYTE}
     assert set(confluent.produce(server, topic, messages, {**settings, **large})) == {None}
@@ -74,7 +74,7 @@ def test_librdkafka_presents_its_certificate(
 
 def error_of_librdkafka(server: str, settings: dict[str, Any]) -> str:
     """Return librdkafka's error for the first connection that fails."""
-    confluent = pytest.importorskip("tests.helpers.confluent")
+    confluent = pytest.importorskip("tests.helpers.programs.confluent")
     errors: list[str] = []
     client = confluent.confluent_kafka.Producer(
         {
@@ -276,7 +276,7 @@ def test_plaintext_and_tls_listeners_serve_the_same_topics(
             "listener.name.outside.ssl.key.password": "geheim",
         }
     )
-    confluent = pytest.importorskip("tests.helpers.confluent")
+    confluent = pytest.importorskip("tests.helpers.programs.confluent")
     inside, outside = broker.addresses
     by_librdkafka(outside, topic, [b"from outside"], librdkafka_settings(ca_file))
     assert [m.value() for m in confluent.read(inside, topic)] == [b"from outside"]

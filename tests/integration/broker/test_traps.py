@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import (
+from tests.helpers.group.raw_group import RawConnection, RawMember
+from tests.helpers.programs.confluent import (
     TIMEOUT_S,
     admin,
     admin_client,
@@ -23,7 +24,6 @@ from tests.helpers.confluent import (
     produce,
     read,
 )
-from tests.helpers.raw_group import RawConnection, RawMember
 
 kafka_admin_messages = pytest.importorskip("kafka.protocol.admin")
 

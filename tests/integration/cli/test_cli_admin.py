@@ -12,8 +12,8 @@ import pytest
 
 from plog.cli.main import load_tool, run_tool
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import consumer, produce
-from tests.helpers.kafka_tools import KafkaTools, RunTool
+from tests.helpers.programs.confluent import consumer, produce
+from tests.helpers.programs.kafka_tools import KafkaTools, RunTool
 
 Plog = Callable[..., str]
 

@@ -15,8 +15,8 @@ import pytest
 from plog.cli.main import load_tool, run_tool
 from plog.metadata_versions import METADATA_VERSIONS
 from plog.release_features import FEATURES, FIRST_RELEASE, LAST_RELEASE
-from tests.helpers.apache_kafka import ApacheKafka
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.apache_kafka import ApacheKafka
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 pytestmark = pytest.mark.long
 CLASSES = {"cluster": "ClusterTool", "configs": "ConfigCommand", "features": "FeatureCommand"}

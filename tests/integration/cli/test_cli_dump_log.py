@@ -26,9 +26,15 @@ from plog.wire.internal.share_records import (
 )
 from plogd.testing.broker_process import BrokerProcess
 from plogd.tools.dump.command import configure
-from tests.helpers.confluent import admin_client, consumer, create_topic, produce, until_end
-from tests.helpers.kafka_server import KafkaServer, kafka_jars
-from tests.helpers.kafka_tools import KafkaTools, ToolOutput
+from tests.helpers.programs.confluent import (
+    admin_client,
+    consumer,
+    create_topic,
+    produce,
+    until_end,
+)
+from tests.helpers.programs.kafka_server import KafkaServer, kafka_jars
+from tests.helpers.programs.kafka_tools import KafkaTools, ToolOutput
 from tests.unit.tools.dump.test_remote_log_records import RECORDS as REMOTE_LOG_TEXTS
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -15,7 +15,7 @@ from plog.cli.docs import parsers_below
 from plog.cli.main import load_tool, run_tool
 from plog.cli.parser import examples_of, tool_parser
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import consumer, produce
+from tests.helpers.programs.confluent import consumer, produce
 
 ONLINE = (
     "topics", "get-offsets", "consumer-groups", "configs", "log-dirs", "delete-records",

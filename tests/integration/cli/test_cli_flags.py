@@ -10,7 +10,7 @@ import pytest
 
 from plog.cli.main import load_tool
 from plog.cli.parser import tool_parser
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 TOOLS = {
     "broker-api-versions": "BrokerApiVersionsCommand",

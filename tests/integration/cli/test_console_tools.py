@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.kafka_tools import KafkaTools, RunTool
-from tests.helpers.plog_command import Plog
+from tests.helpers.client.plog_command import Plog
+from tests.helpers.programs.kafka_tools import KafkaTools, RunTool
 
 ALL_PARTS = [
     option

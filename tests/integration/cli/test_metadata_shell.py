@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.java_process import JavaProcess
-from tests.helpers.kafka_tools import KafkaTools
-from tests.helpers.metadata_logs import RECORDS, write_metadata_log
+from tests.helpers.log.metadata_logs import RECORDS, write_metadata_log
+from tests.helpers.programs.java_process import JavaProcess
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 pytestmark = pytest.mark.long
 

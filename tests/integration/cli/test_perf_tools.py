@@ -7,8 +7,8 @@ import re
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.kafka_tools import RunTool
-from tests.helpers.plog_command import Plog
+from tests.helpers.client.plog_command import Plog
+from tests.helpers.programs.kafka_tools import RunTool
 
 
 @pytest.fixture

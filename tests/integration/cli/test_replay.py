@@ -13,8 +13,8 @@ import pytest
 from plog import Producer
 from plog.cli.replay.command import Topic
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.kafka_tools import RunTool
-from tests.helpers.plog_command import Plog
+from tests.helpers.client.plog_command import Plog
+from tests.helpers.programs.kafka_tools import RunTool
 
 START_MS = 1_700_000_000_000
 

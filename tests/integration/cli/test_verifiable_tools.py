@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.kafka_tools import KafkaTools
-from tests.helpers.plog_command import Plog
+from tests.helpers.client.plog_command import Plog
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from plog.cli.parser import examples_of, tool_parser
 from plog.cli.zookeeper.shell import configure
 from tests.helpers.certificates import Authority
-from tests.helpers.plog_command import RunningPlog
+from tests.helpers.client.plog_command import RunningPlog
 from tests.helpers.zookeeper_server import SUPERUSER, ZooKeeperServer
 
 _STATE = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'

@@ -1,4 +1,4 @@
-// franz-go, driven by tests/helpers/client_program.py, which describes the commands and their
+// franz-go, driven by tests/helpers/client/client_program.py, which describes the commands and their
 // format. This file reads commands and answers them; members.go and admin.go do the work.
 package main
 

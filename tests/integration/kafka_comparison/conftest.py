@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from plogd.testing.plugin import BrokerFactory
-from tests.helpers.apache_kafka import ApacheKafka
 from tests.helpers.outside_broker import outside_broker
+from tests.helpers.programs.apache_kafka import ApacheKafka
 from tests.helpers.side_by_side import Pair, Side
 
 _KAFKAS_SETTINGS = {

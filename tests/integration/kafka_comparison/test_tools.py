@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.kafka_tools import KafkaTools, ToolOutput
 from tests.helpers.plog_here import plog_here
+from tests.helpers.programs.kafka_tools import KafkaTools, ToolOutput
 from tests.helpers.side_by_side import Pair
 
 pytestmark = pytest.mark.long

@@ -54,7 +54,7 @@ from plog.types import TopicPartition
 from plog.wire.api_keys import ApiKey
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.eventually import eventually
-from tests.helpers.raw_group import RawMember
+from tests.helpers.group.raw_group import RawMember
 
 T = TypeVar("T")
 

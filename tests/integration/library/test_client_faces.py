@@ -24,8 +24,8 @@ from plog.client.errors import (
 )
 from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from plog.types import TopicPartition
+from tests.helpers.client.faces import NAMES, open_face
 from tests.helpers.eventually import eventually
-from tests.helpers.faces import NAMES, open_face
 from tests.integration.client_servers import (
     KINDS,
     WITH_TLS,

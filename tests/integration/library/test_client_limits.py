@@ -20,7 +20,7 @@ from plog.errors import KafkaError, RequestTimedOut, UnknownTopicOrPartition
 from plog.types import TopicPartition
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
-from tests.helpers.faces import NAMES, open_face
+from tests.helpers.client.faces import NAMES, open_face
 
 TOPIC = "orders"
 P0 = TopicPartition(TOPIC, 0)

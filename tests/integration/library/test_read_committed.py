@@ -17,11 +17,9 @@ import pytest
 import plog
 from plog.client.simple import SimpleConsumer
 from plog.errors import RequestTimedOut, UnstableOffsetCommit
-from tests.helpers import confluent
-from tests.helpers.faces import NAMES, open_face
-from tests.helpers.kafka_tools import KafkaTools
-from tests.helpers.plog_command import Plog
-from tests.helpers.transactions import (
+from tests.helpers.client.faces import NAMES, open_face
+from tests.helpers.client.plog_command import Plog
+from tests.helpers.client.transactions import (
     ConfluentTransactions,
     JavaTransactions,
     PlogTransactions,
@@ -29,6 +27,8 @@ from tests.helpers.transactions import (
     Sight,
     Transactions,
 )
+from tests.helpers.programs import confluent
+from tests.helpers.programs.kafka_tools import KafkaTools
 from tests.integration.client_servers import Server
 
 LEVELS = ("read_committed", "read_uncommitted")

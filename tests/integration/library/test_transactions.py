@@ -21,9 +21,9 @@ from plog.client.admin.brokers import FeatureUpdate
 from plog.client.transactions.context_manager import AsyncTransaction
 from plog.enums import UpgradeType
 from plog.errors import UnsupportedVersion
-from tests.helpers import confluent
+from tests.helpers.client.faces import NAMES, open_face
 from tests.helpers.eventually import eventually
-from tests.helpers.faces import NAMES, open_face
+from tests.helpers.programs import confluent
 from tests.integration.client_servers import Server, server_of
 
 ROUNDS = 8

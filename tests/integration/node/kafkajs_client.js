@@ -1,4 +1,4 @@
-// kafkajs, driven by tests/helpers/client_program.py, which describes the commands and their format.
+// kafkajs, driven by tests/helpers/client/client_program.py, which describes the commands and their format.
 'use strict'
 
 const readline = require('node:readline')

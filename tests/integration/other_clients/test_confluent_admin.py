@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import (
+from tests.helpers.programs.confluent import (
     TIMEOUT_S,
     admin,
     admin_client,

@@ -20,11 +20,9 @@ from tests.helpers.admin_scenarios import (
     RecordScenarios,
     TopicScenarios,
 )
-from tests.helpers.client_under_test import Place
-from tests.helpers.confluent import confluent_kafka
-from tests.helpers.confluent_client import ConfluentClient
+from tests.helpers.client.client_under_test import Place
 from tests.helpers.eventually import eventually
-from tests.helpers.group_scenarios import (
+from tests.helpers.group.group_scenarios import (
     EACH,
     PARTITIONS,
     GroupScenarios,
@@ -34,6 +32,8 @@ from tests.helpers.group_scenarios import (
     shared,
     wait_for,
 )
+from tests.helpers.programs.confluent import confluent_kafka
+from tests.helpers.programs.confluent_client import ConfluentClient
 
 ALL = frozenset(range(PARTITIONS))
 SHORT_SESSION_MS = 1000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import (
+from tests.helpers.programs.confluent import (
     confluent_kafka,
     consumer,
     create_topic,

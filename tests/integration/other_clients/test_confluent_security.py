@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import (
+from tests.helpers.programs.confluent import (
     TIMEOUT_S,
     admin,
     admin_client,
@@ -18,7 +18,7 @@ from tests.helpers.confluent import (
     create_topic,
     produce,
 )
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 KafkaError = confluent_kafka.KafkaError
 

@@ -16,7 +16,7 @@ import pytest
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.access_log import write_access_log
-from tests.helpers.kcat import TIMEOUT_S, Kcat
+from tests.helpers.programs.kcat import TIMEOUT_S, Kcat
 
 SIZE_BYTES = 100_000_000
 # Without idempotence, retries after a broken connection may repeat or reorder lines, as in Kafka.

@@ -19,8 +19,8 @@ from tests.helpers.admin_scenarios import (
     RecordScenarios,
     TopicScenarios,
 )
-from tests.helpers.client_program import ClientProgram, go_program
-from tests.helpers.group_scenarios import GroupScenarios
+from tests.helpers.client.client_program import ClientProgram, go_program
+from tests.helpers.group.group_scenarios import GroupScenarios
 
 
 @pytest.fixture(scope="module")

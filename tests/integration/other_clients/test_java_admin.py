@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce
-from tests.helpers.kafka_tools import KafkaTools, RunTool, broker_id, offsets
 from tests.helpers.outside_broker import outside_broker
+from tests.helpers.programs.confluent import create_topic, produce
+from tests.helpers.programs.kafka_tools import KafkaTools, RunTool, broker_id, offsets
 
 # Recent enough that retention keeps the records.
 START_MS = int(time.time() * 1000) - 3_600_000

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce
-from tests.helpers.kafka_tools import KafkaTools, ToolOutput
+from tests.helpers.programs.confluent import create_topic, produce
+from tests.helpers.programs.kafka_tools import KafkaTools, ToolOutput
 
 Attempt = Callable[..., ToolOutput]
 

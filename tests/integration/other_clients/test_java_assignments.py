@@ -12,9 +12,9 @@ import pytest
 
 from plog.client.assignors import Assignment, Subscription
 from plog.client.assignors.assignor_registry import assignors_from
-from tests.helpers.assignment_cases import Case, Group
-from tests.helpers.java_process import JavaProcess
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.group.assignment_cases import Case, Group
+from tests.helpers.programs.java_process import JavaProcess
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 GROUPS = 60
 REBALANCES = 8

@@ -9,7 +9,7 @@ import pytest
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.access_log import write_access_log
-from tests.helpers.connect import (
+from tests.helpers.programs.connect import (
     WORKER,
     ConnectRest,
     free_port,
@@ -18,8 +18,8 @@ from tests.helpers.connect import (
     wait_until_equal,
     write_properties,
 )
-from tests.helpers.java_process import JavaProcess
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.java_process import JavaProcess
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 SIZE_BYTES = 200_000
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce
-from tests.helpers.java_process import JavaProcess
-from tests.helpers.kafka_tools import KafkaTools, table
+from tests.helpers.programs.confluent import create_topic, produce
+from tests.helpers.programs.java_process import JavaProcess
+from tests.helpers.programs.kafka_tools import KafkaTools, table
 
 PARTITIONS = 4
 

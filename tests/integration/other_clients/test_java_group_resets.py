@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce
-from tests.helpers.kafka_tools import KafkaTools, table
+from tests.helpers.programs.confluent import create_topic, produce
+from tests.helpers.programs.kafka_tools import KafkaTools, table
 
 HOUR_MS = 3_600_000
 # Partition 0 has one record per hour, the last one half an hour old; partition 1 is empty.

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce
-from tests.helpers.kafka_tools import KafkaTools, offsets, table
-from tests.helpers.verifiable import QUICK_MEMBER, VerifiableMember
+from tests.helpers.programs.confluent import create_topic, produce
+from tests.helpers.programs.kafka_tools import KafkaTools, offsets, table
+from tests.helpers.programs.verifiable import QUICK_MEMBER, VerifiableMember
 
 PARTITIONS = 4
 RECORDS = 10

@@ -6,9 +6,9 @@ It keeps sending while responses get lost and its broker dies; every record must
 from __future__ import annotations
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, read
-from tests.helpers.java_process import JavaProcess
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.confluent import create_topic, read
+from tests.helpers.programs.java_process import JavaProcess
+from tests.helpers.programs.kafka_tools import KafkaTools
 from tests.helpers.proxy import PRODUCE, Fault, FaultyAnswers, Proxy
 
 PARTITIONS = 4

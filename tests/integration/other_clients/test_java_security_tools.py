@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 Run = Callable[..., str]
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic
-from tests.helpers.kafka_tools import KafkaTools, RunTool, ToolOutput, broker_id, offsets
+from tests.helpers.programs.confluent import create_topic
+from tests.helpers.programs.kafka_tools import KafkaTools, RunTool, ToolOutput, broker_id, offsets
 
 
 def test_topic_setting_is_described_and_takes_effect(run: RunTool, topic: str) -> None:

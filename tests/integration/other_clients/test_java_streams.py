@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic, produce, read
 from tests.helpers.eventually import eventually
-from tests.helpers.kafka_tools import KafkaTools, table
+from tests.helpers.programs.confluent import create_topic, produce, read
+from tests.helpers.programs.kafka_tools import KafkaTools, table
 
 PARTITIONS = 3
 WORDS = ("boats", "against", "the", "current", "borne", "back", "ceaselessly", "into", "past")

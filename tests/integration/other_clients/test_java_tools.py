@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 SMALL_SEGMENTS = {"log.segment.bytes": str(1 << 20)}
 

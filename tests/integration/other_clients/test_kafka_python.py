@@ -20,7 +20,7 @@ from tests.helpers.admin_scenarios import (
     RecordScenarios,
     TopicScenarios,
 )
-from tests.helpers.client_under_test import (
+from tests.helpers.client.client_under_test import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
     SESSION_TIMEOUT_MS,
@@ -31,7 +31,7 @@ from tests.helpers.client_under_test import (
     Refused,
 )
 from tests.helpers.eventually import eventually
-from tests.helpers.group_scenarios import GroupScenarios
+from tests.helpers.group.group_scenarios import GroupScenarios
 
 kafka = pytest.importorskip("kafka")
 kafka_admin = pytest.importorskip("kafka.admin")

@@ -20,8 +20,8 @@ from tests.helpers.admin_scenarios import (
     RecordScenarios,
     TopicScenarios,
 )
-from tests.helpers.client_program import ClientProgram, node_modules
-from tests.helpers.group_scenarios import GroupScenarios
+from tests.helpers.client.client_program import ClientProgram, node_modules
+from tests.helpers.group.group_scenarios import GroupScenarios
 from tests.helpers.outside import need_program
 
 _PROGRAM = Path(__file__).parents[1] / "node" / "kafkajs_client.js"

@@ -19,7 +19,7 @@ import pytest
 from plog.client.simple import SimpleClient
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.eventually import eventually
-from tests.helpers.kcat import TIMEOUT_S, Kcat
+from tests.helpers.programs.kcat import TIMEOUT_S, Kcat
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

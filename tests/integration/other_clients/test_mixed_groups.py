@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.confluent import create_topic
-from tests.helpers.kafka_tools import KafkaTools
-from tests.helpers.mixed_members import MixedGroup
+from tests.helpers.group.mixed_members import MixedGroup
+from tests.helpers.programs.confluent import create_topic
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 PARTITIONS = 6
 MakeGroup = Callable[[str], MixedGroup]

@@ -17,7 +17,7 @@ from plog.wire.messages.acls import (
     DescribeAclsRequest,
 )
 from plogd.security.unenforced_rules import NOT_ENFORCED
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3])
 INVALID = ErrorCode.INVALID_REQUEST

@@ -10,7 +10,7 @@ from plog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 

@@ -8,7 +8,7 @@ from plog.errors import ErrorCode
 from plog.wire.header import RequestHeader, encode_request
 from plog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest
 from plogd.apis.api_table import ADVERTISED
-from tests.helpers.sim_broker import Asked, SimBroker
+from tests.helpers.sim.sim_broker import Asked, SimBroker
 
 
 @pytest.fixture(scope="module")

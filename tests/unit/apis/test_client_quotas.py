@@ -17,7 +17,7 @@ from plog.wire.messages.client_quotas import (
     OpData,
 )
 from plogd.metadata.embedded_store import EmbeddedStore
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 RATE = "producer_byte_rate"
 EXACT, DEFAULT, SPECIFIED = range(3)

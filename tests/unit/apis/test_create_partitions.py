@@ -16,8 +16,8 @@ from plog.wire.messages.create_partitions import (
 )
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.helpers.sim_broker import SimBroker, create_topic, produce_request
-from tests.helpers.sim_files import SimCrash
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, produce_request
+from tests.helpers.sim.sim_files import SimCrash
 
 
 def make(*names: str, **settings: Any) -> SimBroker:

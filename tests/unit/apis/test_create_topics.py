@@ -16,7 +16,7 @@ from plog.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from plog.wire.messages.metadata import MetadataRequest
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 
 def new(name: str, **fields: Any) -> CreatableTopic:

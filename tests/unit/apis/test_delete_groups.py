@@ -6,9 +6,9 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.delete_groups import DeleteGroupsRequest
-from tests.helpers.group_frames import GROUP, leave, stable
+from tests.helpers.group.group_frames import GROUP, leave, stable
 from tests.helpers.offsets import commit, fetch
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 @pytest.fixture

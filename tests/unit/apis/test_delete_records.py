@@ -19,9 +19,9 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from tests.helpers.log_site import spied
-from tests.helpers.sim_broker import Asked, SimBroker, create_topic
-from tests.helpers.sim_files import SimCrash
+from tests.helpers.log.log_site import spied
+from tests.helpers.sim.sim_broker import Asked, SimBroker, create_topic
+from tests.helpers.sim.sim_files import SimCrash
 
 
 def make(records: int = 5, **settings: Any) -> SimBroker:

@@ -10,7 +10,7 @@ from plog.errors import ErrorCode
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from plog.wire.messages.metadata import MetadataRequest
 from plogd.apis.sliced_requests import MAX_CHANGES
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 def make(*names: str, **settings: Any) -> SimBroker:

@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_cluster import NO_OPERATIONS, DescribeClusterRequest
 from plog.wire.messages.metadata import MetadataRequest
-from tests.helpers.sim_broker import SimBroker, connection
+from tests.helpers.sim.sim_broker import SimBroker, connection
 
 
 def make(**settings: Any) -> SimBroker:

@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from plogd.logging import LineObserver
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 

@@ -7,9 +7,9 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_groups import OPERATIONS_NOT_ASKED, DescribeGroupsRequest
 from plogd.apis.sliced_requests import IN_PROGRESS
-from tests.helpers.group_frames import GROUP, join_request, stable
+from tests.helpers.group.group_frames import GROUP, join_request, stable
 from tests.helpers.offsets import commit
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 EVERY_VERSION = range(7)
 

@@ -9,7 +9,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 TWO = ("/data/a", "/data/b")
 

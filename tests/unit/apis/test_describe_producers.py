@@ -7,8 +7,8 @@ from typing import Any
 
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from tests.helpers.sim_broker import SimBroker, create_topic
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_time import START_MS
 
 
 def make() -> SimBroker:

@@ -11,7 +11,7 @@ from plog.errors import ErrorCode
 from plog.types import ZERO_UUID, uuid_from_text
 from plog.wire.messages.describe_quorum import DescribeQuorumRequest, QuorumPartition, QuorumTopic
 from plogd.log.disk.checkpoint_files import read_meta_properties
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 def ask(broker: SimBroker, version: int = 2, *asked: tuple[str, int]) -> Any:

@@ -15,7 +15,7 @@ from plog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
 )
 from plogd.apis.metadata import TOPIC_OPERATIONS
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 PLACES = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("c", 0)]
 

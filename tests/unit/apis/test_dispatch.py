@@ -48,14 +48,14 @@ from plogd.apis.request_context import RequestContext
 from plogd.fair_queue import SLICE
 from plogd.net.request_memory import RequestMemory
 from plogd.ports import Cancelled, Later
-from tests.helpers.sim_broker import (
+from tests.helpers.sim.sim_broker import (
     SimBroker,
     connection,
     create_topic,
     fetch_request,
     produce_request,
 )
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_ports import outcome
 
 
 @pytest.fixture(scope="module")

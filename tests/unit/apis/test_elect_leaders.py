@@ -9,7 +9,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 def make(**settings: Any) -> SimBroker:

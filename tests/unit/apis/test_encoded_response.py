@@ -10,7 +10,7 @@ from plog.errors import ErrorCode
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from plogd.apis import metadata
 from plogd.fair_queue import FairQueue
-from tests.helpers.sim_broker import Asked, SimBroker, create_topic
+from tests.helpers.sim.sim_broker import Asked, SimBroker, create_topic
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from plog.wire.messages.fetch import FetchResponse
 from plog.wire.schema import ApiMessage, field, int16
 from plogd.apis.error_responses import refuse_at_top_level
 from plogd.apis.request_context import RequestContext
-from tests.helpers.sim_broker import connection
+from tests.helpers.sim.sim_broker import connection
 
 
 class Texted(ApiMessage, api_key=ApiKey.FETCH, versions="0"):

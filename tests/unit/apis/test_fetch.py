@@ -18,7 +18,7 @@ from plog.wire.messages.fetch import (
     ReplicaState,
 )
 from plogd.log.segment.file_records import FileRegion
-from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request, produce_request
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, fetch_request, produce_request
 
 
 def make(partitions: int = 2, **config: Any) -> SimBroker:

@@ -14,8 +14,8 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from plogd.log.file_names import segment_path
-from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, fetch_request
+from tests.helpers.sim.sim_time import START_MS
 
 
 def make(batches: int = 5, records: int = 2, **batch: object) -> SimBroker:

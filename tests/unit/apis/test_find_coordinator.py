@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode, error_from_code
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC
-from tests.helpers.sim_broker import SimBroker, connection, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, connection, create_topic
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 REFUSED = {

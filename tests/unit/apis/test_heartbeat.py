@@ -6,8 +6,8 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.heartbeat import HeartbeatRequest
-from tests.helpers.group_frames import GROUP, heartbeat, join_request, stable
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.group.group_frames import GROUP, heartbeat, join_request, stable
+from tests.helpers.sim.sim_broker import SimBroker
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from plogd.logging import LineObserver
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -9,7 +9,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.init_producer_id import InitProducerIdRequest
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 
 def asked(**fields: Any) -> InitProducerIdRequest:

@@ -9,7 +9,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.helpers.group_frames import (
+from tests.helpers.group.group_frames import (
     heartbeat,
     join,
     join_request,
@@ -19,7 +19,7 @@ from tests.helpers.group_frames import (
     sync_request,
 )
 from tests.helpers.offsets import commit, fetch
-from tests.helpers.sim_broker import Asked, SimBroker, create_topic
+from tests.helpers.sim.sim_broker import Asked, SimBroker, create_topic
 
 EVERY_VERSION = range(10)
 

@@ -10,7 +10,7 @@ from plog.wire.messages.describe_groups import DescribeGroupsRequest
 from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from plogd.apis import large_requests
 from plogd.fair_queue import SLICE
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 def groups_request(count: int) -> DescribeGroupsRequest:

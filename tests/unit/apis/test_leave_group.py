@@ -6,8 +6,8 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from tests.helpers.group_frames import GROUP, heartbeat, stable
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.group.group_frames import GROUP, heartbeat, stable
+from tests.helpers.sim.sim_broker import SimBroker
 
 
 @pytest.fixture

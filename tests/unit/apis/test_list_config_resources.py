@@ -8,7 +8,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.list_config_resources import ListConfigResourcesRequest
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from tests.helpers.sim_broker import SimBroker, create_topic, produce_request, records_of
-from tests.helpers.sim_files import SimFile, SimFiles
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, produce_request, records_of
+from tests.helpers.sim.sim_files import SimFile, SimFiles
 
 
 def make(*timestamps: int) -> SimBroker:

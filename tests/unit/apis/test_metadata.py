@@ -17,7 +17,7 @@ from plog.wire.messages.metadata import (
     MetadataResponse,
 )
 from plog.wire.schema import ApiMessage
-from tests.helpers.sim_broker import LOG_DIR, SimBroker, connection, create_topic
+from tests.helpers.sim.sim_broker import LOG_DIR, SimBroker, connection, create_topic
 
 
 def make(**settings: Any) -> SimBroker:

@@ -12,7 +12,7 @@ from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from tests.helpers.offsets import commit, commit_codes, commit_request, fetch, fetch_error, topic_id
-from tests.helpers.sim_broker import SimBroker, create_topic, produce_request
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, produce_request
 
 EVERY_VERSION = range(2, 11)
 

@@ -6,7 +6,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from tests.helpers.offsets import commit, delete, fetch
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from plog.wire.messages.offset_fetch import (
 )
 from plogd.coordinator.runtime.shard_runtime import ShardState
 from tests.helpers.offsets import commit, commit_request, fetch, fetch_request, topic_id
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 BY_NAME = range(1, 10)
 

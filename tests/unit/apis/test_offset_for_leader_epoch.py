@@ -13,7 +13,7 @@ from plog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 def make() -> SimBroker:

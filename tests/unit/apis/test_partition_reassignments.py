@@ -16,7 +16,7 @@ from plog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 def make() -> SimBroker:

@@ -21,7 +21,7 @@ from plog.wire.messages.produce import (
 )
 from plogd.apis.dispatch import CloseConnection
 from plogd.ports import Later
-from tests.helpers.sim_broker import (
+from tests.helpers.sim.sim_broker import (
     LOG_DIR,
     SimBroker,
     create_topic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import ErrorCode
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 LAST = 2**31 - 1
 DAY_MS = 86_400_000

@@ -18,7 +18,7 @@ from plog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.helpers.sim_broker import START_MS, SimBroker, create_topic, produce_request
+from tests.helpers.sim.sim_broker import START_MS, SimBroker, create_topic, produce_request
 
 OFFSETS = "__consumer_offsets"
 GOOD = encode_key(OffsetCommitKey(group="g", topic="t", partition=0))

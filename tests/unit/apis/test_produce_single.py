@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.produce import ProduceRequest
 from plogd.ports import Cancelled, Later
-from tests.helpers.sim_broker import SimBroker, create_topic, produce_request
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, produce_request
 
 VERSIONS = range(7, 14)
 UNKNOWN_ID = b"\x07" * 16

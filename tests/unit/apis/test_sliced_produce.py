@@ -15,14 +15,14 @@ from plogd.apis.dispatch import CloseConnection
 from plogd.fair_queue import SLICE
 from plogd.net.request_memory import RequestMemory
 from plogd.ports import Later
-from tests.helpers.sim_broker import (
+from tests.helpers.sim.sim_broker import (
     Asked,
     SimBroker,
     create_topic,
     produce_request,
     records_of,
 )
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_ports import outcome
 
 COUNT = 3 * sliced_produce.AT_ONCE
 RECORDS = records_of((b"v",))

@@ -31,8 +31,8 @@ from plog.wire.messages.user_scram_credentials import (
 )
 from plogd.apis.sliced_requests import MAX_CHANGES, ask_in_slices
 from plogd.ports import Later, failed, spawn
-from tests.helpers.sim_broker import SimBroker, create_topic
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_ports import outcome
 
 _NAMES = [f"t{number}" for number in range(MAX_CHANGES + 1)]
 _TOO_MUCH: dict[str, tuple[Any, int, str]] = {

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plog.errors import ErrorCode
-from tests.helpers.group_frames import join, join_request, stable, sync_request
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.group.group_frames import join, join_request, stable, sync_request
+from tests.helpers.sim.sim_broker import SimBroker
 
 
 @pytest.fixture

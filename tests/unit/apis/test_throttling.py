@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.fetch import FetchRequest
 from plogd.connection_context import ConnectionContext
-from tests.helpers.sim_broker import (
+from tests.helpers.sim.sim_broker import (
     SimBroker,
     connection,
     create_topic,

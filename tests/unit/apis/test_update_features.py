@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.api_versions import ApiVersionsRequest
 from plog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 
 def make() -> SimBroker:

@@ -16,7 +16,7 @@ from plog.wire.messages.user_scram_credentials import (
 )
 from plogd.metadata.embedded_store import EmbeddedStore
 from plogd.security.unenforced_rules import NOT_ENFORCED
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 SECRET = b"salted and secret"
 SHA_256, SHA_512 = 1, 2

@@ -9,8 +9,8 @@ import pytest
 
 from plog.cli.commands import Configure
 from plog.cli.main import run_tool
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import SimBroker
 
 
 class Output(NamedTuple):

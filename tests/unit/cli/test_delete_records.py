@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plog.cli.delete_records import configure
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Output
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plog.cli.get_offsets import configure
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Run
 
 

@@ -15,7 +15,7 @@ from plog.cli.consumer_groups import command as consumer_groups
 from plog.cli.main import run_tool
 from plog.cli.topics import command as topics
 from tests.helpers.offsets import commit
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite
 
 Show = Callable[[Configure, str], list[str]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.group_world import World
+from tests.helpers.group.group_world import World
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_refused_listener_leaves_the_subscription_as_it_was(make_consumer: Any) 
 def make_consumer() -> Callable[[], PollingConsumer]:
     from plog.client.network.cluster import Cluster
     from plog.client.settings import ConsumerSettings
-    from tests.helpers.client_on_sim_network import SimNetwork
+    from tests.helpers.client.client_on_sim_network import SimNetwork
 
     def make() -> PollingConsumer:
         sim = SimNetwork()

@@ -7,7 +7,7 @@ import pytest
 from plog.errors import ErrorCode, KafkaStorageError
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from plogd.ports import failed
-from tests.helpers.sim_broker import Asked, SimBroker
+from tests.helpers.sim.sim_broker import Asked, SimBroker
 
 LIMIT = 10
 

@@ -21,7 +21,7 @@ from plogd.metadata.cache import TopicState
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Watcher, Written
 from plogd.ports import Later, failed, ready
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 
 class MemoryStore:

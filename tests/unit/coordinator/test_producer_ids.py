@@ -19,7 +19,7 @@ from plogd.metadata.store import (
     Written,
 )
 from plogd.ports import Later
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_ports import outcome
 
 KEY: Key = ("producer_ids",)
 

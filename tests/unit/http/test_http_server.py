@@ -21,7 +21,7 @@ from plogd.http.http_server import (
 )
 from plogd.ports import Later
 from tests.helpers.http_client import HttpClient
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -10,7 +10,7 @@ import pytest
 from plogd.http.http_server import HttpFactory, Page
 from plogd.http.metrics_page import KEEP_MS, LINES_PER_TURN, TEXTS_MAX, MetricsPage
 from tests.helpers.http_client import HttpClient
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 

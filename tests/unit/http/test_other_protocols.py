@@ -8,7 +8,7 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from plogd.http.http_server import HttpFactory
 from plogd.http.other_protocols import mistake_in
 from tests.helpers.http_client import HttpClient
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from plogd.config import BrokerConfig
 from plogd.http.http_server import HttpFactory
 from plogd.http.site import Status, listen, make_site
 from tests.helpers.http_client import HttpClient
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 WELL = Status(ok=True, details={})
 

@@ -37,7 +37,7 @@ from plogd.log.batch_validator import (
     validate_batch,
 )
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_data import T0, client_batch
+from tests.helpers.log.log_data import T0, client_batch
 
 PLAIN = TopicConfig()
 HOUR_MS = 3_600_000

@@ -21,7 +21,7 @@ from plogd.log.batch_validator import (
     validate_batch,
 )
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_data import T0, client_batch
+from tests.helpers.log.log_data import T0, client_batch
 from tests.unit.log.test_batch_validator import CODECS, LOOKED_INTO, PLAIN, _with_header
 
 DEFAULT = RecordReading()

@@ -14,9 +14,9 @@ from plogd.log.disk.checkpoint_files import read_topic_id
 from plogd.log.log_state import LogState
 from plogd.ports import File, Files
 from tests.helpers.injection import Faults, When
-from tests.helpers.log_data import SMALL
-from tests.helpers.log_site import spied
-from tests.helpers.sim_files import SimCrash, SimFiles
+from tests.helpers.log.log_data import SMALL
+from tests.helpers.log.log_site import spied
+from tests.helpers.sim.sim_files import SimCrash, SimFiles
 
 TOPIC_ID = bytes(range(16))
 FILES_OF_A_LOG = [

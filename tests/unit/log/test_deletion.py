@@ -15,7 +15,7 @@ from plogd.log.disk.checkpoint_files import read_offsets
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment
-from tests.helpers.log_site import (
+from tests.helpers.log.log_site import (
     CONFIG,
     LogSite,
     base_offsets,
@@ -24,7 +24,7 @@ from tests.helpers.log_site import (
     spied,
     values,
 )
-from tests.helpers.sim_files import Operation, SimCrash, SimFiles
+from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
 
 DELAY_MS = CONFIG.file_delete_delay_ms
 KEY = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, four_segments
 
 
 def _logs(count: int, site: LogSite | None = None) -> tuple[LogSite, list[Log]]:

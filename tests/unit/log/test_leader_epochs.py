@@ -8,7 +8,7 @@ import pytest
 
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint
 from plogd.log.leader_epochs import LeaderEpochs
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:

@@ -23,9 +23,9 @@ from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log import Log
 from plogd.log.time_lookup import max_timestamp_offset
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_data import T0, client_batch
-from tests.helpers.log_site import CONFIG, LogSite, batch_offsets, spied
-from tests.helpers.sim_files import Operation
+from tests.helpers.log.log_data import T0, client_batch
+from tests.helpers.log.log_site import CONFIG, LogSite, batch_offsets, spied
+from tests.helpers.sim.sim_files import Operation
 from tests.helpers.steps import finished
 
 

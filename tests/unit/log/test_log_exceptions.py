@@ -14,7 +14,7 @@ from plog.errors import KafkaError, KafkaStorageError, OutOfOrderSequenceNumber
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from tests.helpers.injection import Faults, When
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, values
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, values
 
 BATCHES = 9
 TINY = replace(CONFIG, segment_bytes=700, index_interval_bytes=1, segment_index_bytes=48)

@@ -11,7 +11,7 @@ import pytest
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
 
 
 def _site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, Log]:

@@ -15,14 +15,14 @@ from plogd.log.disk.log_dir import LogDirUnusable
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_site import (
+from tests.helpers.log.log_site import (
     CONFIG,
     LogSite,
     batch_offsets,
     four_segments,
     partition_of,
 )
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_ports import outcome
 
 METADATA = TopicPartition("__cluster_metadata", 0)
 METADATA_ID = bytes(15) + b"\1"

@@ -10,7 +10,7 @@ import pytest
 from plog.errors import KafkaStorageError, PolicyViolation
 from plog.types import TopicPartition
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_site import CONFIG, LogSite, batch_offsets, values
+from tests.helpers.log.log_site import CONFIG, LogSite, batch_offsets, values
 
 LIMIT = 128
 

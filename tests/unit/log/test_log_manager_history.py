@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
-from tests.helpers.log_site import CONFIG, LogSite, batch_offsets, values
-from tests.helpers.sim_files import Operation
+from tests.helpers.log.log_site import CONFIG, LogSite, batch_offsets, values
+from tests.helpers.sim.sim_files import Operation
 
 TOPICS = ("t-0", "u-0")
 

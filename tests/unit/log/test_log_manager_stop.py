@@ -10,7 +10,7 @@ import pytest
 
 from plogd.log import file_names
 from plogd.log.recovery.load_progress import LoadingStopped
-from tests.helpers.log_site import (
+from tests.helpers.log.log_site import (
     CONFIG,
     LogSite,
     batch_offsets,

@@ -12,7 +12,7 @@ from plog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import iter_batches
 from plogd.log.log import Log
 from plogd.log.log_results import NO_DATA
-from tests.helpers.log_site import LogSite, base_offsets, four_segments
+from tests.helpers.log.log_site import LogSite, base_offsets, four_segments
 
 END = 1 << 62
 

@@ -8,7 +8,7 @@ import pytest
 
 from plog.errors import KafkaStorageError, OffsetOutOfRange
 from plogd.log.time_lookup import max_timestamp_offset
-from tests.helpers.log_site import (
+from tests.helpers.log.log_site import (
     CONFIG,
     LogSite,
     base_offsets,
@@ -16,7 +16,7 @@ from tests.helpers.log_site import (
     four_segments,
     values,
 )
-from tests.helpers.sim_files import SimCrash
+from tests.helpers.sim.sim_files import SimCrash
 from tests.helpers.steps import finished
 
 

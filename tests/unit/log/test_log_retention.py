@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plogd.log.log import Log
-from tests.helpers.log_data import T0
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, four_segments
+from tests.helpers.log.log_data import T0
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, batch_offsets, four_segments
 
 HOUR_MS = 3_600_000
 

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from plog.errors import KafkaStorageError
-from tests.helpers.log_site import LogSite, batch_offsets, values
-from tests.helpers.sim_files import SimCrash
+from tests.helpers.log.log_site import LogSite, batch_offsets, values
+from tests.helpers.sim.sim_files import SimCrash
 
 
 def begun() -> LogSite:

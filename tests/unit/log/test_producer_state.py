@@ -12,8 +12,8 @@ from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenc
 from plog.records.batch import BatchHeader, parse_header
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.producer_state import BatchMetadata, ProducerState, ProducerStateManager
-from tests.helpers.log_data import T0, client_batch
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_data import T0, client_batch
+from tests.helpers.sim.sim_files import SimFiles
 
 PID = 4711
 MAX_SEQUENCE = 2**31 - 1

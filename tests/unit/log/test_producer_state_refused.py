@@ -9,8 +9,8 @@ import pytest
 from plog.errors import KafkaStorageError, OutOfOrderSequenceNumber
 from plog.records.batch import parse_header
 from plogd.log.producer_state import MAX_REFUSED, ProducerStateManager
-from tests.helpers.log_data import client_batch
-from tests.helpers.log_site import LogSite
+from tests.helpers.log.log_data import client_batch
+from tests.helpers.log.log_site import LogSite
 from tests.unit.log.test_producer_state import CLIENT, PID
 from tests.unit.log.test_producer_state import _append as take
 from tests.unit.log.test_producer_state import _header as producer_header

@@ -13,9 +13,9 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import find_in_segment, max_timestamp_offset, offset_for_timestamp
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_data import SMALL, T0, append, client_batch, fill
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_data import SMALL, T0, append, client_batch, fill
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, four_segments
+from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.steps import finished
 
 BASE = 1000

@@ -29,10 +29,10 @@ from plogd.metadata.store import (
 from plogd.ports import Later
 from plogd.topic_config import TopicConfig
 from tests.helpers.injection import Faults
-from tests.helpers.sim_broker import records_of
-from tests.helpers.sim_files import SimCrash, SimFiles
-from tests.helpers.sim_ports import SimPorts, outcome, settled
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_broker import records_of
+from tests.helpers.sim.sim_files import SimCrash, SimFiles
+from tests.helpers.sim.sim_ports import SimPorts, outcome, settled
+from tests.helpers.sim.sim_time import START_MS
 
 PRODUCERS: Key = ("producer_ids",)
 

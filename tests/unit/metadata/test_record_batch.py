@@ -8,8 +8,8 @@ from plog.wire.internal.metadata_records import MetadataRecord, PartitionRecord,
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.metadata.record_batch import batch_in_slices, batch_of
 from plogd.ports import spawn
-from tests.helpers.sim_ports import SimPorts, settled
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_ports import SimPorts, settled
+from tests.helpers.sim.sim_time import START_MS
 
 TOPIC_ID = b"t" * 16
 

@@ -10,7 +10,7 @@ from plogd.config import load_config
 from plogd.connection_context import ConnectionContext
 from plogd.net.advertised_listeners_check import WAIT_MS, AdvertisedCheck
 from tests.helpers.net_parts import LogLines, ScriptedDispatch, make_connections
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 ELSEWHERE, HERE = "192.0.2.7", "192.0.2.1"
 

@@ -9,7 +9,7 @@ import pytest
 from plogd.net.connection import PROMPT_MAX_BYTES, TURN_MAX_MS
 from plogd.net.receive_buffer import HELD_MAX_BYTES
 from plogd.net.run_queue import DIRECT_MAX_MS
-from tests.helpers.collector import no_collector
+from tests.helpers.client.collector import no_collector
 from tests.helpers.net_connection import ConnectionHarness, FakeWire
 from tests.helpers.net_parts import FETCH, METADATA, PRODUCE, frame, response
 

@@ -8,7 +8,7 @@ from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from tests.helpers.net_connection import FakeWire
 from tests.helpers.net_parts import PRODUCE, ScriptedDispatch, frame, make_connections
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 def connect(shared: Connections, host: str) -> tuple[Connection, FakeWire]:

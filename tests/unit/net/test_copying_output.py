@@ -20,7 +20,7 @@ from tests.helpers.net_parts import (
     make_connections,
     make_context,
 )
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 class Harness:

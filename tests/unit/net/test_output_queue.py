@@ -19,7 +19,7 @@ from plogd.net.output_queue import (
     OutputQueue,
 )
 from tests.helpers.net_parts import WatchedFile
-from tests.helpers.sim_ports import SimJobs
+from tests.helpers.sim.sim_ports import SimJobs
 
 KIB = 1024
 MIB = 1 << 20

@@ -31,7 +31,7 @@ from tests.helpers.net_parts import (
     make_connections,
     response,
 )
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 from tests.unit.net.test_listeners import listener, needs_ipv6
 
 PID = 4711

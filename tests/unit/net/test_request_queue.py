@@ -19,7 +19,7 @@ from tests.helpers.net_parts import (
     joined,
     make_context,
 )
-from tests.helpers.sim_time import SimClock, SimTimers
+from tests.helpers.sim.sim_time import SimClock, SimTimers
 
 
 class FakeRegion:

@@ -8,7 +8,7 @@ import pytest
 
 from plogd.net.run_queue import DIRECT_MAX_MS, PASS_MAX_MS, UNTIMED_MS, RunQueue
 from tests.helpers.injection import Faults, When
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 class Taker:

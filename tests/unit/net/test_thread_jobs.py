@@ -13,7 +13,7 @@ from plogd.net.thread_jobs import FIRST_PAUSE_S, SWITCH_INTERVAL_S, JobsClosed, 
 from plogd.ports import Jobs, Later, Turn
 from plogd.system_clock import ReactorTimers
 from tests.helpers.net_parts import Pump
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_ports import outcome
 
 
 @pytest.fixture

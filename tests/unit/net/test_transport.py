@@ -19,7 +19,7 @@ from plogd.config.listener import Listener
 from plogd.log.segment.file_records import FileRegion
 from plogd.net.listeners import Listeners
 from plogd.net.transport import ServerTransport, can_send_files
-from tests.helpers.collector import no_collector
+from tests.helpers.client.collector import no_collector
 from tests.helpers.net_parts import (
     FETCH,
     METADATA,
@@ -31,7 +31,7 @@ from tests.helpers.net_parts import (
     make_connections,
     response,
 )
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 MIB = 1 << 20
 

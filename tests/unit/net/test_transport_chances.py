@@ -30,7 +30,7 @@ from tests.helpers.net_parts import (
     make_context,
     response,
 )
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 CONTENT = random.Random(1).randbytes(300_000)
 ROUNDS_MAX = 10_000

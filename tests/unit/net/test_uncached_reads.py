@@ -10,7 +10,7 @@ import pytest
 
 from plogd.net import uncached_reads
 from tests.helpers.net_parts import WatchedFile
-from tests.helpers.sim_ports import SimJobs, outcome
+from tests.helpers.sim.sim_ports import SimJobs, outcome
 
 
 def test_read_returns_the_bytes_and_closes_the_file(tmp_path: Path) -> None:

@@ -18,9 +18,15 @@ from plogd.ports import Later
 from plogd.replica import append_queue
 from plogd.replica.append_queue import PARKED_MAX_MS, PARKED_MIN_MS, STEPS_PER_TURN
 from plogd.replica.delayed_produce import PartitionAppend
-from tests.helpers.sim_broker import START_MS, SimBroker, create_topic, produce_request, records_of
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import (
+    START_MS,
+    SimBroker,
+    create_topic,
+    produce_request,
+    records_of,
+)
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import outcome
 
 MIB = 1 << 20
 Appended = Later[list[PartitionAppend]] | list[PartitionAppend]

@@ -11,8 +11,8 @@ from plog.records.codec import Record
 from plog.types import TopicPartition
 from plogd.ports import Later
 from plogd.replica.delayed_produce import PartitionAppend
-from tests.helpers.sim_broker import START_MS, SimBroker, create_topic
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import START_MS, SimBroker, create_topic
+from tests.helpers.sim.sim_ports import outcome
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ from plog.records.batch import Compression
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from tests.helpers.injection import Faults, When
-from tests.helpers.sim_broker import START_MS, SimBroker, create_topic, records_of
+from tests.helpers.sim.sim_broker import START_MS, SimBroker, create_topic, records_of
 from tests.unit.replica.test_append_queue import (
     append,
     assert_nothing_is_left,

@@ -7,7 +7,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.types import TopicPartition
 from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_ports import outcome
 
 
 class _Site:

@@ -20,10 +20,10 @@ from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
-from tests.helpers.sim_broker import SimBroker, create_topic, records_of
-from tests.helpers.sim_file import SimFile, open_file
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import SimJobs, outcome
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
+from tests.helpers.sim.sim_file import SimFile, open_file
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import SimJobs, outcome
 
 T = TypeVar("T")
 

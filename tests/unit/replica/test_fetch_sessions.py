@@ -23,7 +23,7 @@ from plogd.replica.fetch_sessions import (
     FetchSessionCache,
 )
 from plogd.replica.partition import PartitionRead
-from tests.helpers.sim_ports import SimPorts, settled
+from tests.helpers.sim.sim_ports import SimPorts, settled
 
 TOPIC_ID = b"t" * 16
 

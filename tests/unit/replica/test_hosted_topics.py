@@ -15,9 +15,9 @@ from plog.wire.messages.create_partitions import CreatePartitionsRequest, Create
 from plogd.fair_queue import SLICE
 from plogd.ports import Later
 from plogd.replica import hosted_topics
-from tests.helpers.sim_broker import LOG_DIR, SimBroker, create_topic
-from tests.helpers.sim_ports import outcome
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_broker import LOG_DIR, SimBroker, create_topic
+from tests.helpers.sim.sim_ports import outcome
+from tests.helpers.sim.sim_time import START_MS
 from tests.unit.replica.test_replica_manager import make
 
 

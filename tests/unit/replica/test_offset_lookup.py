@@ -20,8 +20,8 @@ from plogd.replica.offset_lookup import (
     look_up_offset,
 )
 from plogd.replica.partition import Partition
-from tests.helpers.sim_broker import SimBroker, create_topic, records_of
-from tests.helpers.sim_ports import settled
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
+from tests.helpers.sim.sim_ports import settled
 
 
 def make(*timestamps: int) -> tuple[SimBroker, Partition]:

@@ -20,8 +20,8 @@ from plog.errors import (
 )
 from plogd.metadata.cache import PartitionState
 from plogd.replica.partition import Partition
-from tests.helpers.sim_broker import SimBroker, create_topic, records_of
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
+from tests.helpers.sim.sim_time import START_MS
 
 
 def make(**config: Any) -> tuple[SimBroker, Partition]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from plogd.replica.purgatory import TICK_MS, Purgatory
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 class Waiting:

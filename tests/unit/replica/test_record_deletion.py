@@ -18,8 +18,8 @@ from plog.errors import (
 )
 from plogd.ports import Later, spawn
 from plogd.replica.record_deletion import HIGH_WATERMARK, delete_records
-from tests.helpers.sim_broker import SimBroker, create_topic
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_ports import outcome
 
 
 class Setup:

@@ -7,7 +7,7 @@ import errno
 from plog.wire.messages.fetch import FetchPartition
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
-from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, fetch_request
 
 
 def lines(broker: SimBroker) -> list[str]:

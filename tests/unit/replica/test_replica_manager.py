@@ -17,10 +17,10 @@ from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
-from tests.helpers.sim_broker import SimBroker, create_topic, records_of
-from tests.helpers.sim_file import SimFile, open_file
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
+from tests.helpers.sim.sim_file import SimFile, open_file
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import outcome
 
 
 def make(partitions: int = 2, **settings: Any) -> tuple[SimBroker, ReplicaManager]:

@@ -13,8 +13,8 @@ from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import _BATCH_MAX_BYTES, Steps
 from plogd.ports import Cancelled, Later
 from plogd.replica.time_lookup_queue import MAX_STARTED, Found, TimeLookupQueue
-from tests.helpers.log_site import four_segments
-from tests.helpers.sim_ports import SimJobs, outcome
+from tests.helpers.log.log_site import four_segments
+from tests.helpers.sim.sim_ports import SimJobs, outcome
 
 LANE = "time:/a"
 FOUND = TimestampAndOffset(1, 2, 3)

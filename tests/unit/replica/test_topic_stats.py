@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
-from tests.helpers.sim_broker import SimBroker, create_topic, records_of
+from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
 
 
 def value(broker: SimBroker, name: str, topic: str) -> float | None:

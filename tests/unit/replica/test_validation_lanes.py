@@ -15,7 +15,7 @@ from plogd.log.batch_validator import BatchRules, RecordReading, ValidatedBatch
 from plogd.ports import Later
 from plogd.replica.validation_lanes import SMALL_BYTES, ValidationLanes
 from plogd.topic_config import TopicConfig
-from tests.helpers.sim_ports import SimJobs, outcome
+from tests.helpers.sim.sim_ports import SimJobs, outcome
 
 MIB = 1 << 20
 SMALL, LARGE = "validate:small", "validate:large"

@@ -14,13 +14,13 @@ from plog.wire.messages.metadata import MetadataRequest
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.dispatch import Dispatched
 from plogd.testing.hooked_dispatch import HookedDispatch, Rule, row_named
-from tests.helpers.sim_broker import (
+from tests.helpers.sim.sim_broker import (
     SimBroker,
     create_topic,
     fetch_request,
     produce_request,
 )
-from tests.helpers.sim_file import open_file
+from tests.helpers.sim.sim_file import open_file
 
 
 class HookedBroker(SimBroker):

@@ -24,8 +24,8 @@ from plog.wire.messages.list_config_resources import (
 )
 from plog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from plog.wire.schema import ApiMessage
-from tests.helpers.fake_cluster import FakeCluster
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.fake_cluster import FakeCluster
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Run
 
 

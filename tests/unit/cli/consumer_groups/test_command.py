@@ -16,9 +16,9 @@ from plog.client.admin.values import (
     MemberDescription,
 )
 from plog.types import TopicPartition
-from tests.helpers.group_frames import GROUP, stable
+from tests.helpers.group.group_frames import GROUP, stable
 from tests.helpers.offsets import commit
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Run
 
 

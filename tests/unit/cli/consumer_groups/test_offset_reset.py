@@ -11,9 +11,9 @@ from plog.cli.consumer_groups.command import configure
 from plog.cli.consumer_groups.offset_reset import datetime_ms, duration_ms, parse_plan, reset_lines
 from plog.cli.options import UsageError
 from plog.types import TopicPartition
-from tests.helpers.group_frames import GROUP, stable
+from tests.helpers.group.group_frames import GROUP, stable
 from tests.helpers.offsets import commit
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Output, Run
 
 DAY_MS = 86_400_000

@@ -9,7 +9,7 @@ import pytest
 from plog.cli.topics.command import configure
 from plog.cli.topics.report import Partition
 from plog.client.admin.values import PartitionDescription, Reassignment
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Run
 
 

@@ -10,7 +10,7 @@ import pytest
 from plog.client.admin.core import AdminCore
 from plog.client.network.cluster import Cluster
 from plog.client.settings import AdminSettings
-from tests.helpers.client_on_sim_network import SimNetwork
+from tests.helpers.client.client_on_sim_network import SimNetwork
 
 T = TypeVar("T")
 

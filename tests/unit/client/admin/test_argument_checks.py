@@ -23,7 +23,7 @@ from plog.client.settings import AdminSettings
 from plog.enums import AclOperation, ElectionType
 from plog.types import TopicPartition
 from tests.helpers.admin_calls import ADMIN_CALLS
-from tests.helpers.client_on_sim_network import SimNetwork
+from tests.helpers.client.client_on_sim_network import SimNetwork
 from tests.unit.client.admin.conftest import Site
 
 T0 = TopicPartition("t", 0)

@@ -34,7 +34,7 @@ from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from plog.wire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 from plog.wire.schema import ApiMessage
 from plogd.apis.api_table import HANDLERS
-from tests.helpers.fake_cluster import FakeCluster
+from tests.helpers.client.fake_cluster import FakeCluster
 from tests.unit.client.admin.conftest import Site
 
 # -- pure -------------------------------------------------------------------------------------

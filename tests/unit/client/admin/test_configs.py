@@ -33,7 +33,7 @@ from plog.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from tests.helpers.fake_cluster import ANY, FakeCluster
+from tests.helpers.client.fake_cluster import ANY, FakeCluster
 from tests.unit.client.admin.conftest import Site
 
 TOPIC = ConfigResource.topic("a")

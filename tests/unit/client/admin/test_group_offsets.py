@@ -39,9 +39,9 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from tests.helpers.fake_cluster import FakeCluster
-from tests.helpers.group_frames import GROUP, join_request, stable
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.fake_cluster import FakeCluster
+from tests.helpers.group.group_frames import GROUP, join_request, stable
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.client.admin.conftest import Site
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

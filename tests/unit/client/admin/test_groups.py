@@ -37,10 +37,10 @@ from plog.wire.messages.join_group import JoinGroupRequestProtocol
 from plog.wire.messages.leave_group import LeaveGroupResponse, MemberResponse
 from plog.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from plog.wire.schema import ApiMessage
-from tests.helpers.fake_cluster import FakeCluster
-from tests.helpers.group_frames import GROUP, heartbeat, join_request, stable, sync
+from tests.helpers.client.fake_cluster import FakeCluster
+from tests.helpers.group.group_frames import GROUP, heartbeat, join_request, stable, sync
 from tests.helpers.offsets import commit
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.client.admin.conftest import Site
 
 SUBSCRIPTION = encode_subscription(ConsumerProtocolSubscription(topics=["t", "u"]), 1)

@@ -27,8 +27,8 @@ from plog.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from tests.helpers.fake_cluster import FakeCluster
-from tests.helpers.sim_broker import LOG_DIR, create_topic
+from tests.helpers.client.fake_cluster import FakeCluster
+from tests.helpers.sim.sim_broker import LOG_DIR, create_topic
 from tests.unit.client.admin.conftest import Site
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

@@ -35,9 +35,9 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.helpers.fake_cluster import FakeCluster
-from tests.helpers.sim_broker import create_topic
-from tests.helpers.sim_time import START_MS
+from tests.helpers.client.fake_cluster import FakeCluster
+from tests.helpers.sim.sim_broker import create_topic
+from tests.helpers.sim.sim_time import START_MS
 from tests.unit.client.admin.conftest import Site
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

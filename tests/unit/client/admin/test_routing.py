@@ -21,7 +21,7 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plog.types import TopicPartition
-from tests.helpers.fake_cluster import FakeCluster
+from tests.helpers.client.fake_cluster import FakeCluster
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

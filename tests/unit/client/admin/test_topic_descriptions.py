@@ -14,7 +14,7 @@ from plog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from plog.wire.schema import ApiMessage
-from tests.helpers.fake_cluster import ANY, FakeCluster
+from tests.helpers.client.fake_cluster import ANY, FakeCluster
 from tests.unit.client.admin.conftest import Site
 
 TOPIC_ID: Uuid = bytes(range(16))

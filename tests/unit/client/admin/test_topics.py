@@ -37,7 +37,7 @@ from plog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from plog.wire.messages.delete_topics import DeleteTopicState
-from tests.helpers.fake_cluster import FakeCluster
+from tests.helpers.client.fake_cluster import FakeCluster
 from tests.unit.client.admin.conftest import Site
 
 TOPIC_ID: Uuid = bytes(range(16))

@@ -18,7 +18,7 @@ from plog.client.assignors import (
 )
 from plog.client.assignors.sticky_assignor import StickyUserData
 from plog.types import TopicPartition
-from tests.helpers.assignment_cases import Case, Group
+from tests.helpers.group.assignment_cases import Case, Group
 from tests.unit.client.assignors.shares import divided, wants
 
 

@@ -15,8 +15,8 @@ from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.record_columns import RecordColumns
 from plog.types import TopicPartition
-from tests.helpers.consumer_site import ConsumerSite
-from tests.helpers.sim_time import START_MS
+from tests.helpers.client.consumer_site import ConsumerSite
+from tests.helpers.sim.sim_time import START_MS
 from tests.unit.client.consumer.test_completed_fetch import fetched
 
 pa = pytest.importorskip("pyarrow")

@@ -11,8 +11,8 @@ from plog.records.batch import Compression
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchRequest
 from plog.wire.messages.list_offsets import ListOffsetsRequest
-from tests.helpers.consumer_site import ConsumerSite
-from tests.helpers.sim_time import START_MS
+from tests.helpers.client.consumer_site import ConsumerSite
+from tests.helpers.sim.sim_time import START_MS
 
 
 def fetches(site: ConsumerSite) -> list[FetchRequest]:

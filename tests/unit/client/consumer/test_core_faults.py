@@ -15,7 +15,7 @@ from plog.client.values import ConsumerRecord
 from plog.records.batch import Compression
 from plog.types import TopicPartition
 from plog.wire.schema import ApiMessage
-from tests.helpers.consumer_site import ConsumerSite
+from tests.helpers.client.consumer_site import ConsumerSite
 
 PARTITIONS = 3
 

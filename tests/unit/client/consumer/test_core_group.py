@@ -13,7 +13,7 @@ from plog.client.network.cluster import Cluster
 from plog.client.values import ConsumerRecord, OffsetAndMetadata
 from plog.errors import InvalidGroupId
 from plog.types import TopicPartition
-from tests.helpers.consumer_site import ConsumerSite
+from tests.helpers.client.consumer_site import ConsumerSite
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -45,8 +45,8 @@ from plog.wire.messages.delete_records import (
 )
 from plog.wire.messages.fetch import FetchResponse
 from plog.wire.schema import ApiMessage
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import create_topic
 
 TOPICS = {"t": 2, "u": 1}
 PARTITIONS = [TopicPartition(topic, x) for topic, count in TOPICS.items() for x in range(count)]

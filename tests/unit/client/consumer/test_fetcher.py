@@ -16,7 +16,7 @@ from plog.types import TopicPartition
 from plog.wire.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from plog.wire.messages.list_offsets import ListOffsetsRequest
 from plog.wire.schema import ApiMessage, WireError
-from tests.helpers.consumer_site import ConsumerSite
+from tests.helpers.client.consumer_site import ConsumerSite
 from tests.unit.client.consumer.test_aborted_transactions import data as transactional
 from tests.unit.client.consumer.test_aborted_transactions import marker
 

@@ -17,8 +17,8 @@ from plog.errors import ErrorCode, UnknownTopicOrPartition
 from plog.types import TopicPartition
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.metadata import MetadataRequest
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import create_topic
 
 T9 = TopicPartition("t", 9)
 

@@ -28,7 +28,7 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.helpers.consumer_site import ConsumerSite
+from tests.helpers.client.consumer_site import ConsumerSite
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

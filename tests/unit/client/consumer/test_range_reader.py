@@ -15,8 +15,8 @@ from plog.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from plog.wire.messages.fetch import FetchRequest
-from tests.helpers.consumer_site import ConsumerSite
-from tests.helpers.sim_broker import produce_request
+from tests.helpers.client.consumer_site import ConsumerSite
+from tests.helpers.sim.sim_broker import produce_request
 
 
 class Site(ConsumerSite):

@@ -28,8 +28,8 @@ from plog.client.network.ports import Cancelled
 from plog.client.settings import ConsumerSettings
 from plog.errors import InvalidTopicException
 from plog.types import TopicPartition
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import create_topic
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

@@ -14,8 +14,8 @@ from plog.errors import ErrorCode
 from plog.types import TopicPartition
 from plog.wire.messages.offset_commit import OffsetCommitRequest
 from plog.wire.schema import ApiMessage
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import create_topic
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 POLL_S = 0.5

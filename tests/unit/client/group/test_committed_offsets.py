@@ -23,7 +23,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from tests.helpers.group_world import World, outsider
+from tests.helpers.group.group_world import World, outsider
 
 MakeWorld = Callable[..., World]
 T0 = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ import pytest
 from plog.client.group.member_state import MemberState
 from plog.errors import ErrorCode, GroupAuthorizationFailed
 from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.helpers.group_world import Member, World
+from tests.helpers.group.group_world import Member, World
 
 MakeWorld = Callable[..., World]
 

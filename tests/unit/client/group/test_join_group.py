@@ -21,7 +21,7 @@ from plog.types import TopicPartition
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from plog.wire.messages.sync_group import SyncGroupRequest
 from plog.wire.primitives import WireError
-from tests.helpers.group_world import Member, World
+from tests.helpers.group.group_world import Member, World
 
 MakeWorld = Callable[..., World]
 

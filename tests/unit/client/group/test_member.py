@@ -24,7 +24,7 @@ from plog.wire.messages.create_partitions import CreatePartitionsRequest, Create
 from plog.wire.messages.join_group import JoinGroupRequest
 from plog.wire.messages.leave_group import LeaveGroupRequest
 from plog.wire.messages.offset_commit import OffsetCommitRequest
-from tests.helpers.group_world import Member, World
+from tests.helpers.group.group_world import Member, World
 
 MakeWorld = Callable[..., World]
 

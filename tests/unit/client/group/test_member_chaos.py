@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.group_world import Member, World
+from tests.helpers.group.group_world import Member, World
 
 MakeWorld = Callable[..., World]
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "range,cooperative-sticky")

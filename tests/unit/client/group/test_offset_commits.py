@@ -24,7 +24,7 @@ from plog.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from tests.helpers.group_world import Member, World, outsider
+from tests.helpers.group.group_world import Member, World, outsider
 
 MakeWorld = Callable[..., World]
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

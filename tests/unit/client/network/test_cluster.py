@@ -29,8 +29,8 @@ from plog.wire.messages.create_topics import (
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataRequest
 from plog.wire.schema import WireError
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import create_topic
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from plog.client.transactions.transactional_producer import producer_core
 from plog.errors import PlogError, RequestTimedOut
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.helpers.admin_calls import ADMIN_CALLS, T0
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import create_topic
 
 LIMIT_S = 3.0
 _SLACK_S = 0.1

@@ -39,7 +39,7 @@ from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.client.producer.producer_promises import SLACK_S, Life, Promises, Sent
 from tests.unit.client.producer.producer_site import TOPIC, ProducerSite
 from tests.unit.client.three_brokers import FATES, NODES, ThreeBrokers

@@ -14,7 +14,7 @@ from plog.client.faces import twisted as twisted_face
 from plog.client.network.ports import Cancelled, Task
 from plog.client.network.twisted_network import TwistedNetwork
 from plog.client.producer.buffer_pool import BufferPoolQueue
-from tests.helpers.client_on_sim_network import SimNetwork
+from tests.helpers.client.client_on_sim_network import SimNetwork
 from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
 
 

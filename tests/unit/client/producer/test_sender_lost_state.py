@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plog.errors import ErrorCode, OutOfOrderSequenceNumber
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim.sim_broker import create_topic
 from tests.unit.client.producer.producer_site import TOPIC
 from tests.unit.client.producer.sender_site import codes, forget_producers, ready
 

@@ -9,8 +9,8 @@ from plog.client.network.cluster import Cluster
 from plog.client.producer.producer_batch import SendHandle
 from plog.client.settings import ProducerSettings
 from plog.client.transactions.transactional_producer import TransactionalCore
-from tests.helpers.sim_broker import create_topic
-from tests.helpers.transaction_world import TransactionWorld
+from tests.helpers.client.transaction_world import TransactionWorld
+from tests.helpers.sim.sim_broker import create_topic
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from plog.wire.messages.init_producer_id import InitProducerIdRequest
 from plog.wire.messages.produce import ProduceRequest
 from plog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from plog.wire.schema import ApiMessage
-from tests.helpers.transaction_world import Fault
+from tests.helpers.client.transaction_world import Fault
 from tests.unit.client.transactions.site import NAME, TOPIC, Site
 
 PARTITIONS = 3

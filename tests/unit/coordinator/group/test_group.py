@@ -28,7 +28,7 @@ from plogd.coordinator.group.group import (
 )
 from plogd.coordinator.group.member import Member, MemberProtocol
 from plogd.ports import Later
-from tests.helpers.group_shard import subscription
+from tests.helpers.group.group_shard import subscription
 
 NOW_MS = 5_000
 

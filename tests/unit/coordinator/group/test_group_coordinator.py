@@ -19,8 +19,8 @@ from plogd.coordinator.group.group_shard import SLICE_RECORDS
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.ports import Later
 from tests.helpers.offsets import commit, commit_request, fetch
-from tests.helpers.sim_broker import SimBroker, create_topic
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_ports import outcome
 
 
 @pytest.fixture

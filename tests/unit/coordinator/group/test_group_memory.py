@@ -11,8 +11,8 @@ from plog.errors import CoordinatorNotAvailable, InvalidRequest
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from plogd.config import BrokerConfig
 from plogd.coordinator.group.group_memory import MAX_PROTOCOLS, GroupMemory, shortened
-from tests.helpers.group_shard import SESSION_MS, GroupShard, subscription
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.group.group_shard import SESSION_MS, GroupShard, subscription
+from tests.helpers.sim.sim_ports import SimPorts
 
 KIB, MIB = 1 << 10, 1 << 20
 

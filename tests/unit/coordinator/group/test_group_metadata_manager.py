@@ -19,7 +19,7 @@ from plog.errors import (
 from plog.wire.internal.group_records import GroupMetadataKey
 from plog.wire.messages.join_group import JoinGroupResponse
 from plog.wire.messages.leave_group import MemberIdentity
-from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
+from tests.helpers.group.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
 
 
 def change(joined: JoinGroupResponse, **fields: Any) -> JoinGroupResponse:

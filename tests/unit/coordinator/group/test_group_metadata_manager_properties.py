@@ -17,7 +17,7 @@ from plog.error_codes import ErrorCode
 from plog.errors import CoordinatorNotAvailable, NotCoordinator
 from plog.wire.messages.join_group import JoinGroupResponse
 from plog.wire.messages.leave_group import MemberIdentity
-from tests.helpers.group_shard import SESSION_MS, Asked, GroupShard, subscription
+from tests.helpers.group.group_shard import SESSION_MS, Asked, GroupShard, subscription
 
 PARTITIONS = range(6)
 CLIENTS = 5

@@ -25,7 +25,7 @@ from plogd.coordinator.group.group_records import (
     new_group_record,
 )
 from plogd.coordinator.group.member import Member, MemberProtocol
-from tests.helpers.group_shard import subscription
+from tests.helpers.group.group_shard import subscription
 
 
 def member(member_id: str, instance: str | None = None) -> Member:

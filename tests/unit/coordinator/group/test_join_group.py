@@ -7,7 +7,7 @@ import pytest
 from plog.error_codes import ErrorCode
 from plog.errors import CoordinatorNotAvailable, NotCoordinator, RebalanceInProgress
 from plogd.coordinator.group.rebalance import NEW_MEMBER_TIMEOUT_MS
-from tests.helpers.group_shard import SESSION_MS, GroupShard, subscription
+from tests.helpers.group.group_shard import SESSION_MS, GroupShard, subscription
 
 RANGE = {"range": subscription("t")}
 STICKY_FIRST = {"sticky": subscription("t"), "range": subscription("t")}

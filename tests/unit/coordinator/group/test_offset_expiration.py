@@ -6,7 +6,7 @@ import pytest
 
 from plog.settings import DAY_MS, LONG_MAX
 from plogd.coordinator.runtime.coordinator_result import Result
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_time import START_MS
 from tests.unit.coordinator.group.test_offset_metadata_manager import (
     FakeGroup,
     GroupState,

@@ -31,7 +31,7 @@ from plogd.coordinator.group.offset_metadata_manager import (
     OffsetToCommit,
 )
 from plogd.coordinator.runtime.coordinator_result import Result
-from tests.helpers.group_shard import GroupShard
+from tests.helpers.group.group_shard import GroupShard
 
 
 class GroupState(Enum):

@@ -7,7 +7,7 @@ import pytest
 from plog.error_codes import ErrorCode
 from plog.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
 from plog.wire.messages.sync_group import SyncGroupResponse
-from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
+from tests.helpers.group.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
 
 # -- the first generation ---------------------------------------------------------------------
 

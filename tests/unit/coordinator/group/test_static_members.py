@@ -10,7 +10,7 @@ from plog.error_codes import ErrorCode
 from plog.errors import CoordinatorNotAvailable
 from plog.wire.messages.join_group import JoinGroupResponse
 from plog.wire.messages.leave_group import MemberIdentity
-from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
+from tests.helpers.group.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
 
 
 def stable(count: int = 2, **settings: Any) -> tuple[GroupShard, list[JoinGroupResponse]]:

@@ -17,8 +17,8 @@ from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.shard_runtime import LOAD_RETRY_MS, RecordsTooLarge, ShardState
 from plogd.ports import Later
 from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
-from tests.helpers.sim_broker import SimBroker
-from tests.helpers.sim_ports import outcome
+from tests.helpers.sim.sim_broker import SimBroker
+from tests.helpers.sim.sim_ports import outcome
 
 
 @pytest.fixture

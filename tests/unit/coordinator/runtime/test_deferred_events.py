@@ -6,7 +6,7 @@ from plog.errors import CoordinatorNotAvailable
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.deferred_events import DeferredEvents
 from tests.helpers.injection import Faults
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 TIMEOUT_MS = 100
 

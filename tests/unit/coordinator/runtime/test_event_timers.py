@@ -5,7 +5,7 @@ from __future__ import annotations
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.event_timers import BUG_RETRY_MS, EventTimers
 from plogd.ports import Later, failed, ready
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 def _nothing() -> Result[None]:

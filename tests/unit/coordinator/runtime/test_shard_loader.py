@@ -25,12 +25,12 @@ from plogd.coordinator.runtime.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
 from plogd.ports import Later, Timer, spawn
 from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
-from tests.helpers.group_frames import join, sync_request
-from tests.helpers.sim_broker import SimBroker
-from tests.helpers.sim_disk import Inode
-from tests.helpers.sim_files import SimFile
-from tests.helpers.sim_ports import outcome
-from tests.helpers.sim_time import SimClock
+from tests.helpers.group.group_frames import join, sync_request
+from tests.helpers.sim.sim_broker import SimBroker
+from tests.helpers.sim.sim_disk import Inode
+from tests.helpers.sim.sim_files import SimFile
+from tests.helpers.sim.sim_ports import outcome
+from tests.helpers.sim.sim_time import SimClock
 
 
 def written(count: int = 3, **settings: int) -> CoordinatorSite:

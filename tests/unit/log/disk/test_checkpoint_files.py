@@ -21,7 +21,7 @@ from plogd.log.disk.checkpoint_files import (
     write_offsets,
     write_topic_id,
 )
-from tests.helpers.sim_files import SimCrash, SimFiles
+from tests.helpers.sim.sim_files import SimCrash, SimFiles
 
 TOPIC_ID_TEXT = "XbVUMjBzQEyOtNTvjQ2NAg"
 TOPIC_ID = uuid_from_text(TOPIC_ID_TEXT)

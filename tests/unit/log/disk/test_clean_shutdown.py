@@ -7,7 +7,7 @@ import random
 import pytest
 
 from plogd.log.disk.clean_shutdown import take_clean_mark, write_clean_mark
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def test_missing_clean_mark_is_not_taken() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plogd.log.disk.commit_delay import CommitDelay
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 class Rounds:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from plogd.log.disk.group_commit import SyncTicket
 from plogd.ports import failed
-from tests.helpers.sim_files import Operation
-from tests.helpers.sim_ports import outcome
-from tests.helpers.sync_site import DirtyLog, Site
+from tests.helpers.log.sync_site import DirtyLog, Site
+from tests.helpers.sim.sim_files import Operation
+from tests.helpers.sim.sim_ports import outcome
 
 # -- rounds -----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from plog.types import TopicPartition
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import MetaProperties
 from plogd.log.disk.log_dir import OFFSET_CHECKPOINTS, LogDir, LogDirUnusable
-from tests.helpers.sim_files import Operation, SimFiles
+from tests.helpers.sim.sim_files import Operation, SimFiles
 
 IDENTITY = MetaProperties(cluster_id="c" * 22, node_id=1, directory_id="d" * 22)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -12,8 +12,8 @@ import pytest
 
 from plogd.log import file_names
 from plogd.log.disk.log_dir import LogDirUnusable
-from tests.helpers.log_site import LogSite, batch_offsets, four_segments
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_site import LogSite, batch_offsets, four_segments
+from tests.helpers.sim.sim_files import SimFiles
 
 NOISE = random.Random(2).randbytes(4096)
 CHECKPOINTS = [

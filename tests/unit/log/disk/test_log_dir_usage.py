@@ -7,7 +7,7 @@ import errno
 from plog.errors import KafkaStorageError
 from plogd.log.disk.log_dir_usage import LogDirUsage, usage_of
 from plogd.ports import spawn
-from tests.helpers.log_site import LogSite
+from tests.helpers.log.log_site import LogSite
 
 
 def usage(site: LogSite) -> list[LogDirUsage]:

@@ -17,8 +17,8 @@ from plogd.log.disk.checkpoint_files import (
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.log_dirs import LogDirs
 from plogd.ports import spawn
-from tests.helpers.sim_files import Operation, SimFiles
-from tests.helpers.sim_ports import SimPorts, settled
+from tests.helpers.sim.sim_files import Operation, SimFiles
+from tests.helpers.sim.sim_ports import SimPorts, settled
 
 PATHS = ("/a", "/b")
 

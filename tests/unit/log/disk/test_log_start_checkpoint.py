@@ -10,8 +10,8 @@ from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import read_offsets
 from plogd.log.disk.log_start_checkpoint import LogStartCheckpoint
 from plogd.ports import Later, ready
-from tests.helpers.log_site import LogSite, four_segments, partition_of, spied
-from tests.helpers.sim_ports import SimPorts, outcome, settled
+from tests.helpers.log.log_site import LogSite, four_segments, partition_of, spied
+from tests.helpers.sim.sim_ports import SimPorts, outcome, settled
 
 
 def test_waiters_of_one_turn_share_a_write() -> None:

@@ -10,7 +10,7 @@ import pytest
 from plog.types import TopicPartition
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import read_offsets
-from tests.helpers.log_site import CONFIG, LogSite, spied
+from tests.helpers.log.log_site import CONFIG, LogSite, spied
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 

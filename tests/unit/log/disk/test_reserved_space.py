@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plog.errors import ErrorCode
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
-from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
 def full_broker() -> SimBroker:

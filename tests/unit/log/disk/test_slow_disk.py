@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plogd.log.disk.slow_disk import FIRST_QUIET_MS, FORGET_MS, SLOW_WRITE_MS, SlowDisk
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from plogd.log.producer_snapshot import decode_snapshot
 from plogd.log.segment.segment_indexes import SegmentIndexes
 from plogd.ports import failed
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_data import client_batch
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
-from tests.helpers.sim_file import open_file
+from tests.helpers.log.log_data import client_batch
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
+from tests.helpers.sim.sim_file import open_file
 
 LANE = "dir:/a"
 BIG = TopicConfig(retention_ms=-1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from plogd.log import file_names
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, four_segments
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, batch_offsets, four_segments
 
 
 def without(lost: list[int], *, clean: bool, knows_start: bool = True) -> LogSite:

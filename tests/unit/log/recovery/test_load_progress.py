@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plogd.log.recovery.load_progress import LoadAmount, LoadingStopped, LoadProgress
-from tests.helpers.log_site import LogSite
-from tests.helpers.sim_ports import settled
+from tests.helpers.log.log_site import LogSite
+from tests.helpers.sim.sim_ports import settled
 
 
 def _three_logs() -> LogSite:

@@ -7,8 +7,8 @@ import pytest
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import write_topic_id
 from plogd.log.recovery.log_discovery import topic_id_of
-from tests.helpers.log_site import LogSite, batch_offsets, four_segments
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_site import LogSite, batch_offsets, four_segments
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def test_partition_metadata_determines_the_topic_of_a_directory() -> None:

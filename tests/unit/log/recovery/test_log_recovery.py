@@ -13,7 +13,7 @@ import pytest
 from plogd.log import file_names
 from plogd.log.disk.log_dir import OFFSET_CHECKPOINTS
 from plogd.log.log import Log
-from tests.helpers.log_site import (
+from tests.helpers.log.log_site import (
     CONFIG,
     LogSite,
     base_offsets,
@@ -21,7 +21,7 @@ from tests.helpers.log_site import (
     four_segments,
     values,
 )
-from tests.helpers.sim_files import Operation, SimCrash, SimFile
+from tests.helpers.sim.sim_files import Operation, SimCrash, SimFile
 
 # -- after a clean stop -----------------------------------------------------------------------
 

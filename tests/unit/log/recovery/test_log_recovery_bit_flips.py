@@ -14,8 +14,8 @@ from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader, iter_batches
 from plogd.log import file_names
 from plogd.log.segment.log_segment import LogSegment
-from tests.helpers.log_images import DIRECTORY, LoadedLog, LogImage, image_of, whole_batches
-from tests.helpers.log_site import CONFIG, LogSite
+from tests.helpers.log.log_images import DIRECTORY, LoadedLog, LogImage, image_of, whole_batches
+from tests.helpers.log.log_site import CONFIG, LogSite
 
 EPOCH_BYTES = range(12, 16)
 """Of the leader epoch, which no checksum covers and no record depends on."""

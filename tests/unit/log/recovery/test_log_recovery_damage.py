@@ -8,7 +8,7 @@ from plog.errors import CorruptMessage
 from plog.records.batch import iter_batches
 from plogd.log import file_names
 from plogd.log.log import Log
-from tests.helpers.log_site import (
+from tests.helpers.log.log_site import (
     SUFFIXES,
     LogSite,
     base_offsets,

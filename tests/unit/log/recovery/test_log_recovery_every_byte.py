@@ -15,9 +15,9 @@ import pytest
 from plog.records.batch import Compression
 from plogd.log import file_names
 from plogd.log.segment.log_segment import LogSegment
-from tests.helpers.log_data import next_offset
-from tests.helpers.log_images import DIRECTORY, LoadedLog, LogImage, image_of, whole_batches
-from tests.helpers.log_site import CONFIG, LogSite
+from tests.helpers.log.log_data import next_offset
+from tests.helpers.log.log_images import DIRECTORY, LoadedLog, LogImage, image_of, whole_batches
+from tests.helpers.log.log_site import CONFIG, LogSite
 
 NOISE = random.Random(1).randbytes(1 << 16)
 BESIDE = (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX, file_names.SNAPSHOT_SUFFIX)

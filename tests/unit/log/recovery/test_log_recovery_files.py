@@ -9,8 +9,8 @@ import pytest
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import EpochEntry, write_leader_epochs
 from plogd.log.log import Log
-from tests.helpers.log_data import append, client_batch
-from tests.helpers.log_site import (
+from tests.helpers.log.log_data import append, client_batch
+from tests.helpers.log.log_site import (
     SUFFIXES,
     LogSite,
     base_offsets,

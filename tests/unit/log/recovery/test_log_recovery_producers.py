@@ -13,7 +13,7 @@ from plog.wire.messages.delete_records import (
 )
 from plogd.log.file_names import SNAPSHOT_SUFFIX
 from plogd.log.housekeeping import RETRY_MS
-from tests.helpers.sim_broker import LOG_DIR, SimBroker, create_topic
+from tests.helpers.sim.sim_broker import LOG_DIR, SimBroker, create_topic
 
 _ID = {"producer_id": 1000, "producer_epoch": 0}
 

@@ -22,8 +22,8 @@ from plogd.log.recovery.segment_recovery import (
     replay_segment,
 )
 from plogd.log.segment.log_segment import LogSegment
-from tests.helpers.log_data import SMALL, T0, append, client_batch, fill, next_offset
-from tests.helpers.sim_files import SimCrash, SimFiles
+from tests.helpers.log.log_data import SMALL, T0, append, client_batch, fill, next_offset
+from tests.helpers.sim.sim_files import SimCrash, SimFiles
 
 BASE = 500
 LOG = f"/log/{file_names.segment_file_name(BASE, '.log')}"

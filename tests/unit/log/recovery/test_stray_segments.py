@@ -5,8 +5,8 @@ from __future__ import annotations
 from plogd.log import file_names
 from plogd.log.recovery.stray_segments import mark_stray
 from plogd.log.segment.log_segment import LogSegment
-from tests.helpers.log_data import SMALL, fill
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_data import SMALL, fill
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def test_segments_of_one_offset_get_different_names() -> None:

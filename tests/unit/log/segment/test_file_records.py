@@ -9,8 +9,8 @@ import pytest
 from plog.errors import CorruptMessage
 from plog.records.batch import parse_header, set_base_offset_and_epoch
 from plogd.log.segment.file_records import BatchPlace, FileRecords, RegionTruncated
-from tests.helpers.log_data import client_batch
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_data import client_batch
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def _records(files: SimFiles) -> FileRecords:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex, OffsetPosition
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 ENTRY = struct.Struct(">ii")
 

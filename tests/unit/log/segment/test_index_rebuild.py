@@ -16,9 +16,9 @@ from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.log.time_lookup import offset_for_timestamp
 from plogd.ports import Later
-from tests.helpers.log_site import CONFIG, LogSite, batch_offsets
-from tests.helpers.sim_files import Operation, SimFile
-from tests.helpers.sim_time import START_MS
+from tests.helpers.log.log_site import CONFIG, LogSite, batch_offsets
+from tests.helpers.sim.sim_files import Operation, SimFile
+from tests.helpers.sim.sim_time import START_MS
 from tests.helpers.steps import finished
 
 BATCH_BYTES = 173

@@ -13,9 +13,9 @@ from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import File
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_data import SMALL, T0, append, client_batch, fill, next_offset
-from tests.helpers.sim_file import open_file
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_data import SMALL, T0, append, client_batch, fill, next_offset
+from tests.helpers.sim.sim_file import open_file
+from tests.helpers.sim.sim_files import SimFiles
 
 BASE = 1000
 INDEX = f"/log/{file_names.segment_file_name(BASE, '.index')}"

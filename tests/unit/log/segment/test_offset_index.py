@@ -8,7 +8,7 @@ import pytest
 
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex, OffsetPosition
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def _index(files: SimFiles, base_offset: int = 100, max_bytes: int = 1 << 20) -> OffsetIndex:

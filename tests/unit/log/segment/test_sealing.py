@@ -14,9 +14,9 @@ from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Later
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets
-from tests.helpers.sim_file import open_file
-from tests.helpers.sim_files import Operation, SimCrash
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets
+from tests.helpers.sim.sim_file import open_file
+from tests.helpers.sim.sim_files import Operation, SimCrash
 
 
 def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:

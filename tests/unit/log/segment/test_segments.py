@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segments import Segments
-from tests.helpers.log_data import SMALL
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_data import SMALL
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def _segments(*base_offsets: int) -> Segments:

@@ -8,7 +8,7 @@ import pytest
 
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.time_index import TimeIndex
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 
 def _index(files: SimFiles, max_bytes: int = 1 << 20) -> TimeIndex:

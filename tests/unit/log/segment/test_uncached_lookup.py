@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from plogd.log.segment.uncached_lookup import uncached_range
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 
 @pytest.mark.parametrize("is_unlinked", [False, True])

@@ -31,7 +31,7 @@ from tests.helpers.net_parts import (
     make_context,
     response,
 )
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 class Harness:

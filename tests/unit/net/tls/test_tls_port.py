@@ -33,7 +33,7 @@ from tests.helpers.net_parts import (
     make_connections,
     response,
 )
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 CA = Authority()
 BROKER = CA.server()

@@ -20,14 +20,14 @@ from plogd.tools.metadata.kraft_log_reader import (
     snapshot_values,
 )
 from plogd.tools.storage.cluster_state import ClusterState
-from tests.helpers.kafka_data import (
+from tests.helpers.programs.kafka_data import (
     KafkaData,
     control_batch,
     topic_id,
     unknown_record,
     values_batch,
 )
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 CLICKS = topic_id(1)
 BEGIN, END, ABORT = map(unknown_record, (23, 24, 25))

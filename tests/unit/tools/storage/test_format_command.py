@@ -15,7 +15,7 @@ from plogd.log.disk.checkpoint_files import (
 from plogd.os_files import OsFiles
 from plogd.tools.storage.command import configure
 from plogd.tools.storage.format_command import info, random_uuid
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim.sim_files import SimFiles
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 

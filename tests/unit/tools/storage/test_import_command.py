@@ -14,7 +14,7 @@ from plogd.os_files import OsFiles
 from plogd.tools.storage import import_command as storage_import
 from plogd.tools.storage.command import configure
 from tests.corpus import legacy
-from tests.helpers.kafka_data import KafkaData, batch, topic_id
+from tests.helpers.programs.kafka_data import KafkaData, batch, topic_id
 
 
 def plog(*arguments: str | Path) -> int:

@@ -22,7 +22,7 @@ from plogd.tools.storage.import_plan import (
 )
 from plogd.tools.storage.import_source import SourceDir
 from plogd.tools.storage.log_inspection import LogFacts
-from tests.helpers.kafka_data import CLUSTER_ID, topic_id
+from tests.helpers.programs.kafka_data import CLUSTER_ID, topic_id
 
 NODE = 7
 NEW_ID = topic_id(20)

@@ -25,8 +25,8 @@ from plogd.tools.storage.import_source import (
     unfinished_transactions,
 )
 from plogd.tools.storage.log_inspection import inspect_log
-from tests.helpers.kafka_data import KafkaData, control_batch, topic_id, values_batch
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.programs.kafka_data import KafkaData, control_batch, topic_id, values_batch
+from tests.helpers.sim.sim_files import SimFiles
 
 # Java uses POSIX locks. A process does not conflict with its own POSIX locks, so another one locks.
 _LOCK_LIKE_JAVA = """

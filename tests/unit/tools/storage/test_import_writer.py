@@ -29,9 +29,9 @@ from plogd.tools.storage.import_writer import (
     metadata_records,
 )
 from tests.corpus import legacy
-from tests.helpers.kafka_data import CLUSTER_ID, KafkaData, batch, topic_id
-from tests.helpers.sim_broker import SimBroker
-from tests.helpers.sim_files import Operation, SimFiles
+from tests.helpers.programs.kafka_data import CLUSTER_ID, KafkaData, batch, topic_id
+from tests.helpers.sim.sim_broker import SimBroker
+from tests.helpers.sim.sim_files import Operation, SimFiles
 from tests.sim.crash_points import clone
 
 NODE = 7

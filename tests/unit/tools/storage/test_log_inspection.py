@@ -11,8 +11,8 @@ from plog.types import TopicPartition
 from plogd.log.producer_snapshot import SnapshotEntry, encode_snapshot
 from plogd.tools.storage.log_inspection import LogFacts, inspect_log
 from tests.corpus import legacy
-from tests.helpers.kafka_data import KafkaData, batch, control_batch, topic_id
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.programs.kafka_data import KafkaData, batch, control_batch, topic_id
+from tests.helpers.sim.sim_files import SimFiles
 
 CLICKS = TopicPartition("clicks", 0)
 TRANSACTIONAL: dict[str, Any] = {

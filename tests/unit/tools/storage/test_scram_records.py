@@ -11,9 +11,9 @@ from plog.scram import ScramMechanism, salted_password, server_key, stored_key
 from plogd.log.disk.checkpoint_files import MetaProperties, read_meta_properties
 from plogd.tools.storage.format_command import AlreadyFormatted, format_dirs
 from plogd.tools.storage.scram_records import scram_records
-from tests.helpers.sim_broker import LOG_DIR, SimBroker
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import settled
+from tests.helpers.sim.sim_broker import LOG_DIR, SimBroker
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import settled
 
 ALICE = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
 IDENTITY = MetaProperties(cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=1)

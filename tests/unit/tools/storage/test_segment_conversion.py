@@ -14,9 +14,9 @@ from plogd.tools.storage.log_inspection import walk_segment
 from plogd.tools.storage.segment_conversion import NotConvertible, convert_segment, replace_segment
 from plogd.topic_config import TopicConfig
 from tests.corpus import legacy
-from tests.helpers.kafka_data import batch
-from tests.helpers.log_data import next_offset
-from tests.helpers.sim_files import Operation, SimCrash, SimFiles
+from tests.helpers.log.log_data import next_offset
+from tests.helpers.programs.kafka_data import batch
+from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
 from tests.sim.crash_points import clone
 from tests.unit.records.test_legacy import message
 

@@ -9,7 +9,7 @@ import pytest
 
 from plog.types import uuid_to_text
 from plogd.tools.storage.zookeeper_state import ZooKeeperUnusable, read_state
-from tests.helpers.kafka_data import CLUSTER_ID, topic_id
+from tests.helpers.programs.kafka_data import CLUSTER_ID, topic_id
 
 CLICKS = topic_id(1)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.helpers.client_under_test import Client, Member, Place, Read
+from tests.helpers.client.client_under_test import Client, Member, Place, Read
 from tests.helpers.eventually import eventually
 
 PARTITIONS = 4

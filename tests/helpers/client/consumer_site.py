@@ -20,8 +20,8 @@ from plog.client.values import ConsumerRecord
 from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import LOG_DIR, create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import LOG_DIR, create_topic
 
 WITHIN_MS = 60_000.0
 

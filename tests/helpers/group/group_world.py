@@ -25,8 +25,8 @@ from plog.client.settings import ConsumerSettings
 from plog.client.values import OffsetAndMetadata
 from plog.errors import PlogError
 from plog.types import TopicPartition
-from tests.helpers.client_on_sim_network import SimNetwork
-from tests.helpers.sim_broker import create_topic
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.sim.sim_broker import create_topic
 
 CALM_MS = 600_000.0
 

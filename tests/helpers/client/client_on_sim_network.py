@@ -30,9 +30,9 @@ from plogd.apis.dispatch import Dispatched
 from plogd.connection_context import ConnectionContext
 from plogd.net.request_queue import RequestSlots
 from plogd.ports import Later
-from tests.helpers.sim_broker import SimBroker
-from tests.helpers.sim_ports import SimPorts
-from tests.helpers.sim_time import LifeTimers, SimClock, SimTimer, SimTimers
+from tests.helpers.sim.sim_broker import SimBroker
+from tests.helpers.sim.sim_ports import SimPorts
+from tests.helpers.sim.sim_time import LifeTimers, SimClock, SimTimer, SimTimers
 from tests.sim.network import Connection, ConnectionLost, Network
 
 T = TypeVar("T")

@@ -30,9 +30,9 @@ from plogd.log.log_results import AppendInfo
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.topic_config import TopicConfig
 from tests.helpers.injection import Faults
-from tests.helpers.log_data import client_batch
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import SimPorts, settled
+from tests.helpers.log.log_data import client_batch
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import SimPorts, settled
 
 CONFIG = TopicConfig(
     segment_bytes=1000, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=1000

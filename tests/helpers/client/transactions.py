@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import plog
-from tests.helpers.confluent import confluent_kafka, consumer
-from tests.helpers.faces import Face
-from tests.helpers.java_process import JavaProcess
+from tests.helpers.client.faces import Face
+from tests.helpers.programs.confluent import confluent_kafka, consumer
+from tests.helpers.programs.java_process import JavaProcess
 
 TIMEOUT_S = 60.0
 _LONG_MS = 600_000

@@ -56,7 +56,7 @@ from plog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from plog.wire.schema import ApiMessage
-from tests.helpers.client_on_sim_network import HOST, PORT, SimChannel, SimNetwork
+from tests.helpers.client.client_on_sim_network import HOST, PORT, SimChannel, SimNetwork
 
 Fault = int | str
 """An error code, "drop": the request is lost, "lose": its response is, "hang": no response."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.ports import File
-from tests.helpers.sim_files import Operation, SimFiles
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_files import Operation, SimFiles
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 class DirtyLog:

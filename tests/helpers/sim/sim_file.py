@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from plogd.file_pool import PooledFile
 from plogd.ports import Buffer, File
-from tests.helpers.sim_disk import Inode
+from tests.helpers.sim.sim_disk import Inode
 
 if TYPE_CHECKING:
-    from tests.helpers.sim_files import SimFiles
+    from tests.helpers.sim.sim_files import SimFiles
 
 
 class SimFile:

@@ -43,9 +43,9 @@ from plogd.connection_context import ConnectionContext
 from plogd.log.segment.file_records import FileRegion
 from plogd.metrics import Registry
 from plogd.ports import Later
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import SimPorts, outcome
-from tests.helpers.sim_time import START_MS
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import SimPorts, outcome
+from tests.helpers.sim.sim_time import START_MS
 
 M = TypeVar("M", bound=ApiMessage)
 

@@ -18,7 +18,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import IO, Protocol
 
-from tests.helpers.java_process import BENCH, JavaProcess, compiled_programs, installed_jars
+from tests.helpers.programs.java_process import (
+    BENCH,
+    JavaProcess,
+    compiled_programs,
+    installed_jars,
+)
 
 _RUN_TIMEOUT_S = 120
 _LENGTH = struct.Struct(">i")

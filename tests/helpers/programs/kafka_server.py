@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.helpers.outside import missing, need_program
 
-_BENCH = Path(__file__).parents[1] / "bench"
+_BENCH = Path(__file__).parents[2] / "bench"
 _INSTALL_TIMEOUT_S = 600
 _START_TIMEOUT_S = 90
 _STOP_TIMEOUT_S = 60

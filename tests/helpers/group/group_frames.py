@@ -22,7 +22,7 @@ from plog.wire.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim.sim_broker import SimBroker
 
 GROUP = "g"
 

@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.client_under_test import (
+from tests.helpers.client.client_under_test import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
     SESSION_TIMEOUT_MS,
@@ -34,7 +34,7 @@ from tests.helpers.client_under_test import (
 )
 from tests.helpers.outside import missing, need_program
 
-_INTEGRATION = Path(__file__).parents[1] / "integration"
+_INTEGRATION = Path(__file__).parents[2] / "integration"
 _MAKE_TIMEOUT_S = 600
 
 # The newest franz-go for Debian 13's version of Go, and an old one for Debian 12's.

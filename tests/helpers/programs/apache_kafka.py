@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.helpers.outside import missing, need_program
 
-_KAFKA_UP = Path(__file__).parents[1] / "bench" / "kafka-up"
+_KAFKA_UP = Path(__file__).parents[2] / "bench" / "kafka-up"
 _START_TIMEOUT_S = 600
 """The first start downloads the jars."""
 

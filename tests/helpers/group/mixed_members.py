@@ -15,17 +15,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.helpers.client_under_test import (
+from tests.helpers.client.client_under_test import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
     SESSION_TIMEOUT_MS,
     TIMEOUT_S,
 )
 from tests.helpers.eventually import eventually
-from tests.helpers.kafka_tools import KafkaTools
-from tests.helpers.verifiable import VerifiableMember
+from tests.helpers.programs.kafka_tools import KafkaTools
+from tests.helpers.programs.verifiable import VerifiableMember
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer"
 _IN_JAVA = {
     "range": "RangeAssignor",
@@ -59,7 +59,7 @@ class ProcessMember:
         self._told = tempfile.NamedTemporaryFile()  # noqa: SIM115 - the same.
         self._process = subprocess.Popen(
             [
-                sys.executable, "-m", "tests.helpers.mixed_member", client, bootstrap_servers,
+                sys.executable, "-m", "tests.helpers.group.mixed_member", client, bootstrap_servers,
                 group, topic, strategy, self._told.name,
             ],
             stdin=subprocess.PIPE,

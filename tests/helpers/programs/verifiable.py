@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.java_process import JavaProcess
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.programs.java_process import JavaProcess
+from tests.helpers.programs.kafka_tools import KafkaTools
 
 # A member learns of a rebalance from its heartbeat, by default every 3 s.
 QUICK_MEMBER = "heartbeat.interval.ms=100\nfetch.max.wait.ms=50\nmetadata.max.age.ms=1000\n"

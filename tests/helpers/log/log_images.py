@@ -18,8 +18,8 @@ from plogd.log.producer_snapshot import SnapshotEntry
 from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.log_recovery import load_log
 from plogd.topic_config import TopicConfig
-from tests.helpers.log_site import CONFIG
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.log.log_site import CONFIG
+from tests.helpers.sim.sim_files import SimFiles
 
 DIRECTORY = "/a/t-0"
 

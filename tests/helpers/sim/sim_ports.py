@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from plogd.ports import Later, Ports, Turn
-from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_time import SimClock, SimTimers
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_time import SimClock, SimTimers
 
 T = TypeVar("T")
 

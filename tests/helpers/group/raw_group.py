@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.client_under_test import TIMEOUT_S
+from tests.helpers.client.client_under_test import TIMEOUT_S
 
 parser = pytest.importorskip("kafka.protocol.parser")
 messages = pytest.importorskip("kafka.protocol.consumer.group")

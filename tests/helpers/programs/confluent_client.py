@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.helpers.client_under_test import (
+from tests.helpers.client.client_under_test import (
     FETCH_WAIT_MS,
     HEARTBEAT_MS,
     SESSION_TIMEOUT_MS,
@@ -19,7 +19,7 @@ from tests.helpers.client_under_test import (
     Read,
     Refused,
 )
-from tests.helpers.confluent import (
+from tests.helpers.programs.confluent import (
     admin,
     comes_back_from_close,
     confluent_kafka,

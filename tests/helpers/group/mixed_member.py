@@ -1,4 +1,4 @@
-"""A group member as a program: `python -m tests.helpers.mixed_member CLIENT SERVERS …`.
+"""A group member as a program: `python -m tests.helpers.group.mixed_member CLIENT SERVERS …`.
 
 Arguments: CLIENT SERVERS GROUP TOPIC STRATEGY FILE. After each change of its partitions it appends
 a line to FILE: their numbers, as JSON. It leaves the group when its standard input ends.
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
-from tests.helpers.client_under_test import FETCH_WAIT_MS, HEARTBEAT_MS, SESSION_TIMEOUT_MS
+from tests.helpers.client.client_under_test import FETCH_WAIT_MS, HEARTBEAT_MS, SESSION_TIMEOUT_MS
 
 _ended = threading.Event()
 
@@ -46,7 +46,7 @@ def _plog(servers: str, group: str, topic: str, strategy: str, report: Report) -
     from plog.client.network.private_reactor import PrivateReactor
     from plog.client.network.twisted_network import TwistedNetwork
     from plog.client.settings import ConsumerSettings
-    from tests.helpers.group_world import SimplePositions
+    from tests.helpers.group.group_world import SimplePositions
 
     private = PrivateReactor.current()
     network = TwistedNetwork(private.reactor)

@@ -22,8 +22,8 @@ from typing import TypeVar
 
 from tests.helpers.outside import missing, need_program
 
-BENCH = Path(__file__).parents[1] / "bench"
-_SOURCES = Path(__file__).parents[1] / "integration" / "java"
+BENCH = Path(__file__).parents[2] / "bench"
+_SOURCES = Path(__file__).parents[2] / "integration" / "java"
 _INSTALL_TIMEOUT_S = 600
 _COMPILE_TIMEOUT_S = 120
 WAIT_TIMEOUT_S = 60.0

@@ -41,8 +41,8 @@ from dataclasses import dataclass
 from plogd.descriptor_budget import DescriptorBudget
 from plogd.file_pool import FilePool
 from plogd.ports import Clock, DiskSpace, File
-from tests.helpers.sim_disk import Chance, Directory, Disk, Edit, Inode, Node
-from tests.helpers.sim_file import SimFile
+from tests.helpers.sim.sim_disk import Chance, Directory, Disk, Edit, Inode, Node
+from tests.helpers.sim.sim_file import SimFile
 
 
 class SimCrash(BaseException):

@@ -39,7 +39,7 @@ from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.ports import Cancelled, Later, Timer
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim.sim_ports import SimPorts
 
 T = TypeVar("T")
 

@@ -1,0 +1,5 @@
+"""Programs of others that the tests run: Apache Kafka, its tools, kcat and other clients.
+
+Starting them and reading their output belongs here. Start with apache_kafka.py, which downloads
+Kafka.
+"""
