@@ -133,6 +133,7 @@ def level_text(feature: str, level: int) -> str:
     """
     if feature != METADATA_VERSION:
         return str(level)
+    # Level 0 means that the feature is disabled, and has no name.
     return METADATA_VERSIONS.get(level, f"UNKNOWN [{level}]") if level else "0"
 
 
@@ -196,7 +197,7 @@ def run_update(verb: str, arguments: argparse.Namespace) -> int:
 def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
     """Return the levels that the options request. Raises UsageError."""
     if verb == "disable":
-        given = [(name, "0") for name in arguments.feature]
+        given = [(name, "0") for name in arguments.feature]  # The protocol has no other request.
     elif arguments.release_version is not None:
         if arguments.metadata is not None or arguments.feature:
             raise UsageError("--release-version sets all features: omit --feature and --metadata")

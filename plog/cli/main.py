@@ -26,9 +26,10 @@ commands, which are not listed here."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, by default that of the process, and return the exit code."""
+    # First, because the next file or socket would get the descriptor of a closed stream.
     open_closed_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if "_ARGCOMPLETE" in os.environ:
+    if "_ARGCOMPLETE" in os.environ:  # A shell requests completions.
         from plog.cli.completion import complete
 
         complete(os.environ)
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return run(arguments)
         finally:
+            # Otherwise, a broken pipe would raise at exit, where it can no longer be handled.
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader has closed the pipe. Python flushes stdout again at exit: discard that output.
@@ -47,6 +49,7 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
     """Run a command line and return its exit code."""
     if arguments[:1] == ["help"]:  # As in other programs with commands: 'help topics'.
         arguments = [*arguments[1:2], "--help"]
+    # Subparsers of argparse would need the options of all tools, and therefore import all tools.
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         return run_tool(name, load_tool(name, commands), arguments[1:])
@@ -81,6 +84,7 @@ def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
     import importlib.metadata  # Slow: only for names that are not in the table.
 
     for entry in importlib.metadata.entry_points(group=GROUP):
+        # setup.cfg also declares plog's own tools; one whose package is missing cannot be loaded.
         if entry.name == name and row is None:
             configure: Configure = entry.load()
             return configure
@@ -105,7 +109,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     show_warnings()
     try:
         code: int = parsed.run(parsed)
-    except BrokenPipeError:
+    except BrokenPipeError:  # An OSError, but not a failure of the tool; `main` handles it.
         raise
     except (PlogError, OSError) as error:
         for line in describe(error).splitlines():
@@ -127,5 +131,6 @@ def describe(error: Exception) -> str:
         from plog.error_base import reason_of
 
         return f"{os.fsdecode(error.filename)}: {reason_of(error)}"
+    # A KafkaError without an argument has no text; its `message` is the description of its class.
     text: object = getattr(error, "message", None) or error
     return str(text) or type(error).__name__

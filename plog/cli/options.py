@@ -210,4 +210,5 @@ def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str
 def is_given(arguments: argparse.Namespace, name: str) -> bool:
     """Return whether an option, such as ``--list``, is given."""
     value = getattr(arguments, name.lstrip("-").replace("-", "_"))
+    # A test of truth would be wrong: 0 is a valid value, for example of --to-offset.
     return value is not None and value is not False and value != []

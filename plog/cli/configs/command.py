@@ -230,12 +230,12 @@ async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
         brokers = (await BrokerAdmin(cluster).describe_cluster()).brokers
         names = [str(number) for number in sorted(brokers)]
         if kind is ConfigResourceType.BROKER:
-            names.append(DEFAULT)
+            names.append(DEFAULT)  # Defaults for all brokers exist next to each broker's settings.
     return [ConfigResource(kind, name) for name in names]
 
 
 def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
-    if resource.type is ConfigResourceType.BROKER and not resource.name:
+    if resource.type is ConfigResourceType.BROKER and not resource.name:  # The defaults.
         return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return entry.source is _DYNAMIC_SOURCE[resource.type]
 
@@ -343,6 +343,7 @@ async def _alter_resource(
     Raises UsageError for an unknown logger.
     """
     admin = ConfigAdmin(cluster)
+    # Kafka 4.3's tool also refuses unknown loggers, although it accepts unset settings.
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         known = await admin.describe_config(resource)
         unknown = [name for name in (*added, *deleted) if name not in known]

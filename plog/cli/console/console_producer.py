@@ -40,6 +40,7 @@ _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
 _MAX_PRINTED_ERRORS: Final = 10
 """Maximum number of delivery errors to print; further errors are only counted."""
 _PROGRESS_LINES: Final = 2048
+"""Number of lines between updates of the progress bar."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -245,7 +246,7 @@ class LineSender:
                     future = send(topic, parsed, key, headers=headers)
                 watch(number, future)
                 if self._sync:
-                    future.exception()
+                    future.exception()  # Only waits: `watch` reports the outcome.
             except LineError as error:
                 self._producer.flush()  # Print the errors of earlier lines first.
                 raise LineError(f"{error}; {self._tally.sent_before()}") from error

@@ -39,6 +39,7 @@ class CoordinatorFormatter:
         kind = self._kinds.get(number)
         if kind is None:
             return b""
+        # The type is also the version of the key's schema. Only the keys of offsets have two.
         version = min(number, kind.key.max_version)
         shown: dict[str, Json] = {
             "key": {"type": number, "data": as_json(kind.key.decode(key, version), version)},

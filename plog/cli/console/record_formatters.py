@@ -77,7 +77,7 @@ class DefaultFormatter:
         return b"Offset:%d" % record.offset
 
     def _delivery(self, record: ConsumerRecord) -> bytes:
-        return b"Delivery:NOT_PRESENT"
+        return b"Delivery:NOT_PRESENT"  # Only share groups count deliveries (KIP-932).
 
     def _epoch(self, record: ConsumerRecord) -> bytes:
         epoch = record.leader_epoch
@@ -179,6 +179,7 @@ def _check_names(properties: Mapping[str, str]) -> None:
     names = {f"print.{part}" for part in (*_PRINTED, "value")} | set(_BYTES)
     deserializers = {f"{part}.deserializer" for part in _DESERIALIZERS}
     for name in properties:
+        # Kafka passes properties with this prefix to the deserializer, so they are not errors.
         is_of_deserializer = any(name.startswith(f"{known}.") for known in deserializers)
         if name not in names | deserializers and not is_of_deserializer:
             known = ", ".join(sorted(names | deserializers))

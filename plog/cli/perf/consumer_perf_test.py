@@ -155,13 +155,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the records; return 1 if they did not arrive in time."""
     if (arguments.topic is None) == (arguments.include is None):
         raise UsageError("give exactly one of --topic or --include")
+    # Reject an unsupported format now, and not after the measurement.
     formatted(arguments.date_format, datetime.now())
     flags = {
         "group.id": arguments.group,
         "receive.buffer.bytes": arguments.socket_buffer_size,
         "max.partition.fetch.bytes": arguments.fetch_size,
         "auto.offset.reset": "latest" if arguments.from_latest else "earliest",
-        "check.crcs": "false",
+        "check.crcs": "false",  # As in Kafka's tool, so that the results can be compared.
     }
     defaults = {
         "client.id": _CLIENT_ID,
@@ -229,7 +230,10 @@ def total_line(start: Progress, end: Progress, date_format: str) -> str:
 
 
 def detailed_line(before: Progress, now: Progress, date_format: str) -> str:
-    """Return the line for the time since `before`; its totals count from the start of the run."""
+    """Return the line for the time since `before`; its totals cover the whole run so far.
+
+    The column threadId is always 0, as in Kafka's tool, which has a single thread.
+    """
     elapsed_ms = now.now_ms - before.now_ms
     joining_ms = now.joining_ms - before.joining_ms
     fetching_ms = elapsed_ms - joining_ms

@@ -173,7 +173,7 @@ def _begin(consumer: Consumer, topic: str) -> None:
     consumer.assign(partitions)
     consumer.seek_to_end(partitions)
     for partition in partitions:
-        consumer.position(partition)
+        consumer.position(partition)  # Looks up the end now, before the first record is sent.
 
 
 def _ensure_topic(config: dict[str, object], topic: str) -> None:

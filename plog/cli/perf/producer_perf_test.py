@@ -112,7 +112,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 def payloads(arguments: argparse.Namespace) -> Callable[[], bytes]:
     """Return a function that returns the next value. Raises UsageError and OSError."""
-    chance = random.Random(0)
+    chance = random.Random(0)  # As in Kafka's tool, all runs send the same values.
     if arguments.record_size is not None:
         size = arguments.record_size
         return lambda: chance.randbytes(size).translate(_LETTERS)
@@ -172,6 +172,7 @@ class PerfTest:
                 " after the complete test summary."
             )
         outcomes: SendResults[tuple[int, int, bool]] = SendResults(self._written, self._failed)
+        # A rate of 0 waits forever, but Event.wait rejects infinity.
         throttle = Throttle(
             arguments.throughput, now_s=time.monotonic, wait=lambda s: stopping.wait(min(s, 1e6))
         )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _SAMPLES_MAX: Final = 500_000
+"""Maximum number of latencies to keep in memory; the value is Kafka's."""
 _MIB: Final = 1024 * 1024
 _SHARES: Final = (0.5, 0.95, 0.99, 0.999)
 

@@ -157,7 +157,9 @@ def run(arguments: argparse.Namespace) -> int:
     reader_config = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
     )
+    # Otherwise, records of aborted transactions would become visible in the copy.
     reader_config.setdefault("isolation.level", "read_committed")
+    # If retention deletes records of the range first, fail; a reset would skip them silently.
     reader_config.setdefault("auto.offset.reset", "none")
     reader_config["enable.auto.commit"] = "false"
     writer_config = _config(
@@ -356,6 +358,8 @@ class Copier:
 
     def _save(self) -> None:
         """Wait until the records sent are written, then save the progress. Raises PlogError."""
+        # In this order: the state must not include a record that is not written, because the next
+        # run starts after it.
         self._producer.flush()
         self._saved_s = time.monotonic()
         self._raise_error()
@@ -444,6 +448,7 @@ class Reader:
         for number in self._open:
             partition = self._partitions[number]
             is_paused = partition in self._consumer.paused
+            # Two thresholds, so that a partition is not paused and resumed for every few records.
             if not is_paused and self._order.waiting(number) > _MAX_WAITING:
                 self._consumer.pause([partition])
             elif is_paused and self._order.waiting(number) < _MAX_RECORDS:

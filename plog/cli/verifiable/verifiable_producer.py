@@ -134,6 +134,7 @@ class VerifiableSender:
         """Send until the requested count or a signal."""
         self._events.print("startup_complete")
         rate = self._arguments.throughput
+        # A rate of 0 waits forever, but Event.wait rejects infinity.
         throttle = Throttle(rate, now_s=time.monotonic, wait=lambda s: stopping.wait(min(s, 1e6)))
         for key, value in messages(self._arguments):
             if stopping.requested:

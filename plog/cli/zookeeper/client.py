@@ -248,6 +248,7 @@ class KazooConnection:
 
     def close(self) -> None:
         """End the session; the server deletes its ephemeral znodes."""
+        # In this order: otherwise, the listener would report the end of the session as a loss.
         self._client.remove_listener(self._on_state)
         self._client.stop()
         self._client.close()
@@ -259,6 +260,7 @@ class KazooConnection:
         self._client._connection._read_watch_event = self._read_event
 
     def _on_state(self, state: str) -> None:
+        # kazoo reports this as LOST, but ZooKeeper's shell prints a different event.
         has_failed = self._client.client_state == KeeperState.AUTH_FAILED
         if state == KazooState.LOST:
             self._watches.clear()

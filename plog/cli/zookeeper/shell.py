@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _PREFIX: Final = "zookeeper."
 _SESSION_TIMEOUT_MS: Final = 30_000
 _ALSO_CALLED: Final = {"ssl.protocol": "ssl.enabled.protocols"}
+"""ZooKeeper's names of settings that have another name in plog's client."""
 _NOT_NEEDED: Final = ("clientCnxnSocket", "ssl.client.enable", "ssl.truststore.password")
+"""Settings that plog's client does not need: Java's socket class, a switch, a store's password."""
 _TLS_FILE: Final = "-zk-tls-config-file"
 
 
@@ -141,6 +143,7 @@ def _security(path: str | None) -> Security | None:
     from plog.client.settings import ClientSettings
 
     settings = tls_settings(read_properties(path))
+    # The servers are required, but only the TLS settings are used.
     return Security.of(ClientSettings.from_options(settings, bootstrap_servers="-:1"))
 
 

@@ -17,6 +17,7 @@ _PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
 _WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\"'\s]\S*")
 _NUMBER: Final = re.compile(r"-\d*\.?\d+")
 _UNSIGNED: Final = (1 << 64) - 1
+# Those that PathUtils rejects, except the null character, which has a message of its own.
 _BAD_CHARACTERS: Final = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
