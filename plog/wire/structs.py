@@ -229,10 +229,11 @@ def _resolve(name: str, declaration: _Declaration, hint: Any) -> Field:
 def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
     """Return an `__init__` with one keyword per field, five times as fast as a loop over fields."""
     namespace: dict[str, Any] = {"_UNSET": _UNSET}
-    parameters, statements = [], ["pass"]
+    parameters, statements = [], ["pass"]  # The body of an `__init__` without fields.
     for item in fields:
         value = item.name
         if item.has_fresh_default:
+            # Python evaluates defaults once, so all instances would share the same list or struct.
             parameters.append(f"{item.name}=_UNSET")
             fresh = "[]"
             if isinstance(item.type, Nested):
@@ -267,6 +268,7 @@ class StructType(type):
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> StructType:
         declared = {key: x for key, x in namespace.items() if isinstance(x, _Declaration)}
+        # A class attribute with the name of a slot is an error, so the declarations are removed.
         rest = {key: x for key, x in namespace.items() if key not in declared}
         if declared:
             rest |= {"_declared": declared, "_fields": None, "__init__": _first_init}
