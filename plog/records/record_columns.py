@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from plog.records.record import Header
 
 _MAX_BYTES = 1 << 30
+"""Half of the bytes that an int32 can address, so that another batch of up to 1 GiB fits."""
 
 
 class RecordColumns:
