@@ -178,6 +178,7 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
     Raises CorruptBatch if fewer than 61 bytes follow.
     """
+    # struct counts a negative position from the end of the data.
     if not 0 <= position <= len(data) - HEADER_SIZE:
         raise CorruptBatch(f"no complete batch header at byte {position} of {len(data)}")
     return BatchHeader._make(HEADER.unpack_from(data, position))

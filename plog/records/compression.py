@@ -202,7 +202,7 @@ def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> byte
     Both libraries allocate that size before they check anything, so it is checked here.
     """
     size = 0
-    for index, byte in enumerate(block[:5]):
+    for index, byte in enumerate(block[:5]):  # 32 bits, 7 in each byte.
         size |= (byte & 0x7F) << 7 * index
         if byte <= 0x7F:
             break
@@ -326,8 +326,11 @@ def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
     while not is_last:
         if position + 3 > len(data):
             raise CorruptRecords("zstd: the data is truncated")
+        # One bit for the last block, two for the type, and the size.
         block = int.from_bytes(data[position : position + 3], "little")
         is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+        # The size of a compressed block is that of its compressed form. An RLE block consists of
+        # one byte, and its size says how often the content repeats this byte.
         bound += _ZSTD_MAX_BLOCK_BYTES if kind == _ZSTD_COMPRESSED else size
         position += 3 + (1 if kind == _ZSTD_RLE else size)
     position += 4 if frame.has_checksum else 0

@@ -109,6 +109,7 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
         if batch.records[0].offset <= previous:
             raise CorruptRecords(f"offset {batch.records[0].offset} follows {previous}")
         previous = batch.records[-1].offset
+        # Offset deltas in a batch are int32. Only damaged or hostile wrappers exceed them.
         if previous - batch.records[0].offset > _MAX_OFFSET_DELTA:
             raise CorruptRecords(
                 f"a wrapper contains offsets {batch.records[0].offset} to {previous}, too many for"
@@ -146,7 +147,7 @@ def upgrade_all(data: Buffer) -> Iterator[bytes]:
             break
         if magic in LEGACY_MAGICS:
             old.append(read_legacy_batch(data, position))
-        elif size < HEADER_SIZE:
+        elif size < HEADER_SIZE:  # Otherwise, a size of 0 would cause an endless loop.
             raise CorruptRecords(f"no record batch at byte {position}: magic {magic}, {size} bytes")
         else:
             yield from upgrade(old)

@@ -230,6 +230,7 @@ class Message(Struct):
 
     @classmethod
     def _compile_decoder(cls, version: int) -> Decoder:
+        # Without a lock: at worst, two threads compile equal functions, and one of them is kept.
         flexible = cls._is_flexible(version)
         decoder = cls._decoders[version] = compile_decoder(cls, version, flexible=flexible)
         return decoder

@@ -180,6 +180,7 @@ def field(
 
 def _wire_type(hint: Any) -> tuple[WireType, bool]:
     """Return the wire type of an annotation, and whether it allows None."""
+    # ``X | None`` is a UnionType if X is a class, and a Union if X is one of the aliases above.
     if get_origin(hint) in (Union, types.UnionType):
         (inner,) = (choice for choice in get_args(hint) if choice is not types.NoneType)
         return _wire_type(inner)[0], True
