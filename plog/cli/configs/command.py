@@ -365,5 +365,6 @@ def parse_assignments(text: str) -> dict[str, str]:
         name, separator, value = part.partition("=")
         if not separator or not name.strip():
             raise UsageError(f"--add-config: '{part.strip()}' is not name=value")
+        # As in Kafka's tool, brackets anywhere in the value are removed.
         values[name.strip()] = value.replace("[", "").replace("]", "").strip()
     return values

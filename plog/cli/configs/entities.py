@@ -114,6 +114,7 @@ def entities_of(arguments: argparse.Namespace) -> list[Entity]:
     ]
     if len(names) > len(types):
         raise UsageError("--entity-name and --entity-default require --entity-type")
+    # As in Kafka's tool, the nth name belongs to the nth type.
     entities = [
         Entity(kind, names[number] if number < len(names) else None)
         for number, kind in enumerate(types)

@@ -257,6 +257,7 @@ class LineSender:
         """Count a record that is too large as failed. Raises PlogError for any other error."""
         from plog.client.errors import RecordTooLarge
 
+        # Any other error, such as a missing topic, would occur for all later lines as well.
         if not isinstance(error, RecordTooLarge):
             raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
         with self._outcomes.lock:

@@ -164,6 +164,7 @@ def find_formatter(name: str) -> Callable[[Mapping[str, str]], Formatter]:
     >>> find_formatter("kafka.tools.NoOpMessageFormatter").__name__
     'NoOpFormatter'
     """
+    # Older releases of Kafka nest some classes: GroupMetadataManager$OffsetsMessageFormatter.
     found = FORMATTERS.get(name.replace("$", ".").rpartition(".")[2])
     if found is None:
         raise UsageError(f"unknown formatter {name}; use one of {', '.join(FORMATTERS)}")

@@ -134,8 +134,8 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
 async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Compute the new offsets, commit them with ``--execute``, and print them.
 
-    Report and skip groups with members, and groups that are not in ``--from-file``; the exit code
-    is then 1.
+    Groups with members, and groups that are not in ``--from-file``, are reported and skipped. The
+    exit code is then 1.
     """
     plan = _read_plan(arguments)
     code = 0

@@ -147,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
             if number % 1000 == 0:
                 print(f"{number}\t{latencies_ns[-1] / 1e6}", flush=True)
     print(f"Avg latency: {sum(latencies_ns) / len(latencies_ns) / 1e6:.4f} ms")
+    # Whole milliseconds, as in Kafka's tool.
     p50, p99, p999 = percentiles([x // 1_000_000 for x in latencies_ns], (0.5, 0.99, 0.999))
     print(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")
     return 0

@@ -31,7 +31,7 @@ class PartitionRange:
 
     @property
     def remaining(self) -> int:
-        """Return an upper bound of the remaining records; gaps and control records also count."""
+        """Return the number of remaining offsets; gaps and control records make records fewer."""
         return max(0, self.end_offset - self.next_offset)
 
 
