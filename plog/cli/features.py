@@ -86,7 +86,11 @@ def configure_downgrade(parser: argparse.ArgumentParser) -> None:
 def configure_disable(parser: argparse.ArgumentParser) -> None:
     """Disable features, which sets their level to 0."""
     parser.add_argument(
-        "--feature", action="append", default=[], metavar="NAME", help="may be repeated"
+        "--feature",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="feature to disable; may be repeated",
     )
     _add_unsafe(parser)
     _add_dry_run(parser)
@@ -110,7 +114,7 @@ def _add_update_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=key_value,
         metavar="NAME=LEVEL",
-        help="may be repeated",
+        help="feature and its new level; may be repeated",
     )
     _add_dry_run(parser)
 

@@ -88,7 +88,7 @@ def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: 
         *short,
         dest="bootstrap_controllers",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="controllers of an Apache Kafka cluster, instead of brokers; plog has none",
+        help="controllers of an Apache Kafka cluster, instead of brokers; plog has no controllers",
     )
 
 

@@ -71,10 +71,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     changes.add_argument(
         "--add-config",
         metavar="NAME=VALUE,...",
-        help="settings to set; enclose a value with commas in brackets: a=[b,c]",
+        help="settings to change; enclose a value with commas in brackets: a=[b,c]",
     )
     changes.add_argument(
-        "--add-config-file", metavar="FILE", help="properties file of settings to set"
+        "--add-config-file", metavar="FILE", help="properties file with settings to change"
     )
     changes.add_argument(
         "--delete-config",

@@ -109,7 +109,7 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="STATE,...",
-        help="--describe: show group states; --list: show them, or list only groups in these",
+        help="--describe: show group states; --list: show them, or list groups in these states",
     )
     group.add_argument(
         "--type",

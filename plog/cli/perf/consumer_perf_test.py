@@ -115,7 +115,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=5000,
         metavar="MS",
-        help="ms between interim lines (default: %(default)s)",
+        help="time between interim lines, in ms (default: %(default)s)",
     )
     parser.add_argument(
         "--date-format",

@@ -43,7 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Measure the latency of records from a producer to a consumer."""
     add_bootstrap_option(parser, required=False)
     parser.add_argument("--topic", help="the topic to use; created if it does not exist")
-    parser.add_argument("--num-records", type=positive, metavar="COUNT", help="records to send")
+    parser.add_argument(
+        "--num-records", type=positive, metavar="COUNT", help="number of records to send"
+    )
     parser.add_argument("--producer-acks", choices=("1", "all"), help="acks of the producer")
     parser.add_argument("--record-size", type=not_negative, metavar="BYTES", help="size of values")
     add_command_config_option(parser)

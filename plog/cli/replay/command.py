@@ -97,15 +97,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_range_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--partitions", type=number_list, metavar="NUMBER[,NUMBER]", help="partitions to copy"
+        "--partitions",
+        type=number_list,
+        metavar="NUMBER[,NUMBER]",
+        help="partitions to copy (default: all)",
     )
     first = parser.add_mutually_exclusive_group()
-    first.add_argument("--from-offset", type=not_negative, help="the first offset")
     first.add_argument(
-        "--from-time", type=time_ms, metavar="TIME", help="ISO 8601, UTC, or ms since 1970"
+        "--from-offset",
+        type=not_negative,
+        help="the first offset to copy (default: the start of each partition)",
+    )
+    first.add_argument(
+        "--from-time",
+        type=time_ms,
+        metavar="TIME",
+        help="time of the first record: ISO 8601, in UTC unless it has a zone, or ms since 1970",
     )
     last = parser.add_mutually_exclusive_group()
-    last.add_argument("--until-offset", type=not_negative, help="the end offset, exclusive")
+    last.add_argument("--until-offset", type=not_negative, help="end offset, exclusive")
     last.add_argument("--until-time", type=time_ms, metavar="TIME", help="end time, exclusive")
 
 

@@ -44,7 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="approximate records per second; -1 for no limit (default: %(default)s)",
     )
     parser.add_argument(
-        "--acks", choices=("0", "1", "-1"), default="-1", help="acks (default: %(default)s)"
+        "--acks",
+        choices=("0", "1", "-1"),
+        default="-1",
+        help="the setting acks (default: %(default)s)",
     )
     add_client_config_option(parser, "producer")
     parser.add_argument(

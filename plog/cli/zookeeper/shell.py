@@ -75,7 +75,7 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         type=positive,
         default=_SESSION_TIMEOUT_MS,
-        help="session timeout (default: %(default)s)",
+        help="session timeout in milliseconds (default: %(default)s)",
     )
     parser.add_argument(
         "-r", dest="read_only", action="store_true", help="accept a server without a quorum"
