@@ -122,6 +122,7 @@ def rebuild_batch(
 def _last_offset_delta(records: Sequence[RecordFields], base_offset: int) -> int:
     """Return the last record's offset delta, counted from the last record with its own offset."""
     offsets = [record[0] for record in records]
+    # Producers give no offsets; a loop over all records would take a sixth of the time to build.
     if max(offsets) != NO_OFFSET:
         for following, offset in enumerate(reversed(offsets)):
             if offset != NO_OFFSET:

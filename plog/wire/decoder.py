@@ -316,4 +316,5 @@ class _DecoderWriter:
                     1 if field.is_nullable(self.version) else self._least_size(field.type)
                     for field in present
                 )
+                # If the size were 0, the size of the data would not limit the count.
                 return max(1, size + self._flexible)

@@ -169,7 +169,8 @@ def field(
     """Declare a field. It returns Any, so that type checkers see an attribute with a default.
 
     Args:
-        versions: Versions that have the field: "3+", "0-12", "7".
+        versions: Versions that have the field: "3+", "0-12", "7". As in Kafka's definitions, the
+            range may include versions that the message no longer has.
         nullable: Versions in which a ``| None`` field may be null, if not all that have it.
         tag: Number of a tagged field (KIP-482).
         default: Value in versions that lack the field; zero or empty if not given.

@@ -189,7 +189,7 @@ def read(
     consumer: Consumer, arguments: argparse.Namespace, start: Progress, stopping: Shutdown
 ) -> Progress:
     """Read until the requested count or the timeout."""
-    timer = JoinTimer(start.now_ms)
+    timer = JoinTimer(start.now_ms)  # The first wait for partitions begins with the run.
     if arguments.topic is not None:
         consumer.subscribe([arguments.topic], listener=timer)
     else:

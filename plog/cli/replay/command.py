@@ -183,6 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Consumer(config=reader_config) as consumer:
         source = Topic.find(known_to(AdminSettings, reader_config), arguments.topic)
         target = Topic.find(known_to(AdminSettings, writer_config), arguments.to_topic)
+        # All checks come before the first change: the creation of the target.
         if source.partitions is None:
             raise UsageError(f"topic {source.name} does not exist on {reader_config[SERVERS]}")
         if str(source) == str(target):
@@ -198,6 +199,7 @@ def run(arguments: argparse.Namespace) -> int:
             target.create(known_to(AdminSettings, writer_config), source.partitions)
         with Producer(config=writer_config) as producer, Shutdown() as stopping:
             copier = Copier(arguments, ranges, producer, state, stopping)
+            # Otherwise, the partitioner selects the partition by the key.
             copier.keeps_partitions = target.partitions == source.partitions
             copier.copy_from(consumer)
         return stopping.exit_code
@@ -332,7 +334,7 @@ class Copier:
             self._wait(self._by_time.wait_s(record.timestamp, time.monotonic()))
         else:
             self._throttle.pace(self._sent)
-        if self._stopping.requested:
+        if self._stopping.requested:  # During the wait, which may be long.
             return
         has_time = self._keeps_times and record.timestamp >= 0
         position = (record.partition, record.offset)

@@ -134,6 +134,7 @@ class VerifiableReader:
                 records = self._consumer.consume(count, None)
             except WokenUp:
                 break
+            # Printed first: after a kill, a record may be read twice but is never missing.
             offsets = self._print_records(records)
             if self._commits:
                 self._commit(offsets)

@@ -142,6 +142,7 @@ class KazooConnection:
         on_server = self._server_path(path)
         request = requests.exists(on_server, watch=watch)
         stat: Stat | None = self._send(path, self._watching(request, DATA, on_server, watch))
+        # The server has then set a watch for the creation, and kazoo has not called `on_response`.
         if stat is None and watch:
             self._watches.add(ABSENT, on_server)
         return stat
@@ -298,6 +299,7 @@ class KazooConnection:
 
     def _send(self, path: str, request: Request[T]) -> T:
         pending = self._client.handler.async_result()
+        # kazoo has no public method for requests that it does not define.
         self._client._call(request, pending)
         result: T = self._result(path, pending)
         return result
@@ -354,6 +356,7 @@ def connect(
             f"invalid ZooKeeper address '{hosts}': use HOST:PORT[,HOST:PORT...][/CHROOT]"
         ) from None
     deadline = time.monotonic() + CONNECT_S
+    # KazooClient.start would keep trying until its timeout, even if every address is refused.
     live = client.start_async()
     while not live.wait(_POLL_S):
         if time.monotonic() > deadline or sockets.has_tried_all:

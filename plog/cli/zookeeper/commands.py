@@ -117,7 +117,7 @@ def _add_watch(console: Console, given: Given) -> Iterator[str]:
         raise CommandRefused(f"addWatch {COMMANDS['addWatch'].usage}")
     recursive = mode == "PERSISTENT_RECURSIVE"
     console.client.add_watch(check_path(given.words[0]), recursive=recursive)
-    yield from ()
+    yield from ()  # Every command is a generator, even without output.
 
 
 def _remove_watches(console: Console, given: Given) -> Iterator[str]:

@@ -115,6 +115,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
         _create(client, counted_path, track_text({"count": 0, "bytes": 0}).encode())
     else:
         limits = parse_track(client.get(limits_path)[0]) | limit
+    # As in ZooKeeper's shell, a limit that is already exceeded is set all the same.
     yield from _warnings(limits, parse_track(client.get(counted_path)[0]))
     if not is_new:
         client.set(limits_path, track_text(limits).encode(), ANY_VERSION)
@@ -211,6 +212,7 @@ def _delete(console: Console, given: Given) -> Iterator[str]:
         names, _ = client.children(quota_path)
         for name in names:
             client.delete(join_path(quota_path, name), ANY_VERSION)
+        # The parents exist only for quotas: delete them unless another quota needs them.
         while quota_path != _ROOT and not client.children(quota_path)[0]:
             client.delete(quota_path, ANY_VERSION)
             quota_path = quota_path.rpartition("/")[0]
