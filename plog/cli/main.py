@@ -81,7 +81,8 @@ def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
     row = find_command(name, commands)
     if row is not None and row.is_installed:
         return row.load()
-    import importlib.metadata  # Slow: only for names that are not in the table.
+    # Imported here because it is slow, and only needed for names that are not in the table.
+    import importlib.metadata
 
     for entry in importlib.metadata.entry_points(group=GROUP):
         # setup.cfg also declares plog's own tools; one whose package is missing cannot be loaded.
@@ -104,7 +105,8 @@ def _nearest(name: str, commands: tuple[Command, ...]) -> str:
 def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     """Run a tool with the arguments after its name and return the exit code."""
     parsed = tool_parser(name, configure).parse_args(arguments)
-    from plog.error_base import PlogError  # Deferred: help and version do not need it.
+    # Imported here because parsing, help and version do not need it.
+    from plog.error_base import PlogError
 
     show_warnings()
     try:

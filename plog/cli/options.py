@@ -192,7 +192,7 @@ def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
     """
     given = [name for name in names if is_given(arguments, name)]
     if len(given) != 1:
-        choice = f"{', '.join(names[:-1])} or {names[-1]}"
+        choice = f"{', '.join(names[:-1])} and {names[-1]}"
         raise UsageError(f"give exactly one of {choice}")
     return given[0]
 

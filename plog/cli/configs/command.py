@@ -146,7 +146,7 @@ async def describe(
 ) -> int:
     """Print settings, or quotas and credentials."""
     if entities[0].type in QUOTA_TYPES:
-        from plog.cli.configs.quotas import describe_quotas  # Rarely needed.
+        from plog.cli.configs.quotas import describe_quotas  # Few commands need it.
 
         return await describe_quotas(cluster, entities, as_json=arguments.json)
     if not arguments.all and await _is_unknown(cluster, entities[0]):
@@ -315,7 +315,7 @@ async def alter(
     """Set and delete settings, and print a confirmation."""
     first = entities[0]
     if first.type in QUOTA_TYPES:
-        from plog.cli.configs.quotas import alter_quotas  # Rarely needed.
+        from plog.cli.configs.quotas import alter_quotas  # Few commands need it.
 
         await alter_quotas(cluster, entities, added, deleted)
     else:

@@ -173,7 +173,7 @@ def offset(text: str) -> str | int:
 def check(arguments: argparse.Namespace) -> None:
     """Reject invalid combinations of options. Raises UsageError."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("give exactly one of --topic or --include")
+        raise UsageError("give exactly one of --topic and --include")
     if arguments.partition is not None and arguments.topic is None:
         raise UsageError("--partition requires --topic")
     if arguments.offset is not None and arguments.partition is None:

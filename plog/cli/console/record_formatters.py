@@ -116,7 +116,7 @@ class LoggingFormatter(DefaultFormatter):
 
 
 class NoOpFormatter:
-    """Prints nothing, for measurements."""
+    """Prints nothing, which is useful for measuring the speed of the consumer alone."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Ignore the properties, because this formatter has none."""

@@ -150,7 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
         case "--list":
             return run_admin(arguments, lambda cluster: list_groups(cluster, arguments))
         case "--describe":
-            from plog.cli.consumer_groups.report import describe  # Not needed by other actions.
+            # Imported here because other actions do not need it.
+            from plog.cli.consumer_groups.report import describe
 
             return run_admin(arguments, lambda cluster: describe(cluster, arguments))
         case "--delete":

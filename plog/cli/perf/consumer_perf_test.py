@@ -154,7 +154,7 @@ class JoinTimer:
 def run(arguments: argparse.Namespace) -> int:
     """Read the records; return 1 if they did not arrive in time."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("give exactly one of --topic or --include")
+        raise UsageError("give exactly one of --topic and --include")
     # Reject an unsupported format now, and not after the measurement.
     formatted(arguments.date_format, datetime.now())
     flags = {

@@ -315,7 +315,8 @@ async def _topics_to_change(
 ) -> list[str]:
     """Return the names that --topic selects for ``--alter`` and ``--delete``.
 
-    The period in ``web.log`` is literal unless --regex is given: a mistake would delete records.
+    The period in ``web.log`` is literal unless --regex is given: as a pattern, the name could also
+    match other topics, whose records would be deleted.
     Raises UsageError for a name or a pattern that matches no topic, unless --if-exists is given.
     """
     if arguments.regex:

@@ -1,6 +1,6 @@
 """The commands of ZooKeeper's shell: their options, requests and output.
 
-Pure over ports.py, which defines a command. This module contains the table of all commands;
+Pure: the commands use only the ports in ports.py. This module contains the table of all commands;
 quotas.py implements those for quotas and ensemble.py those for the ensemble.
 Source: ZooKeeper 3.8 org.apache.zookeeper.cli.
 """

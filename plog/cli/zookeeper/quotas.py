@@ -1,8 +1,9 @@
 """The commands setquota, listquota and delquota, which limit the znodes and bytes of a tree.
 
-Pure over ports.py. A quota consists of two znodes below ``/zookeeper/quota`` and the tree's path:
-the limits, and the usage that the servers have counted. A server only logs a warning for a soft
-limit; it enforces a hard limit if ``enforceQuota`` is set. Quotas cannot be nested.
+Pure: uses only the ports in ports.py. A quota consists of two znodes below ``/zookeeper/quota`` and
+the tree's path: the limits, and the usage that the servers have counted. A server only logs a
+warning for a soft limit; it enforces a hard limit if ``enforceQuota`` is set. Quotas cannot be
+nested.
 
 Source: ZooKeeper 3.8 SetQuotaCommand, ListQuotaCommand, DelQuotaCommand, StatsTrack, Quotas.
 """
