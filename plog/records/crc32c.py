@@ -52,6 +52,7 @@ def _isal() -> Crc32c:
     function = ctypes.CDLL("libisal.so.2").crc32_iscsi
     function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint)
     function.restype = ctypes.c_uint
+    # ctypes' own from_buffer rejects read-only objects, such as bytes.
     get_buffer = ctypes.pythonapi.PyObject_GetBuffer
     get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
     release_buffer = ctypes.pythonapi.PyBuffer_Release

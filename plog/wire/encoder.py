@@ -164,6 +164,7 @@ class _EncoderWriter:
     def _write_length(self, kind: WireType) -> None:
         """Write code that encodes ``n`` as the length of a value of this kind; -1 is null."""
         if not self._flexible:
+            # A string that is too long does not fit in an int16, which pack reports as an error.
             self._run.append(("n", _INT16 if isinstance(kind, Text) else _INT32))
             self._flush()
             return

@@ -172,6 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = settings_of(arguments)
     tally = Tally(arguments.topic)
     with ExitStack() as stack:
+        # Opened before the producer, so that a missing file is reported without a connection.
         lines = stack.enter_context(_LineSource(arguments.from_file))
         from plog.client.faces.blocking import Producer
 

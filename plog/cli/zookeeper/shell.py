@@ -130,6 +130,7 @@ def _take_late_options(arguments: argparse.Namespace) -> None:
     parser = Parser(prog="plog zookeeper-shell", add_help=False)
     _add_connection_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER)
+    # As defaults, options before the server keep their values unless they are repeated after it.
     given = {name: value for name, value in vars(arguments).items() if name != "command"}
     parser.set_defaults(**given)
     parser.parse_args(command, arguments)
